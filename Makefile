@@ -1,0 +1,50 @@
+# The same verbs for people and CI. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA_DIR ?= data
+PORT ?= 9092
+HTTP_PORT ?= 8080
+ARGS ?=
+
+.PHONY: help setup run test lint format lock clean
+.DEFAULT_GOAL := help
+
+help:  ## Show these verbs
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | expand -t 16
+
+$(VENV)/.broker: requirements/broker.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/broker.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.broker requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	touch $@
+
+setup: $(VENV)/.dev  ## Install everything for development into .venv
+
+run: $(VENV)/.broker  ## Start a broker with its data in ./data (PORT, HTTP_PORT, DATA_DIR, ARGS)
+	$(BIN)/penstock broker --data-dir $(DATA_DIR) --port $(PORT) --http-port $(HTTP_PORT) $(ARGS)
+
+test: $(VENV)/.dev  ## Run the tests
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: $(VENV)/.dev  ## Check format, lint, types and import layers
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev  ## Format the code and mend what can be mended
+	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench
+
+lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements/broker.txt
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --extra dev pyproject.toml -o requirements/dev.txt
+
+clean:  ## Remove the environment, caches and build output (not ./data)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info

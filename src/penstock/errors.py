@@ -1,0 +1,57 @@
+"""Every exception a caller may meet, in one tree, and the Kafka error codes they carry.
+
+`BrokerError` is what a client may see: raised in the domain, turned into a response in one place. The others
+belong to their layer and never cross the wire unmapped.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+__all__ = [
+    "BrokerError",
+    "ConfigError",
+    "ErrorCode",
+    "InvalidBatch",
+    "LogFailed",
+    "PenstockError",
+    "ProtocolError",
+    "StorageError",
+    "UnknownOutcome",
+]
+
+
+class PenstockError(Exception):
+    """The root of everything Penstock raises on purpose."""
+
+
+class BrokerError(PenstockError):
+    """A request was refused; `code` and the message go to the client."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        super().__init__(message or code.name)
+        self.code = code
+
+
+class InvalidBatch(BrokerError):
+    """A record batch a client sent is not acceptable; nothing of it was stored."""
+
+
+class ProtocolError(PenstockError):
+    """The peer sent bytes that are not the protocol: its connection is closed, nobody else is touched."""
+
+
+class StorageError(PenstockError):
+    """The disk refused: full, broken, or holding bytes that are not what was written."""
+
+
+class LogFailed(StorageError):
+    """An I/O error made this log unsafe to append to; it stays readable and is recovered at the next start."""
+
+
+class ConfigError(PenstockError):
+    """A setting has a value it cannot have; the message says which and what would do."""
+
+
+class UnknownOutcome(PenstockError):
+    """A write to the coordination store may or may not have happened: read again before deciding."""
