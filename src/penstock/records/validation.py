@@ -1,0 +1,87 @@
+"""What a client may store: the checks on a produced batch, before anything of it is appended.
+
+`check_batch` reads the header alone and is on the path of every produce. `check_records` walks the records, which
+costs time per record: for topics that need it, and off the event loop.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from penstock.errors import ErrorCode, InvalidBatch
+from penstock.records.batch import (
+    CONTROL_FLAG,
+    HEADER_SIZE,
+    KNOWN_ATTRIBUTES,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME_FLAG,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    crc_matches,
+    read_header,
+)
+from penstock.records.compression import Codec
+
+MIN_RECORD_SIZE = 7  # length, attributes, timestamp delta, offset delta, key, value, headers: a byte each
+
+
+def check_batch(buffer: memoryview, *, max_bytes: int) -> BatchHeader:
+    """The header of the one batch that fills `buffer`; InvalidBatch says why it may not be stored."""
+    if len(buffer) < HEADER_SIZE or buffer[MAGIC_POSITION] != MAGIC:
+        _refuse_format(buffer)
+    header = read_header(buffer)
+    if header.batch_length + LENGTH_OVERHEAD != len(buffer):
+        _refuse_length(len(buffer) - LENGTH_OVERHEAD - header.batch_length)
+    if len(buffer) > max_bytes:
+        raise InvalidBatch(
+            ErrorCode.message_too_large, f"a batch of {len(buffer)} bytes, {max_bytes} are allowed"
+        )
+    if not crc_matches(buffer, header):
+        raise InvalidBatch(ErrorCode.corrupt_message, "the CRC does not match")
+    if header.attributes:
+        _check_attributes(header)
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta != count - 1 or header.base_offset < 0:
+        raise InvalidBatch(ErrorCode.invalid_record, "record count and offsets do not agree")
+    if header.codec == Codec.NONE and count * MIN_RECORD_SIZE > len(buffer) - HEADER_SIZE:
+        raise InvalidBatch(ErrorCode.invalid_record, "more records than there are bytes for")
+    if header.producer_id != -1 and (
+        header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0
+    ):
+        raise InvalidBatch(ErrorCode.invalid_record, "producer id without an epoch or a sequence")
+    return header
+
+
+def _refuse_format(buffer: memoryview) -> NoReturn:
+    if len(buffer) == 0:
+        raise InvalidBatch(ErrorCode.invalid_record, "no record batch")
+    magic = buffer[MAGIC_POSITION] if len(buffer) > MAGIC_POSITION else MAGIC
+    if magic < MAGIC:
+        raise InvalidBatch(
+            ErrorCode.unsupported_for_message_format, f"message format {magic} is no longer supported"
+        )
+    if magic > MAGIC:
+        raise InvalidBatch(ErrorCode.invalid_record, f"there is no message format {magic}")
+    raise InvalidBatch(ErrorCode.corrupt_message, "fewer bytes than a record batch header")
+
+
+def _refuse_length(left_over: int) -> NoReturn:
+    if left_over >= HEADER_SIZE:
+        raise InvalidBatch(ErrorCode.invalid_record, "more than one record batch for a partition")
+    raise InvalidBatch(ErrorCode.corrupt_message, "the batch length is not that of the bytes sent")
+
+
+def _check_attributes(header: BatchHeader) -> None:
+    attributes = header.attributes
+    if attributes & ~KNOWN_ATTRIBUTES:
+        raise InvalidBatch(ErrorCode.invalid_record, "reserved attribute bits are set")
+    if header.codec > Codec.ZSTD:
+        raise InvalidBatch(ErrorCode.unsupported_compression_type, f"there is no codec {header.codec}")
+    if attributes & CONTROL_FLAG:
+        raise InvalidBatch(ErrorCode.invalid_record, "clients may not write control batches")
+    if attributes & TRANSACTIONAL_FLAG and header.producer_id < 0:
+        raise InvalidBatch(ErrorCode.invalid_record, "a transactional batch without a producer id")
+    if attributes & LOG_APPEND_TIME_FLAG:
+        raise InvalidBatch(ErrorCode.invalid_timestamp, "only the broker sets the append time")
