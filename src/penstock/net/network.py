@@ -6,8 +6,12 @@ one sits on the event loop's reader and writer callbacks; the simulated one has 
 
 from __future__ import annotations
 
+import asyncio
+import os
+import socket
+import sys
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from typing_extensions import Buffer
 
@@ -52,3 +56,147 @@ class Network(Protocol):
     async def listen(self, host: str, port: int, accept: Callable[[Socket], None]) -> Listener: ...
 
     async def connect(self, host: str, port: int) -> Socket: ...
+
+
+_MSG_MORE = getattr(socket, "MSG_MORE", 0)
+# macOS has an os.sendfile, but one that counts partial sends through an exception; Linux's is the one worth having.
+_HAS_SENDFILE = sys.platform == "linux"
+_COPY_BYTES = 256 * 1024
+_ACCEPTS_PER_WAKEUP = 128
+_BACKLOG = 4096
+_ACCEPT_PAUSE_SECONDS = 0.1
+
+
+class TcpSocket:
+    """`Socket` on a real non-blocking TCP connection."""
+
+    __slots__ = ("_fd", "_loop", "_reading", "_socket", "_writing", "peer")
+
+    def __init__(self, connected: socket.socket, peer: str, loop: asyncio.AbstractEventLoop) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected
+        self._fd = connected.fileno()
+        self._loop = loop
+        self._reading = False
+        self._writing = False
+        self.peer = peer
+
+    def recv_into(self, buffer: memoryview) -> int:
+        return self._socket.recv_into(buffer)
+
+    def sendmsg(self, buffers: Sequence[Buffer], more: bool) -> int:
+        return self._socket.sendmsg(buffers, (), _MSG_MORE if more else 0)
+
+    def sendfile(self, file: File, position: int, length: int) -> int:
+        descriptor = file.fileno()
+        if descriptor is None or not _HAS_SENDFILE:
+            return self._socket.send(file.pread(position, min(length, _COPY_BYTES)))
+        return os.sendfile(self._fd, descriptor, position, length)
+
+    def on_readable(self, callback: Callable[[], None] | None) -> None:
+        if callback is not None:
+            self._loop.add_reader(self._fd, callback)
+            self._reading = True
+        elif self._reading:
+            self._loop.remove_reader(self._fd)
+            self._reading = False
+
+    def on_writable(self, callback: Callable[[], None] | None) -> None:
+        if callback is not None:
+            self._loop.add_writer(self._fd, callback)
+            self._writing = True
+        elif self._writing:
+            self._loop.remove_writer(self._fd)
+            self._writing = False
+
+    def close(self) -> None:
+        self.on_readable(None)
+        self.on_writable(None)
+        self._socket.close()
+
+
+class TcpListener:
+    """`Listener` that hands over every connection of one or more bound addresses."""
+
+    def __init__(self, bound: list[socket.socket], accept: Callable[[Socket], None]) -> None:
+        self._bound = bound
+        self._accept = accept
+        self._loop = asyncio.get_running_loop()
+        self.port: int = bound[0].getsockname()[1]
+        for listening in bound:
+            self._resume(listening)
+
+    def _resume(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:
+            self._loop.add_reader(listening.fileno(), self._on_readable, listening)
+
+    def _on_readable(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_PER_WAKEUP):
+            try:
+                connected, address = listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError:
+                # Out of file descriptors or memory: leave the backlog to the kernel for a moment instead of spinning.
+                self._loop.remove_reader(listening.fileno())
+                self._loop.call_later(_ACCEPT_PAUSE_SECONDS, self._resume, listening)
+                return
+            self._accept(TcpSocket(connected, format_address(address[0], address[1]), self._loop))
+
+    def close(self) -> None:
+        for listening in self._bound:
+            self._loop.remove_reader(listening.fileno())
+            listening.close()
+
+
+class TcpNetwork:
+    """`Network` of the operating system."""
+
+    async def listen(self, host: str, port: int, accept: Callable[[Socket], None]) -> TcpListener:
+        loop = asyncio.get_running_loop()
+        addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        bound: list[socket.socket] = []
+        try:
+            for family, _, _, _, address in dict.fromkeys(addresses):
+                bound.append(_bind(family, (address[0], bound[0].getsockname()[1] if bound else port)))
+        except OSError:
+            for listening in bound:
+                listening.close()
+            raise
+        return TcpListener(bound, accept)
+
+    async def connect(self, host: str, port: int) -> TcpSocket:
+        loop = asyncio.get_running_loop()
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        failure: OSError = ConnectionRefusedError(f"no address for {host}")
+        for family, kind, protocol, _, address in addresses:
+            connecting = socket.socket(family, kind, protocol)
+            connecting.setblocking(False)
+            try:
+                await loop.sock_connect(connecting, address)
+            except OSError as error:
+                connecting.close()
+                failure = error
+                continue
+            return TcpSocket(connecting, format_address(host, port), loop)
+        raise failure
+
+
+def _bind(family: int, address: tuple[Any, ...]) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.setblocking(False)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def format_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,320 @@
+"""A client's connection on the server's side: frames in, answers out in the order of the requests.
+
+Reading stops while too much of this client is under way (requests unanswered, bytes unsent, or a request that holds
+back the next one), so a client that does not read its answers harms only itself. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from typing_extensions import Buffer
+
+from penstock.errors import ProtocolError
+from penstock.net.network import Socket
+from penstock.storage.log_slice import LogSlice
+from penstock.threads import Threads
+from penstock.wire.framing import FrameReader
+
+Part: TypeAlias = bytes | bytearray | memoryview | LogSlice
+Parts: TypeAlias = list[Part]
+
+_BUFFERS_PER_SEND = 256
+_COLD_CHUNK_BYTES = 1 << 20
+
+
+class Later:
+    """An answer that is not ready yet. With `barrier` the connection dispatches nothing behind it until it is."""
+
+    __slots__ = ("_connection", "_watchers", "barrier", "done", "error", "parts")
+
+    def __init__(self, *, barrier: bool = False) -> None:
+        self.barrier = barrier
+        self.done = False
+        self.parts: Parts | None = None
+        self.error: Exception | None = None
+        self._connection: Connection | None = None
+        self._watchers: list[Callable[[], None]] = []
+
+    def resolve(self, parts: Parts | None) -> None:
+        """Give the answer; None for a request that gets none."""
+        self.parts = parts
+        self._finish()
+
+    def fail(self, error: Exception) -> None:
+        """There will be no answer: the connection is closed."""
+        self.error = error
+        self._finish()
+
+    def lift_barrier(self) -> None:
+        """Later requests may be dispatched now, though this one is not answered."""
+        self.barrier = False
+        if self._connection is not None:
+            self._connection.answered()
+
+    def when_done(self, watcher: Callable[[], None]) -> None:
+        self._watchers.append(watcher)
+
+    def attach(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def _finish(self) -> None:
+        self.done = True
+        self.barrier = False
+        for watcher in self._watchers:
+            watcher()
+        if self._connection is not None:
+            self._connection.answered()
+
+
+Answer: TypeAlias = Parts | Later | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    max_frame_bytes: int
+    max_in_flight_requests: int
+    max_unsent_bytes: int
+
+
+class Traffic:
+    """Bytes that went through a set of connections; plain counters, read by the metrics."""
+
+    __slots__ = ("received_bytes", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.received_bytes = 0
+        self.sent_bytes = 0
+
+
+class Connection:
+    def __init__(
+        self,
+        socket: Socket,
+        handle: Callable[[memoryview], Answer],
+        on_close: Callable[[Connection, Exception | None], None],
+        *,
+        limits: ConnectionLimits,
+        threads: Threads,
+        traffic: Traffic,
+    ) -> None:
+        self.peer = socket.peer
+        self.closed = False
+        self.progress = 0
+        """Bumped whenever bytes move; a connection whose progress stands still is idle or stuck."""
+        self._socket = socket
+        self._handle = handle
+        self._on_close = on_close
+        self._limits = limits
+        self._threads = threads
+        self._traffic = traffic
+        self._reader = FrameReader(limits.max_frame_bytes)
+        self._frames: deque[memoryview] = deque()
+        self._answers: deque[Parts | Later] = deque()
+        self._output: deque[Part] = deque()
+        self._head_sent = 0
+        self._unsent_bytes = 0
+        self._dispatching = False
+        self._reading = True
+        self._waiting_to_write = False
+        self._reading_cold = False
+        socket.on_readable(self._on_readable)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client waits for an answer that is being worked on (a long poll, an fsync)."""
+        return bool(self._answers) and not self._output
+
+    def close(self, error: Exception | None = None) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._socket.close()
+        self._frames.clear()
+        self._answers.clear()
+        self._output.clear()
+        self._on_close(self, error)
+
+    def answered(self) -> None:
+        """A Later of this connection changed: go on with what it held back."""
+        if not self.closed and not self._dispatching:
+            self._dispatch()
+
+    def _on_readable(self) -> None:
+        try:
+            count = self._socket.recv_into(self._reader.buffer())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if count == 0:
+            self.close()
+            return
+        self.progress += 1
+        self._traffic.received_bytes += count
+        try:
+            frames = self._reader.received(count)
+        except ProtocolError as error:
+            self.close(error)
+            return
+        if frames:
+            self._frames.extend(frames)
+            self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Answer frames in order until none is left or something holds them back, then send what is ready."""
+        self._dispatching = True
+        try:
+            self._collect_answers()
+            while self._frames and not self._is_held_back():
+                answer = self._handle(self._frames.popleft())
+                if answer is not None:
+                    self._take(answer)
+        except Exception as error:  # noqa: BLE001 - one client's request must not touch the others
+            self.close(error)
+            return
+        finally:
+            self._dispatching = False
+        self._send()
+        self._set_reading(not self._is_held_back())
+
+    def _take(self, answer: Parts | Later) -> None:
+        if type(answer) is Later:
+            answer.attach(self)
+            self._answers.append(answer)
+            if answer.done:
+                self._collect_answers()
+        elif self._answers:
+            self._answers.append(answer)
+        else:
+            self._put_out(answer)
+
+    def _collect_answers(self) -> None:
+        answers = self._answers
+        while answers:
+            answer = answers[0]
+            if type(answer) is Later:
+                if not answer.done:
+                    return
+                if answer.error is not None:
+                    raise answer.error
+                parts = answer.parts
+            else:
+                parts = answer
+            answers.popleft()
+            if parts is not None:
+                self._put_out(parts)
+
+    def _put_out(self, parts: Parts) -> None:
+        self._output.extend(parts)
+        for part in parts:
+            self._unsent_bytes += len(part)
+
+    def _is_held_back(self) -> bool:
+        answers = self._answers
+        if self._unsent_bytes > self._limits.max_unsent_bytes:
+            return True
+        if not answers:
+            return False
+        last = answers[-1]
+        return (type(last) is Later and last.barrier) or len(answers) >= self._limits.max_in_flight_requests
+
+    def _set_reading(self, reading: bool) -> None:
+        if reading != self._reading and not self.closed:
+            self._reading = reading
+            self._socket.on_readable(self._on_readable if reading else None)
+
+    def _on_writable(self) -> None:
+        self._send()
+        if not self.closed and not self._waiting_to_write:
+            self._dispatch()
+
+    def _send(self) -> None:
+        if self.closed or self._reading_cold:
+            return
+        try:
+            while self._output:
+                part = self._output[0]
+                sent = self._send_slice(part) if type(part) is LogSlice else self._send_buffers()
+                if sent == 0:
+                    return
+                self._consume(sent)
+        except (BlockingIOError, InterruptedError):
+            self._wait_to_write(True)
+            return
+        except OSError as error:
+            self.close(error)
+            return
+        self._wait_to_write(False)
+
+    def _wait_to_write(self, waiting: bool) -> None:
+        if waiting != self._waiting_to_write:
+            self._waiting_to_write = waiting
+            self._socket.on_writable(self._on_writable if waiting else None)
+
+    def _send_buffers(self) -> int:
+        output = self._output
+        if len(output) == 1 and not self._head_sent:
+            return self._socket.sendmsg((output[0],), False)
+        buffers: list[Buffer] = []
+        more = False
+        for part in output:
+            if type(part) is LogSlice or len(buffers) == _BUFFERS_PER_SEND:
+                more = True
+                break
+            buffers.append(part)
+        if self._head_sent:
+            buffers[0] = memoryview(buffers[0])[self._head_sent :]
+        return self._socket.sendmsg(buffers, more)
+
+    def _send_slice(self, part: LogSlice) -> int:
+        position, length = part.position + self._head_sent, part.length - self._head_sent
+        if part.file.is_cached(position, min(length, _COLD_CHUNK_BYTES)):
+            sent = self._socket.sendfile(part.file, position, length)
+            if sent == 0:
+                raise OSError(f"{part} ends before its length")
+            return sent
+        self._reading_cold = True
+        chunk = min(length, _COLD_CHUNK_BYTES)
+        self._threads.run("read", lambda: part.file.pread(position, chunk)).add_done_callback(self._on_cold_read)
+        return 0
+
+    def _on_cold_read(self, read: asyncio.Future[bytes]) -> None:
+        """Bytes that were not in memory have come from the disk: they take their slice's place in the output."""
+        self._reading_cold = False
+        if self.closed or read.cancelled():
+            return
+        if (error := read.exception()) is not None:
+            self.close(error if isinstance(error, Exception) else None)
+            return
+        part = self._output.popleft()
+        assert type(part) is LogSlice
+        content = read.result()
+        if not content:
+            self.close(OSError(f"{part} ends before its length"))
+            return
+        rest = part.after(self._head_sent + len(content))
+        if rest.length:
+            self._output.appendleft(rest)
+        self._output.appendleft(content)
+        self._head_sent = 0
+        self._on_writable()
+
+    def _consume(self, count: int) -> None:
+        self.progress += 1
+        self._traffic.sent_bytes += count
+        self._unsent_bytes -= count
+        output = self._output
+        while count:
+            left = len(output[0]) - self._head_sent
+            if count < left:
+                self._head_sent += count
+                return
+            output.popleft()
+            self._head_sent = 0
+            count -= left

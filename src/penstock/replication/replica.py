@@ -1,0 +1,131 @@
+"""This broker's copy of a partition: its log, what may be shown of it, and those who wait for it to move.
+
+Loop thread only. Appends keep their order: while one waits for its records to be looked at in a pool, later ones
+queue behind it, so that a producer's next batch never overtakes one that is held.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import TopicId, TopicPartition
+from penstock.records.batch import BatchHeader
+from penstock.records.validation import check_records
+from penstock.replication.flusher import Flusher
+from penstock.replication.partition import Durability, Partition
+from penstock.replication.waiting import CommitCallback, CommitWaiters, DataWaiters
+from penstock.storage.jobs import FlushJob
+from penstock.storage.log import AppendInfo, Log
+from penstock.threads import Threads
+
+AppendCallback = Callable[[AppendInfo | BrokerError], None]
+
+
+@dataclass(slots=True)
+class _HeldAppend:
+    batch: memoryview
+    header: BatchHeader
+    now_ms: int
+    callback: AppendCallback
+
+
+class Replica:
+    def __init__(
+        self, name: TopicPartition, topic_id: TopicId, log: Log, partition: Partition, flusher: Flusher, threads: Threads
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.log = log
+        self.partition = partition
+        self.data_waiters = DataWaiters()
+        self._commit_waiters = CommitWaiters()
+        self._flusher = flusher
+        self._threads = threads
+        self._held: deque[_HeldAppend] = deque()
+        if partition.needs_flush:
+            flusher.request(self)
+
+    @property
+    def must_hold(self) -> bool:
+        """Whether an append has to go through `append_later`."""
+        return self.log.config.checks_records or bool(self._held)
+
+    def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
+        """Append one checked batch; BrokerError when it is refused, and then nothing has changed."""
+        info = self.log.append(batch, header, self.partition.leader_epoch, now_ms)
+        if self.partition.on_append(self.log.log_end_offset):
+            self._on_high_watermark()
+        if self.partition.needs_flush:
+            self._flusher.request(self)
+        return info
+
+    def append_later(self, batch: memoryview, header: BatchHeader, now_ms: int, callback: AppendCallback) -> None:
+        """Append after the batch's records were looked at off the loop, in the order of the calls."""
+        self._held.append(_HeldAppend(batch, header, now_ms, callback))
+        if len(self._held) == 1:
+            self._check_next()
+
+    def _check_next(self) -> None:
+        held = self._held[0]
+        limit = self.log.config.max_decompressed_bytes
+        require_keys = self.log.config.requires_keys
+
+        def check() -> None:
+            check_records(held.batch, held.header, max_decompressed_bytes=limit, require_keys=require_keys)
+
+        self._threads.run("read", check).add_done_callback(lambda done: self._on_checked(held, done.exception()))
+
+    def _on_checked(self, held: _HeldAppend, problem: BaseException | None) -> None:
+        result: AppendInfo | BrokerError
+        try:
+            if problem is not None:
+                raise problem
+            result = self.append(held.batch, held.header, held.now_ms)
+        except BrokerError as error:
+            result = error
+        self._held.popleft()
+        if self._held:
+            self._check_next()
+        held.callback(result)
+
+    def when_committed(self, info: AppendInfo, callback: CommitCallback) -> bool:
+        """True when the append is committed already; else calls back when it is, or cannot be."""
+        required = info.last_offset + 1
+        if self.partition.high_watermark >= required:
+            return True
+        if self.log.failed:
+            raise self._failure()
+        self._commit_waiters.add(required, callback)
+        return False
+
+    def set_durability(self, durability: Durability) -> None:
+        if self.partition.set_durability(durability):
+            self._on_high_watermark()
+        if self.partition.needs_flush:
+            self._flusher.request(self)
+
+    def on_flushed(self, job: FlushJob) -> None:
+        self.log.finish_flush(job)
+        if self.partition.on_flush(self.log.flushed_offset):
+            self._on_high_watermark()
+
+    def on_flush_failed(self, error: OSError) -> None:
+        self.log.fail(error)
+        self._commit_waiters.fail(self._failure())
+
+    def retire(self) -> None:
+        """The partition is no longer here: whoever waits is told to look for it elsewhere."""
+        self._commit_waiters.fail(BrokerError(ErrorCode.not_leader_or_follower, f"{self.name} is not here any more"))
+        self.data_waiters.wake()
+
+    def _on_high_watermark(self) -> None:
+        self._commit_waiters.committed(self.partition.high_watermark)
+        self.data_waiters.wake()
+
+    def _failure(self) -> BrokerError:
+        return BrokerError(
+            ErrorCode.kafka_storage_error, f"the log of {self.name} failed; it is recovered when the broker restarts"
+        )

@@ -1,0 +1,68 @@
+"""Those who wait for a partition to move: producers for an offset to be committed, consumers for anything new.
+
+Loop thread only. A waiter is called at most once and then forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from penstock.errors import BrokerError
+from penstock.model import Offset
+
+CommitCallback = Callable[[BrokerError | None], None]
+
+
+class CommitWaiters:
+    """Appends that wait for the high watermark, in offset order."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Offset, CommitCallback]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, offset: Offset, callback: CommitCallback) -> None:
+        """Call back once everything below `offset` is committed.
+
+        A retried batch waits for the offset of its original, which may lie below those that wait already; it is
+        then served a little late, together with the first of them, never early.
+        """
+        if self._waiting and offset < self._waiting[-1][0]:
+            offset = self._waiting[-1][0]
+        self._waiting.append((offset, callback))
+
+    def committed(self, high_watermark: Offset) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= high_watermark:
+            waiting.popleft()[1](None)
+
+    def fail(self, error: BrokerError) -> None:
+        """The partition cannot commit any more: tell everybody."""
+        waiting, self._waiting = self._waiting, deque()
+        for _, callback in waiting:
+            callback(error)
+
+
+class DataWaiters:
+    """Long polls that wait for new data."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    def add(self, callback: Callable[[], None]) -> None:
+        self._waiting[callback] = None
+
+    def discard(self, callback: Callable[[], None]) -> None:
+        self._waiting.pop(callback, None)
+
+    def wake(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for callback in waiting:
+                callback()

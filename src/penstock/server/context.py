@@ -1,0 +1,35 @@
+"""What a handler may reach of its broker: one bundle instead of many arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.cluster.controller import Controller
+from penstock.cluster.image import ClusterImage
+from penstock.clock import Clock
+from penstock.config import BrokerConfig
+from penstock.model import BrokerId
+from penstock.observability.metrics import BrokerMetrics
+from penstock.replication.replica_manager import ReplicaManager
+from penstock.server.fetch_sessions import FetchSessions
+from penstock.server.producer_ids import ProducerIds
+from penstock.server.security import Authorizer
+from penstock.threads import Threads
+
+
+@dataclass(slots=True)
+class BrokerContext:
+    node_id: BrokerId
+    config: BrokerConfig
+    clock: Clock
+    threads: Threads
+    controller: Controller
+    replicas: ReplicaManager
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessions
+    authorizer: Authorizer
+    metrics: BrokerMetrics
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image

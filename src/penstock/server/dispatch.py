@@ -1,0 +1,135 @@
+"""From a frame to the handler of its API, and from what the handler says to an answer.
+
+A handler module declares its `API`: key, version range, and a function. The function of an ordinary API takes
+`(request, message)`, the message being the decoded request, and returns the response as nested mappings (fields
+that a version lacks are dropped by the wire layer); it may be `async`, and then holds back the later requests of its
+connection until it is done. A raw API (Produce, Fetch) takes `(request, frame, position)` and returns parts to send,
+a `Later`, or None for no answer. ApiVersions is derived from the table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import BrokerError, ProtocolError
+from penstock.net.connection import Answer, Later
+from penstock.server.context import BrokerContext
+from penstock.server.security import DENIED, SUPPORTED_OPERATIONS, Operation, Principal, ResourceType
+from penstock.wire.headers import RequestHeader, decode_request_header
+from penstock.wire.messages import decode_request, encode_response_frame
+
+Fields = Mapping[str, Any]
+MessageHandler = Callable[["Request", Any], "Fields | Awaitable[Fields]"]
+RawHandler = Callable[["Request", memoryview, int], Answer]
+
+API_VERSIONS_KEY = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API as this broker serves it."""
+
+    key: int
+    min_version: int
+    max_version: int
+    handle: MessageHandler | None = None
+    handle_raw: RawHandler | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What is known of the client behind a connection."""
+
+    peer: str
+    host: str
+    principal: Principal
+
+
+@dataclass(slots=True)
+class Request:
+    """One request: its header, who sent it, and the broker it reached."""
+
+    header: RequestHeader
+    session: Session
+    broker: BrokerContext
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    def allowed(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        return self.broker.authorizer.authorize(self.session.principal, self.session.host, operation, kind, name)
+
+    def require(self, operation: Operation, kind: ResourceType, name: str) -> None:
+        if not self.allowed(operation, kind, name):
+            raise BrokerError(DENIED[kind], f"{self.session.principal} may not {operation.name} {kind.name} {name}")
+
+    def authorized_operations(self, kind: ResourceType, name: str) -> int:
+        """The bit field of Metadata, DescribeCluster and DescribeGroups."""
+        return sum(1 << op for op in SUPPORTED_OPERATIONS[kind] if self.allowed(op, kind, name))
+
+
+class Dispatcher:
+    """The table of APIs, and the way through it."""
+
+    def __init__(self, broker: BrokerContext, apis: Iterable[Api]) -> None:
+        self._broker = broker
+        self._apis = {api.key: api for api in apis}
+        self._metrics = broker.metrics
+        self._monotonic = broker.clock.monotonic
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def dispatch(self, session: Session, frame: memoryview) -> Answer:
+        """Answer one frame; ProtocolError when it is not a request this broker knows."""
+        started = self._monotonic()
+        header, position = decode_request_header(frame)
+        api = self._apis.get(header.api_key)
+        if api is None:
+            raise ProtocolError(f"unknown api key {header.api_key}")
+        if not api.min_version <= header.api_version <= api.max_version:
+            if api.key != API_VERSIONS_KEY:
+                raise ProtocolError(f"unsupported version {header.api_version} of api key {api.key}")
+            # Answered in version 0, which every client can read; it then asks again with one we have (KIP-511).
+            header = RequestHeader(header.api_key, 0, header.correlation_id, header.client_id)
+            answer: Answer = self._answer_message(api, Request(header, session, self._broker), None)
+        elif api.handle_raw is not None:
+            answer = api.handle_raw(Request(header, session, self._broker), frame, position)
+        else:
+            message = decode_request(header.api_key, header.api_version, frame, position)
+            answer = self._answer_message(api, Request(header, session, self._broker), message)
+        if type(answer) is Later:
+            answer.when_done(lambda: self._metrics.observe_request(api.key, self._monotonic() - started))
+        else:
+            self._metrics.observe_request(api.key, self._monotonic() - started)
+        return answer
+
+    def _answer_message(self, api: Api, request: Request, message: Any) -> Answer:
+        assert api.handle is not None
+        result = api.handle(request, message)
+        if not inspect.isawaitable(result):
+            return [_encode(request.header, result)]
+        later = Later(barrier=True)
+        task = asyncio.ensure_future(self._finish(request.header, result, later))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return later
+
+    async def _finish(self, header: RequestHeader, result: Awaitable[Fields], later: Later) -> None:
+        try:
+            later.resolve([_encode(header, await result)])
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not leave the connection waiting for ever
+            later.fail(error)
+
+    async def close(self) -> None:
+        """Stop the handlers that are still at work."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _encode(header: RequestHeader, fields: Fields) -> bytes:
+    return encode_response_frame(header, fields)
