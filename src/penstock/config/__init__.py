@@ -1,0 +1,18 @@
+"""Every setting, declared once. Import options and configs from here.
+
+`topic_options` and `broker_options` hold the declarations, `settings` the two configs, `loading` reads files,
+environment and command line, `reference` writes docs/configuration.md.
+"""
+
+from __future__ import annotations
+
+from penstock.config.address import Address as Address
+from penstock.config.address import parse_address as parse_address
+from penstock.config.broker_options import *  # noqa: F403
+from penstock.config.options import Option as Option
+from penstock.config.settings import BrokerConfig as BrokerConfig
+from penstock.config.settings import Source as Source
+from penstock.config.settings import Synonym as Synonym
+from penstock.config.settings import TopicConfig as TopicConfig
+from penstock.config.topic_options import *  # noqa: F403
+from penstock.config.types import Kind as Kind

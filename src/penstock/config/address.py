@@ -1,0 +1,36 @@
+"""A host and a port, as listeners and clients write them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WILDCARDS = frozenset({"", "0.0.0.0", "::", "*"})
+PROTOCOL = "PLAINTEXT://"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it stands for all addresses of the machine, so that no client can connect to it."""
+        return self.host in WILDCARDS
+
+
+def parse_address(text: str) -> Address:
+    """`host:port` or `[v6]:port`, with or without Kafka's `PLAINTEXT://` in front; ValueError otherwise."""
+    host, separator, port = text.removeprefix(PROTOCOL).rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(text)
+    if not separator or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(text)
+    if any(character.isspace() or character in "/,@" for character in host):
+        raise ValueError(text)
+    return Address(host, int(port))

@@ -1,0 +1,115 @@
+"""Where a broker's settings come from: a file, over it the environment, over it the command line.
+
+Takes text and mappings, reads nothing itself. Every error names the place it came from.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from penstock.config.broker_options import BROKER_OPTIONS
+from penstock.config.settings import BrokerConfig
+from penstock.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "PENSTOCK_"
+CLIENT_VARIABLES = frozenset({"PENSTOCK_BOOTSTRAP"})
+
+# What Kubernetes puts into every container when a service is called "penstock".
+_SERVICE_LINK = re.compile(r"PENSTOCK_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)")
+_SERVICE_ADDRESS = re.compile(r"(tcp|udp)://")
+
+
+def load_broker_config(
+    *,
+    file: tuple[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    command_line: Mapping[str, str] | None = None,
+) -> BrokerConfig:
+    """The settings in force; `file` is its name (the ending says the form) and its content."""
+    layers: list[tuple[str, Mapping[str, str]]] = []
+    if file is not None:
+        layers.append((file[0], parse_file(*file)))
+    layers.append(("environment", parse_environment(environment or {})))
+    layers.append(("command line", command_line or {}))
+    merged: dict[str, str] = {}
+    for place, layer in layers:
+        _check(place, layer)
+        merged |= layer
+    return BrokerConfig(merged)
+
+
+def _check(place: str, layer: Mapping[str, str]) -> None:
+    for name, text in layer.items():
+        try:
+            BrokerConfig({name: text})
+        except ConfigError as error:
+            raise ConfigError(f"{place}: {error}") from None
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """`name=value` texts of a command line."""
+    values = {}
+    for assignment in assignments:
+        name, separator, value = assignment.partition("=")
+        if not separator or not name.strip():
+            raise ConfigError(f"{assignment!r}: write name=value")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def parse_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """`PENSTOCK_LOG_RETENTION_MS=5` is log.retention.ms=5; variables without the prefix are not ours."""
+    return {
+        variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): value
+        for variable, value in environment.items()
+        if variable.startswith(ENVIRONMENT_PREFIX)
+        and variable not in CLIENT_VARIABLES
+        and not _SERVICE_LINK.fullmatch(variable)
+        and not _SERVICE_ADDRESS.match(value)
+    }
+
+
+def parse_file(name: str, content: str) -> dict[str, str]:
+    """A `.toml` file, or Kafka's `name=value` lines in a file with any other ending."""
+    return _parse_toml(name, content) if name.endswith(".toml") else _parse_properties(name, content)
+
+
+def _parse_properties(name: str, content: str) -> dict[str, str]:
+    values = {}
+    for number, line in enumerate(content.splitlines(), start=1):
+        text = line.strip()
+        if not text or text[0] in "#!":
+            continue
+        option, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigError(f"{name}, line {number}: {text[:60]!r} is not name=value")
+        values[option.strip()] = value.strip()
+    return values
+
+
+def _parse_toml(name: str, content: str) -> dict[str, str]:
+    try:
+        return dict(_flatten(tomllib.loads(content), ""))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f'{name}: {error}; write names in quotes: "max.connections" = 100') from None
+
+
+def _flatten(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        name = prefix + key
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{name}.")
+        elif isinstance(value, list):
+            yield name, ",".join(str(item) for item in value)
+        elif isinstance(value, bool):
+            yield name, str(value).lower()
+        else:
+            yield name, str(value)
+
+
+def environment_variable(name: str) -> str:
+    """The variable that sets the broker option `name`."""
+    return ENVIRONMENT_PREFIX + BROKER_OPTIONS[name].name.upper().replace(".", "_")

@@ -1,0 +1,156 @@
+"""The settings of a broker and of a topic: immutable, validated, and able to say where each value comes from.
+
+`config[OPTION]` is the value in force. A broker's is its dynamic override, else what it was started with,
+else the default; a topic's is its own override, else the broker's value for the synonym.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+from penstock.config import broker_options as broker
+from penstock.config import topic_options as topic
+from penstock.config.address import Address
+from penstock.config.options import Option, find
+from penstock.errors import ConfigError
+
+T = TypeVar("T")
+
+_MISSING: Any = object()
+
+
+class Source(IntEnum):
+    """Where a value comes from, with Kafka's numbers in DescribeConfigs."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """One place that has a value for a setting; the first of a chain is in force."""
+
+    name: str
+    value: str
+    source: Source
+
+
+class BrokerConfig:
+    """What a broker was started with (`static`), over it what was changed while it ran (`overrides`)."""
+
+    __slots__ = ("_overrides", "_static", "_values", "overrides", "static")
+
+    def __init__(
+        self, static: Mapping[str, str] | None = None, overrides: Mapping[str, str] | None = None
+    ) -> None:
+        self.static: Mapping[str, str] = MappingProxyType(dict(static or {}))
+        self.overrides: Mapping[str, str] = MappingProxyType(dict(overrides or {}))
+        self._static = {name: _broker_option(name).parse(text) for name, text in self.static.items()}
+        self._overrides = {name: _dynamic_option(name).parse(text) for name, text in self.overrides.items()}
+        self._values = {option: option.default for option in broker.BROKER_OPTIONS.values()}
+        for name, value in (self._static | self._overrides).items():
+            self._values[broker.BROKER_OPTIONS[name]] = value
+        _check_broker(self)
+
+    def __getitem__(self, option: Option[T]) -> T:
+        return cast(T, self._values[option])
+
+    def with_overrides(self, overrides: Mapping[str, str]) -> BrokerConfig:
+        """The same with these dynamic overrides instead of the present ones."""
+        return BrokerConfig(self.static, overrides)
+
+    def source(self, option: Option[Any]) -> Source:
+        return next(self.synonyms(option)).source
+
+    def synonyms(self, option: Option[Any]) -> Iterator[Synonym]:
+        """Every place that has a value, the one in force first."""
+        for values, source in (
+            (self._overrides, Source.DYNAMIC_BROKER_CONFIG),
+            (self._static, Source.STATIC_BROKER_CONFIG),
+        ):
+            if option.name in values:
+                yield Synonym(option.name, option.format(values[option.name]), source)
+        yield Synonym(option.name, option.format(option.default), Source.DEFAULT_CONFIG)
+
+    def advertised_address(self, port: int) -> Address:
+        """Where clients are told to connect; `port` is the one listened on."""
+        advertised = self[broker.ADVERTISED_LISTENERS]
+        if advertised is not None:
+            return advertised
+        listening = Address(self[broker.HOST], port)
+        return Address("localhost", port) if listening.is_wildcard else listening
+
+
+class TopicConfig:
+    """A topic's own settings over its broker's."""
+
+    __slots__ = ("_broker", "_overrides", "overrides")
+
+    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> None:
+        self.overrides: Mapping[str, str] = MappingProxyType(dict(overrides or {}))
+        self._broker = broker
+        self._overrides = {
+            name: find(topic.TOPIC_OPTIONS, name, "topic").parse(text)
+            for name, text in self.overrides.items()
+        }
+        _check_compaction_lag(self[topic.MIN_COMPACTION_LAG_MS], self[topic.MAX_COMPACTION_LAG_MS], "")
+
+    def __getitem__(self, option: Option[T]) -> T:
+        value = self._overrides.get(option.name, _MISSING)
+        return self._broker[_synonym(option)] if value is _MISSING else cast(T, value)
+
+    def source(self, option: Option[Any]) -> Source:
+        return next(self.synonyms(option)).source
+
+    def synonyms(self, option: Option[Any]) -> Iterator[Synonym]:
+        """Every place that has a value, the one in force first."""
+        if option.name in self._overrides:
+            value = option.format(self._overrides[option.name])
+            yield Synonym(option.name, value, Source.DYNAMIC_TOPIC_CONFIG)
+        yield from self._broker.synonyms(_synonym(option))
+
+
+def _synonym(option: Option[T]) -> Option[T]:
+    assert option.synonym is not None, f"{option.name} is no topic setting"
+    return option.synonym
+
+
+def _broker_option(name: str) -> Option[Any]:
+    option = topic.TOPIC_OPTIONS.get(name)
+    if option is not None and name not in broker.BROKER_OPTIONS:
+        raise ConfigError(
+            f"{name} is a setting of topics; the broker's default for it is {_synonym(option).name}"
+        )
+    return find(broker.BROKER_OPTIONS, name, "broker")
+
+
+def _dynamic_option(name: str) -> Option[Any]:
+    option = _broker_option(name)
+    if not option.dynamic:
+        raise ConfigError(f"{name} cannot be changed while the broker runs; set it and restart the broker")
+    return option
+
+
+def _check_broker(config: BrokerConfig) -> None:
+    largest, request = config[_synonym(topic.MAX_MESSAGE_BYTES)], config[broker.SOCKET_REQUEST_MAX_BYTES]
+    if largest > request:
+        raise ConfigError(
+            f"message.max.bytes={largest}: a batch cannot be larger than a request; "
+            f"give at most socket.request.max.bytes ({request})"
+        )
+    least, most = topic.MIN_COMPACTION_LAG_MS, topic.MAX_COMPACTION_LAG_MS
+    _check_compaction_lag(config[_synonym(least)], config[_synonym(most)], "log.cleaner.")
+
+
+def _check_compaction_lag(least_ms: int, most_ms: int, prefix: str) -> None:
+    if least_ms > most_ms:
+        raise ConfigError(
+            f"{prefix}min.compaction.lag.ms={least_ms}: "
+            f"give at most {prefix}max.compaction.lag.ms ({most_ms})"
+        )

@@ -1,0 +1,194 @@
+"""Every setting of a topic, and with it the broker's setting that holds its default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from penstock.config.options import Group, Option, table
+from penstock.config.types import INT_MAX, LONG_MAX, Choice, Fraction, Integer, SetOf, ValueType
+
+T = TypeVar("T")
+
+
+class CleanupPolicy(StrEnum):
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
+class CompressionType(StrEnum):
+    PRODUCER = "producer"
+
+
+class Durability(StrEnum):
+    AUTO = "auto"
+    OS = "os"
+    FSYNC = "fsync"
+
+
+class MessageTimestampType(StrEnum):
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+TOPICS = Group("Topic settings")
+TOPIC_DEFAULTS = Group("Defaults for topics")
+
+
+def topic(name: str, type: ValueType[T], default: T, doc: str, *, broker: str) -> Option[T]:
+    """Declare a topic's setting and the broker's setting `broker` that is its default."""
+    synonym = TOPIC_DEFAULTS.option(
+        broker,
+        type,
+        default,
+        f"The default of `{name}` for topics that do not set it themselves.",
+        dynamic=True,
+    )
+    option = Option(name, type, default, doc, dynamic=True, synonym=synonym)
+    TOPICS.options.append(option)
+    return option
+
+
+CLEANUP_POLICY: Option[frozenset[CleanupPolicy]] = topic(
+    "cleanup.policy",
+    SetOf(CleanupPolicy),
+    frozenset({CleanupPolicy.DELETE}),
+    "What becomes of old records: `delete` removes whole segments by age and size, `compact` keeps the "
+    "newest record of each key, `compact,delete` does both.",
+    broker="log.cleanup.policy",
+)
+COMPRESSION_TYPE: Option[CompressionType] = topic(
+    "compression.type",
+    Choice(CompressionType),
+    CompressionType.PRODUCER,
+    "Batches are stored and served exactly as the producer compressed them; there is no other choice.",
+    broker="compression.type",
+)
+DELETE_RETENTION_MS: Option[int] = topic(
+    "delete.retention.ms",
+    Integer(0, LONG_MAX),
+    86_400_000,
+    "How long a compacted topic keeps a tombstone (a record without a value) after it was compacted, so that "
+    "readers who started before learn of the deletion.",
+    broker="log.cleaner.delete.retention.ms",
+)
+DURABILITY: Option[Durability] = topic(
+    "durability",
+    Choice(Durability),
+    Durability.AUTO,
+    "When an acks=all write is acknowledged: `auto` once two machines have it or, where there is only one, "
+    "once it is on its disk; `fsync` once it is on the disk of every in-sync replica; `os` once it is in "
+    "the operating system's memory, which a power failure can take back.",
+    broker="durability",
+)
+FILE_DELETE_DELAY_MS: Option[int] = topic(
+    "file.delete.delay.ms",
+    Integer(0, LONG_MAX),
+    60_000,
+    "How long a removed segment stays on disk, out of sight, before its files are deleted, so that a reader "
+    "in the middle of it can finish.",
+    broker="log.segment.delete.delay.ms",
+)
+INDEX_INTERVAL_BYTES: Option[int] = topic(
+    "index.interval.bytes",
+    Integer(1, INT_MAX),
+    4_096,
+    "A segment's index gets one entry for at least this many bytes of records. Smaller finds offsets with "
+    "less reading and makes a larger index.",
+    broker="log.index.interval.bytes",
+)
+MAX_COMPACTION_LAG_MS: Option[int] = topic(
+    "max.compaction.lag.ms",
+    Integer(1, LONG_MAX),
+    LONG_MAX,
+    "A record of a compacted topic is looked at by compaction at the latest this long after it was written, "
+    "however little there is to gain.",
+    broker="log.cleaner.max.compaction.lag.ms",
+)
+MAX_MESSAGE_BYTES: Option[int] = topic(
+    "max.message.bytes",
+    Integer(0, INT_MAX),
+    1_048_588,
+    "The largest record batch (as sent, after compression) that is accepted; a larger one is refused with "
+    "MESSAGE_TOO_LARGE.",
+    broker="message.max.bytes",
+)
+MESSAGE_TIMESTAMP_AFTER_MAX_MS: Option[int] = topic(
+    "message.timestamp.after.max.ms",
+    Integer(0, LONG_MAX),
+    3_600_000,
+    "A batch whose newest timestamp is more than this ahead of the broker's clock is refused with "
+    "INVALID_TIMESTAMP, so that a wrong clock cannot defeat retention. Applies to CreateTime.",
+    broker="log.message.timestamp.after.max.ms",
+)
+MESSAGE_TIMESTAMP_BEFORE_MAX_MS: Option[int] = topic(
+    "message.timestamp.before.max.ms",
+    Integer(0, LONG_MAX),
+    LONG_MAX,
+    "A batch with a timestamp more than this behind the broker's clock is refused with INVALID_TIMESTAMP. "
+    "Applies to CreateTime.",
+    broker="log.message.timestamp.before.max.ms",
+)
+MESSAGE_TIMESTAMP_TYPE: Option[MessageTimestampType] = topic(
+    "message.timestamp.type",
+    Choice(MessageTimestampType),
+    MessageTimestampType.CREATE_TIME,
+    "The time a record carries: `CreateTime` as the producer set it, `LogAppendTime` when the broker stored "
+    "it.",
+    broker="log.message.timestamp.type",
+)
+MIN_CLEANABLE_DIRTY_RATIO: Option[float] = topic(
+    "min.cleanable.dirty.ratio",
+    Fraction(),
+    0.5,
+    "A compacted log is compacted when at least this share of its bytes has been written since the last "
+    "time.",
+    broker="log.cleaner.min.cleanable.ratio",
+)
+MIN_COMPACTION_LAG_MS: Option[int] = topic(
+    "min.compaction.lag.ms",
+    Integer(0, LONG_MAX),
+    0,
+    "A record of a compacted topic is left alone by compaction for at least this long.",
+    broker="log.cleaner.min.compaction.lag.ms",
+)
+MIN_INSYNC_REPLICAS: Option[int] = topic(
+    "min.insync.replicas",
+    Integer(1, INT_MAX),
+    1,
+    "An acks=all write is refused with NOT_ENOUGH_REPLICAS while fewer replicas than this are in sync.",
+    broker="min.insync.replicas",
+)
+RETENTION_BYTES: Option[int] = topic(
+    "retention.bytes",
+    Integer(-1, LONG_MAX),
+    -1,
+    "A partition larger than this loses its oldest segments. -1: no limit.",
+    broker="log.retention.bytes",
+)
+RETENTION_MS: Option[int] = topic(
+    "retention.ms",
+    Integer(-1, LONG_MAX),
+    1_209_600_000,
+    "Segments whose newest record is older than this are removed. -1: kept for ever.",
+    broker="log.retention.ms",
+)
+SEGMENT_BYTES: Option[int] = topic(
+    "segment.bytes",
+    Integer(1_024, INT_MAX),
+    1_073_741_824,
+    "A segment file is closed and a new one begun at this size. Retention and compaction work on closed "
+    "segments.",
+    broker="log.segment.bytes",
+)
+SEGMENT_MS: Option[int] = topic(
+    "segment.ms",
+    Integer(1, LONG_MAX),
+    604_800_000,
+    "A segment is closed when its first record is older than this, even if it is not full, so that "
+    "retention and compaction can get at it.",
+    broker="log.roll.ms",
+)
+
+TOPIC_OPTIONS: Mapping[str, Option[Any]] = table(TOPICS.options)
