@@ -3,8 +3,8 @@
     base offset 8 | length 4 | leader epoch 4 | magic 1 | crc 4 | attributes 2 | last offset delta 4 |
     base timestamp 8 | max timestamp 8 | producer id 8 | producer epoch 2 | base sequence 4 | record count 4
 
-Base offset, length, leader epoch and magic lie outside the CRC, so giving a batch its offsets costs no hashing.
-A function that takes a `buffer` expects one that starts with the batch; nothing here trusts what the header says.
+Base offset, length, leader epoch and magic lie outside the CRC, so giving a batch its offsets costs no
+hashing. A `buffer` starts with the batch; nothing here trusts what the header says.
 """
 
 from __future__ import annotations
@@ -127,6 +127,10 @@ def stamp_append_time(buffer: memoryview, now_ms: int) -> None:
     _ATTRIBUTES.pack_into(buffer, _ATTRIBUTES_POSITION, attributes | LOG_APPEND_TIME_FLAG)
     _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_POSITION, now_ms)
     write_crc(buffer)
+
+
+def write_header(buffer: bytearray | memoryview, header: BatchHeader) -> None:
+    _HEADER.pack_into(buffer, 0, *header)
 
 
 def write_crc(buffer: memoryview) -> None:

@@ -1,7 +1,7 @@
 """What a client may store: the checks on a produced batch, before anything of it is appended.
 
-`check_batch` reads the header alone and is on the path of every produce. `check_records` walks the records, which
-costs time per record: for topics that need it, and off the event loop.
+`check_batch` reads the header alone and is on the path of every produce. `check_records` walks the records,
+which costs time for each: for topics that need it, and off the event loop.
 """
 
 from __future__ import annotations
@@ -22,9 +22,14 @@ from penstock.records.batch import (
     crc_matches,
     read_header,
 )
-from penstock.records.compression import Codec
+from penstock.records.compression import Codec, decompress
+from penstock.records.iteration import record_timestamp, walk
 
 MIN_RECORD_SIZE = 7  # length, attributes, timestamp delta, offset delta, key, value, headers: a byte each
+
+# A batch may not grow a hundredfold when decompressed, unless it stays small.
+_MAX_RATIO = 100
+_RATIO_FLOOR_BYTES = 1024 * 1024
 
 
 def check_batch(buffer: memoryview, *, max_bytes: int) -> BatchHeader:
@@ -52,6 +57,22 @@ def check_batch(buffer: memoryview, *, max_bytes: int) -> BatchHeader:
     ):
         raise InvalidBatch(ErrorCode.invalid_record, "producer id without an epoch or a sequence")
     return header
+
+
+def check_records(
+    buffer: memoryview, header: BatchHeader, *, max_decompressed_bytes: int, require_keys: bool
+) -> None:
+    """Walk the records of a batch that passed `check_batch`; InvalidBatch when one is not as it should be."""
+    limit = min(max_decompressed_bytes, max(_RATIO_FLOOR_BYTES, _MAX_RATIO * len(buffer)))
+    body = decompress(header.codec, buffer[HEADER_SIZE:], limit)
+    for index, (timestamp_delta, offset_delta, _, key_length, *_) in enumerate(
+        walk(body, header.record_count)
+    ):
+        record_timestamp(header, timestamp_delta)
+        if offset_delta != index:
+            raise InvalidBatch(ErrorCode.invalid_record, "the offsets inside the batch are not consecutive")
+        if require_keys and key_length < 0:
+            raise InvalidBatch(ErrorCode.invalid_record, "a record without a key, which this topic needs")
 
 
 def _refuse_format(buffer: memoryview) -> NoReturn:

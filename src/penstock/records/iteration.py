@@ -1,0 +1,145 @@
+"""The records inside a batch, and the batches inside a range of log.
+
+    length | attributes 1 byte | timestamp delta | offset delta | key length, key | value length, value |
+    header count | per header: key length, key, value length, value          (numbers are zigzag varints)
+
+Everything is bounds-checked: whatever the bytes are, the only exception is InvalidBatch, and memory follows
+the bytes that are there, never a length or a count they claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.errors import ErrorCode, InvalidBatch
+from penstock.records.batch import (
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    MAGIC,
+    BatchHeader,
+    read_header,
+)
+from penstock.records.compression import MAX_DECOMPRESSED_BYTES, decompress
+from penstock.records.varints import decode_int, decode_long
+
+_MIN_LONG = -(2**63)
+_MAX_LONG = 2**63 - 1
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Record(NamedTuple):
+    """One message as a consumer sees it. (A tuple, because a dataclass costs a microsecond more for each.)"""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+# Where the parts of one record lie in the body of its batch: timestamp delta, offset delta, start and length
+# of the key, start and length of the value (a length of -1 means null), and the headers.
+Layout = tuple[int, int, int, int, int, int, Headers]
+
+
+def iterate(
+    buffer: memoryview, header: BatchHeader, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[Record]:
+    """The records of the batch at the start of `buffer`. InvalidBatch may come after the first of them."""
+    body = bytes(decompress(header.codec, buffer[HEADER_SIZE : header.size], max_decompressed_bytes))
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
+    for delta, offset_delta, key, key_length, value, value_length, headers in walk(body, header.record_count):
+        yield Record(
+            header.base_offset + offset_delta,
+            record_timestamp(header, delta) if append_time is None else append_time,
+            None if key_length < 0 else body[key : key + key_length],
+            None if value_length < 0 else body[value : value + value_length],
+            headers,
+        )
+
+
+def record_timestamp(header: BatchHeader, delta: int) -> int:
+    timestamp = header.base_timestamp + delta
+    if not _MIN_LONG <= timestamp <= _MAX_LONG:
+        raise _invalid("a timestamp is out of range")
+    return timestamp
+
+
+def read_batches(buffer: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The whole batches of a fetched range, in order; one that is cut at the end is left out."""
+    position = 0
+    while len(buffer) - position >= HEADER_SIZE:
+        header = read_header(buffer, position)
+        if header.magic != MAGIC or header.size < HEADER_SIZE:
+            raise InvalidBatch(ErrorCode.corrupt_message, "these bytes are not a record batch")
+        end = position + header.size
+        if end > len(buffer):
+            return
+        yield header, buffer[position:end]
+        position = end
+
+
+def walk(body: bytes | memoryview, record_count: int) -> Iterator[Layout]:
+    """Find every record of a decompressed batch body, which must hold just as many as said."""
+    position = 0
+    try:
+        for _ in range(record_count):
+            length, start = decode_int(body, position)
+            position = start + length
+            if length < 0 or position > len(body):
+                raise _invalid("a record is longer than its batch")
+            yield _lay_out(body, start, position)
+    except IndexError:
+        raise _invalid("there are fewer records than the batch says") from None
+    if position != len(body):
+        raise _invalid("there are bytes after the last record")
+
+
+def _lay_out(body: bytes | memoryview, position: int, end: int) -> Layout:
+    timestamp_delta, position = decode_long(body, position + 1)  # a record's attributes are unused
+    offset_delta, position = decode_int(body, position)
+    key_length, key_start = decode_int(body, position)
+    position = key_start + key_length if key_length > 0 else key_start
+    value_length, value_start = decode_int(body, position)
+    position = value_start + value_length if value_length > 0 else value_start
+    headers: Headers = ()
+    if body[position] == 0:
+        position += 1
+    else:
+        headers, position = _read_headers(body, position, end)
+    if key_length < -1 or value_length < -1 or position != end:
+        raise _invalid("a record's parts are not as long as the record")
+    return timestamp_delta, offset_delta, key_start, key_length, value_start, value_length, headers
+
+
+def _read_headers(body: bytes | memoryview, position: int, end: int) -> tuple[Headers, int]:
+    count, position = decode_int(body, position)
+    if count < 0 or count * 2 > end - position:
+        raise _invalid("more headers than there are bytes for")
+    headers = []
+    for _ in range(count):
+        key, position = _read_bytes(body, position, end)
+        value, position = _read_bytes(body, position, end)
+        if key is None:
+            raise _invalid("a header without a key")
+        try:
+            headers.append((key.decode(), value))
+        except UnicodeDecodeError:
+            raise _invalid("a header key that is not UTF-8") from None
+    return tuple(headers), position
+
+
+def _read_bytes(body: bytes | memoryview, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = decode_int(body, position)
+    if length == -1:
+        return None, position
+    stop = position + length
+    if length < 0 or stop > end:
+        raise _invalid("a header is longer than its record")
+    return bytes(body[position:stop]), stop
+
+
+def _invalid(message: str) -> InvalidBatch:
+    return InvalidBatch(ErrorCode.invalid_record, message)
