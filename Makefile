@@ -37,9 +37,10 @@ lint: $(VENV)/.dev  ## Check format, lint, types and import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.dev  ## Format the code and mend what can be mended
+format: $(VENV)/.dev  ## Format the code, mend what can be mended, write docs/configuration.md
 	$(BIN)/ruff format src tests bench
 	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/python -m penstock.config.reference > docs/configuration.md
 
 lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
 	$(BIN)/python -m pip install --quiet uv

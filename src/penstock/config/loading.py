@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.config.broker_options import BROKER_OPTIONS
-from penstock.config.settings import BrokerConfig
+from penstock.config.settings import BrokerConfig, broker_option
 from penstock.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "PENSTOCK_"
@@ -44,7 +44,7 @@ def load_broker_config(
 def _check(place: str, layer: Mapping[str, str]) -> None:
     for name, text in layer.items():
         try:
-            BrokerConfig({name: text})
+            broker_option(name).parse(text)
         except ConfigError as error:
             raise ConfigError(f"{place}: {error}") from None
 

@@ -80,3 +80,7 @@ def _marks(option: Option[Any]) -> str:
     if option.synonym is not None:
         return f" Broker's default: `{option.synonym.name}`."
     return " *Live.*" if option.dynamic else ""
+
+
+if __name__ == "__main__":
+    print(render(), end="")

@@ -51,7 +51,7 @@ class BrokerConfig:
     ) -> None:
         self.static: Mapping[str, str] = MappingProxyType(dict(static or {}))
         self.overrides: Mapping[str, str] = MappingProxyType(dict(overrides or {}))
-        self._static = {name: _broker_option(name).parse(text) for name, text in self.static.items()}
+        self._static = {name: broker_option(name).parse(text) for name, text in self.static.items()}
         self._overrides = {name: _dynamic_option(name).parse(text) for name, text in self.overrides.items()}
         self._values = {option: option.default for option in broker.BROKER_OPTIONS.values()}
         for name, value in (self._static | self._overrides).items():
@@ -121,7 +121,8 @@ def _synonym(option: Option[T]) -> Option[T]:
     return option.synonym
 
 
-def _broker_option(name: str) -> Option[Any]:
+def broker_option(name: str) -> Option[Any]:
+    """The broker's option called `name`; a ConfigError helps with a wrong one."""
     option = topic.TOPIC_OPTIONS.get(name)
     if option is not None and name not in broker.BROKER_OPTIONS:
         raise ConfigError(
@@ -131,7 +132,7 @@ def _broker_option(name: str) -> Option[Any]:
 
 
 def _dynamic_option(name: str) -> Option[Any]:
-    option = _broker_option(name)
+    option = broker_option(name)
     if not option.dynamic:
         raise ConfigError(f"{name} cannot be changed while the broker runs; set it and restart the broker")
     return option

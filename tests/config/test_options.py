@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.config import (
+    ADVERTISED_LISTENERS,
+    AUTO_CREATE_TOPICS_ENABLE,
+    BROKER_OPTIONS,
+    CLEANUP_POLICY,
+    DURABILITY,
+    MIN_CLEANABLE_DIRTY_RATIO,
+    RETENTION_MS,
+    TOPIC_OPTIONS,
+    Address,
+    CleanupPolicy,
+    Durability,
+    Kind,
+    Option,
+)
+from penstock.config.options import Group, find, table
+from penstock.config.types import Integer, Text
+from penstock.errors import ConfigError
+
+ALL_OPTIONS = [*BROKER_OPTIONS.values(), *TOPIC_OPTIONS.values()]
+
+
+@pytest.mark.parametrize("option", ALL_OPTIONS, ids=lambda option: option.name)
+def test_every_default_survives_formatting_and_parsing(option: Option[Any]) -> None:
+    assert option.parse(option.format(option.default)) == option.default
+
+
+@pytest.mark.parametrize("option", ALL_OPTIONS, ids=lambda option: option.name)
+def test_every_option_explains_itself_in_sentences(option: Option[Any]) -> None:
+    assert option.doc[0].isupper() or option.doc[0] == "`"
+    assert option.doc.endswith(".")
+
+
+def test_every_topic_option_has_a_broker_default_of_the_same_type_and_value() -> None:
+    for option in TOPIC_OPTIONS.values():
+        assert option.synonym is BROKER_OPTIONS[option.synonym.name]
+        assert (option.synonym.type, option.synonym.default) == (option.type, option.default)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "value"),
+    [
+        (RETENTION_MS, "-1", -1),
+        (RETENTION_MS, " 5 ", 5),
+        (AUTO_CREATE_TOPICS_ENABLE, "FALSE", False),
+        (CLEANUP_POLICY, "compact, delete", {CleanupPolicy.COMPACT, CleanupPolicy.DELETE}),
+        (DURABILITY, "fsync", Durability.FSYNC),
+        (MIN_CLEANABLE_DIRTY_RATIO, "0.25", 0.25),
+        (ADVERTISED_LISTENERS, "PLAINTEXT://broker.example:9093", Address("broker.example", 9093)),
+        (ADVERTISED_LISTENERS, "[::1]:9092", Address("::1", 9092)),
+        (ADVERTISED_LISTENERS, "", None),
+    ],
+)
+def test_parses_text_into_the_typed_value(option: Option[Any], text: str, value: object) -> None:
+    assert option.parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        (RETENTION_MS, "-2"),
+        (RETENTION_MS, "9223372036854775808"),
+        (RETENTION_MS, "1e3"),
+        (RETENTION_MS, ""),
+        (AUTO_CREATE_TOPICS_ENABLE, "yes"),
+        (CLEANUP_POLICY, "compact,compress"),
+        (CLEANUP_POLICY, ""),
+        (DURABILITY, "AUTO"),
+        (MIN_CLEANABLE_DIRTY_RATIO, "1.5"),
+        (MIN_CLEANABLE_DIRTY_RATIO, "nan"),
+        (ADVERTISED_LISTENERS, "broker.example"),
+        (ADVERTISED_LISTENERS, "broker.example:0"),
+        (ADVERTISED_LISTENERS, "broker.example:70000"),
+        (ADVERTISED_LISTENERS, "::1:9092"),
+        (ADVERTISED_LISTENERS, "SSL://broker.example:9092"),
+        (ADVERTISED_LISTENERS, "two words:9092"),
+    ],
+)
+def test_refuses_text_that_will_not_do(option: Option[Any], text: str) -> None:
+    with pytest.raises(ConfigError):
+        option.parse(text)
+
+
+def test_a_refusal_names_the_option_the_value_and_what_would_do() -> None:
+    with pytest.raises(ConfigError, match=r"^durability='never': give auto, os or fsync$"):
+        DURABILITY.parse("never")
+    with pytest.raises(ConfigError, match=r"^retention\.ms='soon': give a whole number, -1 or more$"):
+        RETENTION_MS.parse("soon")
+
+
+def test_a_refusal_escapes_and_cuts_the_value() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        RETENTION_MS.parse("x\n\x1b[31m" + "y" * 10_000)
+    assert "\n" not in str(refusal.value)
+    assert "\x1b" not in str(refusal.value)
+    assert len(str(refusal.value)) < 200
+
+
+def test_a_sensitive_value_never_shows() -> None:
+    secret = Group("secrets").option("password.length", Integer(), 0, "Secret.", sensitive=True)
+    with pytest.raises(ConfigError) as refusal:
+        secret.parse("hunter2")
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_an_unknown_name_is_answered_with_the_likely_one() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean retention\.ms\?"):
+        find(TOPIC_OPTIONS, "retension.ms", "topic")
+    with pytest.raises(ConfigError, match="config show --docs"):
+        find(TOPIC_OPTIONS, "zzzzz", "topic")
+
+
+def test_a_name_cannot_be_declared_twice() -> None:
+    option = Option("a.name", Text(), "x", "Doc.")
+    with pytest.raises(ValueError, match=r"a\.name is declared twice"):
+        table([option, option])
+
+
+def test_kinds_are_those_of_kafka() -> None:
+    kinds = {name: TOPIC_OPTIONS[name].kind for name in ("retention.ms", "segment.bytes", "cleanup.policy")}
+    assert kinds == {"retention.ms": Kind.LONG, "segment.bytes": Kind.INT, "cleanup.policy": Kind.LIST}

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.config import (
+    DURABILITY,
+    HOST,
+    MAX_MESSAGE_BYTES,
+    PORT,
+    RETENTION_MS,
+    Address,
+    BrokerConfig,
+    Durability,
+    Source,
+    Synonym,
+    TopicConfig,
+)
+from penstock.errors import ConfigError
+
+
+def test_a_topic_takes_its_own_value_over_the_brokers_over_the_default() -> None:
+    broker = BrokerConfig({"log.retention.ms": "20"})
+    assert TopicConfig(BrokerConfig())[RETENTION_MS] == 1_209_600_000
+    assert TopicConfig(broker)[RETENTION_MS] == 20
+    assert TopicConfig(broker.with_overrides({"log.retention.ms": "30"}))[RETENTION_MS] == 30
+    assert TopicConfig(broker, {"retention.ms": "40"})[RETENTION_MS] == 40
+
+
+def test_the_chain_of_synonyms_lists_every_place_with_the_one_in_force_first() -> None:
+    broker = BrokerConfig({"log.retention.ms": "20"}, {"log.retention.ms": "30"})
+    topic = TopicConfig(broker, {"retention.ms": "40"})
+    assert list(topic.synonyms(RETENTION_MS)) == [
+        Synonym("retention.ms", "40", Source.DYNAMIC_TOPIC_CONFIG),
+        Synonym("log.retention.ms", "30", Source.DYNAMIC_BROKER_CONFIG),
+        Synonym("log.retention.ms", "20", Source.STATIC_BROKER_CONFIG),
+        Synonym("log.retention.ms", "1209600000", Source.DEFAULT_CONFIG),
+    ]
+    assert topic.source(RETENTION_MS) is Source.DYNAMIC_TOPIC_CONFIG
+    assert topic.source(DURABILITY) is Source.DEFAULT_CONFIG
+
+
+def test_overrides_replace_the_former_ones_and_leave_the_original_alone() -> None:
+    first = BrokerConfig({"port": "1"}, {"num.partitions": "2"})
+    second = first.with_overrides({"durability": "os"})
+    assert dict(second.overrides) == {"durability": "os"}
+    assert second[PORT] == 1
+    assert dict(first.overrides) == {"num.partitions": "2"}
+
+
+def test_a_caller_cannot_change_a_config_through_what_it_passed_or_got() -> None:
+    given = {"durability": "os"}
+    config = BrokerConfig(given)
+    given["durability"] = "fsync"
+    with pytest.raises(TypeError):
+        config.static["durability"] = "fsync"  # type: ignore[index]
+    assert config.static["durability"] == "os"
+    assert config[DURABILITY.synonym or DURABILITY] is Durability.OS
+
+
+def test_only_dynamic_settings_can_be_overridden() -> None:
+    with pytest.raises(ConfigError, match="port cannot be changed while the broker runs"):
+        BrokerConfig().with_overrides({"port": "1"})
+
+
+def test_a_topics_name_given_to_a_broker_is_answered_with_the_brokers_name() -> None:
+    with pytest.raises(ConfigError, match=r"the broker's default for it is log\.retention\.ms"):
+        BrokerConfig({"retention.ms": "5"})
+
+
+def test_a_topic_refuses_a_brokers_setting() -> None:
+    with pytest.raises(ConfigError, match="'port' is not a topic setting"):
+        TopicConfig(BrokerConfig(), {"port": "1"})
+
+
+def test_a_batch_cannot_be_larger_than_a_request() -> None:
+    with pytest.raises(ConfigError, match=r"message\.max\.bytes=2000"):
+        BrokerConfig({"message.max.bytes": "2000", "socket.request.max.bytes": "1999"})
+    assert TopicConfig(BrokerConfig({"message.max.bytes": "2000"}))[MAX_MESSAGE_BYTES] == 2000
+
+
+def test_the_least_compaction_lag_cannot_exceed_the_most() -> None:
+    with pytest.raises(ConfigError, match=r"^min\.compaction\.lag\.ms=6: give at most"):
+        TopicConfig(BrokerConfig(), {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
+    with pytest.raises(ConfigError, match=r"^log\.cleaner\.min\.compaction\.lag\.ms=6"):
+        BrokerConfig({"log.cleaner.min.compaction.lag.ms": "6", "log.cleaner.max.compaction.lag.ms": "5"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "address"),
+    [
+        ({}, Address("127.0.0.1", 5000)),
+        ({"host": "0.0.0.0"}, Address("localhost", 5000)),
+        ({"host": "::"}, Address("localhost", 5000)),
+        ({"host": "0.0.0.0", "advertised.listeners": "public:9"}, Address("public", 9)),
+    ],
+)
+def test_clients_are_told_an_address_they_can_reach(settings: dict[str, str], address: Address) -> None:
+    assert BrokerConfig(settings).advertised_address(5000) == address
+
+
+def test_an_address_of_version_six_is_written_in_brackets() -> None:
+    assert str(Address("::1", 9092)) == "[::1]:9092"
+    assert BrokerConfig({"host": "::1"})[HOST] == "::1"
