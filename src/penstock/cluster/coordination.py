@@ -1,7 +1,8 @@
 """The coordination store: a small tree of versioned nodes that the cluster agrees on (ZooKeeper's model).
 
-Implementations: `embedded` (SQLite, one broker), `memory` (tests and simulation), later ZooKeeper. All pass the
-same contract tests. Any write may raise UnknownOutcome: it may or may not have happened, the caller reads again.
+Implementations: `embedded` (SQLite, one broker), `memory` (tests and simulation), later ZooKeeper. All pass
+the same contract tests. Any write may raise UnknownOutcome: it may or may not have happened, the caller reads
+again.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ class BadVersion(StoreError):
 
 class NotEmpty(StoreError):
     pass
+
+
+class EphemeralParent(StoreError):
+    """An ephemeral node has no children."""
 
 
 class SessionExpired(StoreError):
@@ -110,11 +115,14 @@ class CoordinationStore(Protocol):
     async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
         """All or nothing. Per operation: Create gives the path made, Set the new Node, Delete and Check None.
 
-        Raises the first failing operation's NoNode, NodeExists, BadVersion or NotEmpty with its path.
+        Raises the StoreError of the first operation that fails (NoNode, NodeExists, BadVersion, NotEmpty,
+        EphemeralParent) with its path.
         """
         ...
 
-    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
         """The path made (a sequential node's has ten digits appended)."""
         ...
 

@@ -1,0 +1,256 @@
+"""The coordination store of a single broker: one SQLite file, no server.
+
+The tree is held in memory and read from there; a multi is committed to the file (and synced) before it
+becomes visible. A start is a new session: ephemeral nodes of the last one are removed. A new file is made
+whole under another name and then renamed, so a file without content is damage, never a new store.
+
+    nodes(path, data, version, created, ephemeral, next_sequence, checksum)     one row per node
+    store(format, last_change)                                                  one row
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from penstock.cluster.coordination import Create, Delete, Node, NoNode, Operation, SessionState, Set
+from penstock.cluster.tree import NO_OWNER, Entry, Transaction, Tree, parent_of
+from penstock.cluster.watches import Watches
+from penstock.errors import StorageError, UnknownOutcome
+from penstock.threads import Threads
+
+FORMAT = 1
+OUR_SESSION = 1
+LAST_SESSION = -1
+
+SCHEMA = f"""
+BEGIN;
+CREATE TABLE nodes (
+    path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, created INTEGER NOT NULL,
+    ephemeral INTEGER NOT NULL, next_sequence INTEGER NOT NULL, checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE store (format INTEGER NOT NULL, last_change INTEGER NOT NULL);
+INSERT INTO store VALUES ({FORMAT}, 0);
+COMMIT;
+"""
+
+
+class EmbeddedStore:
+    def __init__(self, path: str, threads: Threads) -> None:
+        self._path = path
+        self._threads = threads
+        self._tree = Tree()
+        self._watches = Watches()
+        self._session_callbacks: list[Callable[[SessionState], None]] = []
+        self._file: _File | None = None
+        self._writing = asyncio.Lock()
+        self._failure: str | None = None
+
+    async def start(self) -> None:
+        self._file = await self._threads.run("background", partial(_File, self._path))
+        self._tree = await self._threads.run("background", self._file.load)
+        await self._end_session(LAST_SESSION)
+        for callback in self._session_callbacks:
+            callback(SessionState.CONNECTED)
+
+    async def close(self) -> None:
+        if self._file is None:
+            return
+        if self._failure is None:
+            await self._end_session(OUR_SESSION)
+        async with self._writing:
+            file, self._file = self._file, None
+            await self._threads.run("background", file.close)
+
+    async def get(self, path: str) -> Node:
+        return self._tree.get(path)
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        return [self._get_or_none(path) for path in paths]
+
+    async def children(self, path: str) -> list[str]:
+        return self._tree.children(path)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
+        # Shielded: a caller that is cancelled must not leave the file ahead of the tree.
+        return await asyncio.shield(asyncio.ensure_future(self._multi(operations)))
+
+    async def _multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
+        async with self._writing:
+            if self._failure is not None:
+                raise StorageError(self._failure)
+            transaction = self._tree.prepare(operations, OUR_SESSION)
+            await self._commit(transaction)
+            self._tree.apply(transaction)
+        self._watches.notify(transaction.touched)
+        return transaction.results
+
+    async def _commit(self, transaction: Transaction) -> None:
+        assert self._file is not None, "the store is not started"
+        try:
+            await self._threads.run("background", partial(self._file.write, transaction))
+        except UnknownOutcome as error:
+            # Whether it will be there at the next start nobody can say; nothing may be built upon it.
+            self._failure = f"{error}; restart the broker when the disk is well again"
+            raise
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        [made] = await self.multi([Create(path, data, ephemeral, sequential)])
+        assert isinstance(made, str)
+        return made
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> Node:
+        [node] = await self.multi([Set(path, data, version)])
+        assert isinstance(node, Node)
+        return node
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        await self.multi([Delete(path, version)])
+
+    def watch(self, path: str, callback: Callable[[], None]) -> Callable[[], None]:
+        return self._watches.add(path, callback)
+
+    def on_session(self, callback: Callable[[SessionState], None]) -> None:
+        self._session_callbacks.append(callback)
+
+    def _get_or_none(self, path: str) -> Node | None:
+        try:
+            return self._tree.get(path)
+        except NoNode:
+            return None
+
+    async def _end_session(self, session: int) -> None:
+        removals = [Delete(path) for path in self._tree.owned_by(session)]
+        if removals:
+            await self.multi(removals)
+
+
+class _File:
+    """The SQLite file. Its methods block, and one at a time may run."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            if not os.path.exists(path):
+                _create(path)
+            self._connection = _connect(path)
+        except sqlite3.Error as error:
+            raise self._refusal(error) from error
+
+    def load(self) -> Tree:
+        try:
+            return self._load()
+        except sqlite3.Error as error:
+            self.close()
+            raise self._refusal(error) from error
+
+    def write(self, transaction: Transaction) -> None:
+        """Commit and sync. StorageError: nothing happened (the disk is full); UnknownOutcome: who knows."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for path, entry in transaction.changes.items():
+                self._put(path, entry)
+            self._connection.execute("UPDATE store SET last_change = ?", (transaction.last_change,))
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._roll_back() and _primary_code(error) == sqlite3.SQLITE_FULL:
+                raise StorageError(f"{self._path}: no space left on the disk") from error
+            raise UnknownOutcome(f"{self._path} could not be written: {error}") from error
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _load(self) -> Tree:
+        [(verdict,)] = self._connection.execute("PRAGMA quick_check(1)")
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict.rpartition("\n")[2])
+        tree = Tree()
+        [(stored_format, tree.last_change)] = self._connection.execute(
+            "SELECT format, last_change FROM store"
+        )
+        if stored_format != FORMAT:
+            raise StorageError(
+                f"{self._path} has format {stored_format}; this version of Penstock reads {FORMAT}"
+            )
+        tree.put(_read(row) for row in self._connection.execute("SELECT * FROM nodes"))
+        for path in tree.entries:
+            if parent_of(path) not in tree.entries:
+                raise sqlite3.DatabaseError(f"the parent of {path} is missing")
+        # Taken now and kept: a second broker on the same directory must not get as far as touching a log.
+        self._connection.execute("BEGIN EXCLUSIVE")
+        self._connection.execute("COMMIT")
+        return tree
+
+    def _put(self, path: str, entry: Entry | None) -> None:
+        if entry is None:
+            self._connection.execute("DELETE FROM nodes WHERE path = ?", (path,))
+            return
+        numbers = (entry.version, entry.created, int(entry.owner != NO_OWNER), entry.next_sequence)
+        row = (path, entry.data, *numbers, _checksum(path, entry.data, *numbers))
+        self._connection.execute("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def _roll_back(self) -> bool:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            return False
+        return True
+
+    def _refusal(self, error: sqlite3.Error) -> StorageError:
+        if _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return StorageError(f"{self._path} is in use: does another broker run on this data directory?")
+        if _primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+            return StorageError(f"{self._path} cannot be opened for writing: check its owner and permissions")
+        return StorageError(
+            f"{self._path} is damaged ({error}). It holds the topics and settings of this broker, which "
+            f"does not start without them; no log was touched. Put back a copy of the file, or move it away "
+            f"to start with no topics: existing log directories are then kept, but not served."
+        )
+
+
+def _create(path: str) -> None:
+    """Make a new, empty store; it has its name only once it is whole and durable."""
+    unfinished = path + ".new"
+    for leftover in (unfinished, unfinished + "-journal"):
+        if os.path.exists(leftover):
+            os.remove(leftover)
+    connection = _connect(unfinished)
+    connection.executescript(SCHEMA)
+    connection.close()
+    os.rename(unfinished, path)
+    directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    # A rollback journal, not a write-ahead log: at rest all there is to know is in the one file.
+    connection.execute("PRAGMA journal_mode = TRUNCATE")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    return connection
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+
+
+def _checksum(path: str, data: bytes, version: int, created: int, ephemeral: int, next_sequence: int) -> int:
+    return zlib.crc32(data, zlib.crc32(f"{path} {version} {created} {ephemeral} {next_sequence}".encode()))
+
+
+def _read(row: tuple[str, bytes, int, int, int, int, int]) -> tuple[str, Entry]:
+    path, data, version, created, ephemeral, next_sequence, checksum = row
+    if checksum != _checksum(path, data, version, created, ephemeral, next_sequence):
+        raise sqlite3.DatabaseError(f"the checksum of {path} is wrong")
+    return path, Entry(data, version, created, LAST_SESSION if ephemeral else NO_OWNER, next_sequence)

@@ -1,0 +1,191 @@
+"""The tree of versioned nodes behind the embedded store and its in-memory twin: pure, without time or IO.
+
+A multi is first prepared (checked against the tree, nothing changes) and later applied, so that a store can
+make it durable in between. Only one prepared transaction may be outstanding. Used by `embedded` and `memory`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.cluster.coordination import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    EphemeralParent,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Set,
+)
+
+NO_OWNER = 0
+ROOT = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    data: bytes
+    version: int
+    created: int
+    owner: int = NO_OWNER
+    """The session an ephemeral node belongs to."""
+    next_sequence: int = 0
+    """The number of the next sequential child."""
+
+    def node(self) -> Node:
+        return Node(self.data, self.version, self.created, self.owner != NO_OWNER)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A multi that was found good: every entry it leaves changed (None: removed) and what it answers."""
+
+    changes: dict[str, Entry | None]
+    results: list[str | Node | None]
+    touched: frozenset[str]
+    """Paths whose watchers must hear of it: changed nodes, and parents whose children came or went."""
+    last_change: int
+
+
+def parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or ROOT
+
+
+def check_path(path: str) -> None:
+    if path != ROOT and (not path.startswith("/") or path.endswith("/") or "//" in path):
+        raise ValueError(f"not an absolute path: {path!r}")
+
+
+class Tree:
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {ROOT: Entry(b"", 0, 0)}
+        self.last_change = 0
+        self._children: dict[str, set[str]] = {ROOT: set()}
+
+    def get(self, path: str) -> Node:
+        check_path(path)
+        entry = self.entries.get(path)
+        if entry is None:
+            raise NoNode(path)
+        return entry.node()
+
+    def children(self, path: str) -> list[str]:
+        check_path(path)
+        if path not in self.entries:
+            raise NoNode(path)
+        return sorted(self._children[path])
+
+    def child_count(self, path: str) -> int:
+        return len(self._children.get(path, ()))
+
+    def owned_by(self, session: int) -> list[str]:
+        return [path for path, entry in self.entries.items() if entry.owner == session]
+
+    def prepare(self, operations: Sequence[Operation], session: int) -> Transaction:
+        return _Preparation(self, session).run(operations)
+
+    def apply(self, transaction: Transaction) -> None:
+        self.put(transaction.changes.items())
+        self.last_change = transaction.last_change
+
+    def put(self, changes: Iterable[tuple[str, Entry | None]]) -> None:
+        """Bring entries in as they are; for `apply` and for loading a stored tree, in any order."""
+        for path, entry in changes:
+            parent, _, name = path.rpartition("/")
+            siblings = self._children.setdefault(parent or ROOT, set())
+            if entry is not None:
+                self.entries[path] = entry
+                self._children.setdefault(path, set())
+                siblings.add(name)
+            else:
+                self.entries.pop(path, None)
+                self._children.pop(path, None)
+                siblings.discard(name)
+
+
+class _Preparation:
+    """One multi being checked: the tree stays as it is, changes gather in an overlay."""
+
+    def __init__(self, tree: Tree, session: int) -> None:
+        self._tree = tree
+        self._session = session
+        self._changes: dict[str, Entry | None] = {}
+        self._child_count_change: Counter[str] = Counter()
+        self._touched: set[str] = set()
+        self._last_change = tree.last_change
+
+    def run(self, operations: Sequence[Operation]) -> Transaction:
+        results = [self._run_one(operation) for operation in operations]
+        return Transaction(self._changes, results, frozenset(self._touched), self._last_change)
+
+    def _run_one(self, operation: Operation) -> str | Node | None:
+        check_path(operation.path)
+        match operation:
+            case Create():
+                return self._create(operation)
+            case Set():
+                return self._set(operation)
+            case Delete():
+                self._delete(operation)
+            case Check():
+                self._expect(operation.path, operation.version)
+        return None
+
+    def _entry(self, path: str) -> Entry | None:
+        if path in self._changes:
+            return self._changes[path]
+        return self._tree.entries.get(path)
+
+    def _expect(self, path: str, version: int) -> Entry:
+        entry = self._entry(path)
+        if entry is None:
+            raise NoNode(path)
+        if version not in (-1, entry.version):
+            raise BadVersion(path)
+        return entry
+
+    def _change(self, path: str, entry: Entry | None) -> None:
+        self._changes[path] = entry
+        self._touched.add(path)
+        self._last_change += 1
+
+    def _create(self, operation: Create) -> str:
+        parent_path = parent_of(operation.path)
+        parent = self._entry(parent_path)
+        if parent is None:
+            raise NoNode(parent_path)
+        if parent.owner != NO_OWNER:
+            raise EphemeralParent(parent_path)
+        path = operation.path
+        if operation.sequential:
+            path = f"{path}{parent.next_sequence:010d}"
+            self._changes[parent_path] = replace(parent, next_sequence=parent.next_sequence + 1)
+        if self._entry(path) is not None:
+            raise NodeExists(path)
+        owner = self._session if operation.ephemeral else NO_OWNER
+        self._change(path, Entry(operation.data, 0, self._last_change + 1, owner))
+        self._child_count_change[parent_path] += 1
+        self._touched.add(parent_path)
+        return path
+
+    def _set(self, operation: Set) -> Node:
+        entry = self._expect(operation.path, operation.version)
+        changed = replace(entry, data=operation.data, version=entry.version + 1)
+        self._change(operation.path, changed)
+        return changed.node()
+
+    def _delete(self, operation: Delete) -> None:
+        self._expect(operation.path, operation.version)
+        if operation.path == ROOT:
+            raise ValueError("the root cannot be deleted")
+        if self._tree.child_count(operation.path) + self._child_count_change[operation.path] > 0:
+            raise NotEmpty(operation.path)
+        self._change(operation.path, None)
+        self._child_count_change[parent_of(operation.path)] -= 1
+        self._touched.add(parent_of(operation.path))

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from penstock.cluster.coordination import SessionExpired, SessionState
+from penstock.cluster.memory import Faults, MemoryEnsemble
+from penstock.errors import UnknownOutcome
+
+
+def test_clients_share_one_tree_and_hear_of_each_other() -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        one, two = ensemble.client(), ensemble.client()
+        await one.start()
+        await two.start()
+        heard: list[str] = []
+        two.watch("/a", lambda: heard.append("two"))
+        await one.create("/a", b"from one")
+        assert (await two.get("/a")).data == b"from one"
+        assert heard == ["two"]
+
+    asyncio.run(scenario())
+
+
+def test_an_expired_session_takes_its_ephemeral_nodes_and_every_later_call() -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        one, two = ensemble.client(), ensemble.client()
+        await one.start()
+        await two.start()
+        states: list[SessionState] = []
+        one.on_session(states.append)
+        await one.create("/broker", ephemeral=True)
+        heard: list[str] = []
+        two.watch("/broker", lambda: heard.append("gone"))
+        one.expire()
+        assert states == [SessionState.EXPIRED]
+        assert await two.children("/") == []
+        await asyncio.sleep(0)
+        assert heard == ["gone"]
+        for call in (one.get("/"), one.children("/"), one.create("/x"), one.get_many(["/"])):
+            with pytest.raises(SessionExpired):
+                await call
+
+    asyncio.run(scenario())
+
+
+def test_a_new_session_does_not_own_the_last_ones_nodes() -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        store = ensemble.client()
+        await store.start()
+        store.expire()
+        await store.start()
+        await store.create("/broker", ephemeral=True)
+        await store.close()
+        assert ensemble.tree.children("/") == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("fault", "applied"), [("unknown_not_applied", False), ("unknown_applied", True)])
+def test_an_unknown_outcome_may_hide_either_truth(fault: str, applied: bool) -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        store = ensemble.client(Faults(Random(1), **{fault: 1.0}))
+        await store.start()
+        with pytest.raises(UnknownOutcome):
+            await store.create("/a")
+        assert await store.children("/") == (["a"] if applied else [])
+
+    asyncio.run(scenario())
+
+
+def test_the_same_seed_gives_the_same_faults() -> None:
+    async def scenario(seed: int) -> list[bool]:
+        store = MemoryEnsemble().client(Faults(Random(seed), unknown_not_applied=0.3, unknown_applied=0.3))
+        await store.start()
+        outcomes = []
+        for number in range(50):
+            try:
+                await store.create(f"/{number}")
+                outcomes.append(True)
+            except UnknownOutcome:
+                outcomes.append(False)
+        return outcomes
+
+    first = asyncio.run(scenario(7))
+    assert first == asyncio.run(scenario(7))
+    assert first != asyncio.run(scenario(8))
+    assert {True, False} == set(first)
+
+
+def test_a_write_on_its_way_when_the_session_ends_does_not_happen() -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        store = ensemble.client()
+        await store.start()
+        write = asyncio.ensure_future(store.create("/late"))
+        await asyncio.sleep(0)  # the write is on its way
+        store.expire()
+        with pytest.raises(SessionExpired):
+            await write
+        assert ensemble.tree.children("/") == []
+
+    asyncio.run(scenario())
