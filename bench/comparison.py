@@ -1,0 +1,99 @@
+"""Interleaved rounds: each measures every server once, in shuffled order; ratios are taken within a round.
+
+What the machine does to one it then does to the other, so ratios hold where absolute figures wander.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.driver import Figures
+from bench.measure import Spread
+from bench.servers import Kafka, Server
+
+Direction = Literal["at least", "at most"]
+KAFKA = Kafka.name
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What a row must reach: its ratio to Kafka, or its own value where there is nothing to compare with."""
+
+    of: Literal["ratio", "value"]
+    direction: Direction
+    limit: float
+
+    def holds(self, value: float) -> bool:
+        return value >= self.limit if self.direction == "at least" else value <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure of a measurement that becomes a row of the report."""
+
+    key: str
+    label: str
+    unit: str
+    bar: Bar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    scenario: str
+    label: str
+    unit: str
+    penstock: Spread | None
+    kafka: Spread | None = None
+    ratio: Spread | None = None
+    bar: Bar | None = None
+
+    @property
+    def verdict(self) -> bool | None:
+        """Whether the median reaches the bar; None where there is none or nothing was measured."""
+        measured = self.ratio if self.bar and self.bar.of == "ratio" else self.penstock
+        return self.bar.holds(measured.median) if self.bar and measured else None
+
+
+Measure = Callable[[Server], Figures]
+
+
+def compare(
+    scenario: str,
+    metrics: Sequence[Metric],
+    servers: Sequence[Server],
+    measure: Measure,
+    *,
+    rounds: int,
+    warm_ups: int,
+    say: Callable[[str], None],
+) -> list[Row]:
+    """Measure every server in each of the rounds (the warm-up rounds are thrown away) and make the rows."""
+    rows: dict[str, list[Figures]] = {server.name: [] for server in servers}
+    order = random.Random(scenario)
+    for number in range(-warm_ups, rounds):
+        for server in order.sample(list(servers), len(servers)):
+            say(f"{scenario}: {_round_name(number, rounds)}, {server.name}")
+            figures = measure(server)
+            if number >= 0:
+                rows[server.name].append(figures)
+    return [_row(scenario, metric, rows) for metric in metrics]
+
+
+def _round_name(number: int, rounds: int) -> str:
+    return "warm-up" if number < 0 else f"round {number + 1} of {rounds}"
+
+
+def _row(scenario: str, metric: Metric, measured: dict[str, list[Figures]]) -> Row:
+    ours = [figures[metric.key] for name in measured if name != KAFKA for figures in measured[name]]
+    theirs = [figures[metric.key] for figures in measured.get(KAFKA, [])]
+    ratios = [a / b for a, b in zip(ours, theirs, strict=False) if b]
+    return Row(
+        scenario, metric.label, metric.unit, _spread(ours), _spread(theirs), _spread(ratios), metric.bar
+    )
+
+
+def _spread(values: Sequence[float]) -> Spread | None:
+    return Spread.of(values) if values else None

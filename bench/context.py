@@ -1,0 +1,36 @@
+"""What every scenario gets: how long to measure, what to compare with, and where to say what it is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from bench.comparison import Measure, Metric, Row, compare
+from bench.servers import Kafka, Penstock, Server
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    rounds: int
+    warm_ups: int
+    quick: bool
+    contestants: tuple[type[Penstock | Kafka], ...]
+    say: Callable[[str], None]
+
+    def scaled(self, full: int, quick: int) -> int:
+        """An amount of work, less of it in a quick run."""
+        return quick if self.quick else full
+
+    @contextmanager
+    def servers(self) -> Iterator[list[Server]]:
+        """The contestants, running together at page-cache durability."""
+        with ExitStack() as stack:
+            yield [stack.enter_context(make()) for make in self.contestants]
+
+    def compare(
+        self, scenario: str, metrics: Sequence[Metric], servers: Sequence[Server], measure: Measure
+    ) -> list[Row]:
+        return compare(
+            scenario, metrics, servers, measure, rounds=self.rounds, warm_ups=self.warm_ups, say=self.say
+        )

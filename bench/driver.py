@@ -1,0 +1,46 @@
+"""Runs a program of bench/drivers in a process of its own, within a time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from bench.kafka_install import ROOT
+
+Figures = dict[str, float]
+DEFAULT_TIMEOUT_S = 300.0
+
+
+class DriverFailed(Exception):
+    """A driver ended with an error or ran out of time; the message has the end of what it said."""
+
+
+def run_driver(name: str, timeout_s: float = DEFAULT_TIMEOUT_S, **parameters: Any) -> Figures:
+    return finish_driver(name, start_driver(name, **parameters), timeout_s)
+
+
+def start_driver(name: str, **parameters: Any) -> subprocess.Popen[str]:
+    """A driver that goes on beside others; `finish_driver` waits for its figures."""
+    command = [sys.executable, "-m", f"bench.drivers.{name}", json.dumps(parameters)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish_driver(name: str, process: subprocess.Popen[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> Figures:
+    try:
+        out, said = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise DriverFailed(f"driver {name} took longer than {timeout_s:.0f} s") from None
+    if process.returncode != 0:
+        raise DriverFailed(f"driver {name} failed: {said.strip()[-1500:]}")
+    figures: Figures = json.loads(out.splitlines()[-1])
+    return figures
+
+
+def drive(work: Callable[..., Figures]) -> None:
+    """The main of a driver: call `work` with the parameters of the command line, print its figures."""
+    print(json.dumps(work(**json.loads(sys.argv[1]))))

@@ -1,0 +1,49 @@
+"""Apache Kafka from its published artifacts: the jars in build/kafka/libs, fetched once by Maven.
+
+Where Java or Maven is missing there is no Kafka to compare with, and `KafkaUnavailable` says so.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+POM = ROOT / "bench" / "kafka" / "pom.xml"
+KAFKA_VERSION = "4.3.1"
+OLDEST_JAVA = 17
+DOWNLOAD_TIMEOUT_S = 900
+
+
+class KafkaUnavailable(Exception):
+    """Kafka cannot be had on this machine; the message says what is missing."""
+
+
+def kafka_libs() -> Path:
+    """The directory with Kafka's jars, downloading them where they are not there yet."""
+    check_java()
+    libs = BUILD / "kafka" / "libs"
+    if not (libs / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
+        download(libs)
+    return libs
+
+
+def check_java() -> None:
+    if shutil.which("java") is None:
+        raise KafkaUnavailable(f"Java {OLDEST_JAVA} or newer is not installed")
+    shown = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+    version = re.search(r'version "(\d+)', shown)
+    if version is None or int(version.group(1)) < OLDEST_JAVA:
+        raise KafkaUnavailable(f"Java {OLDEST_JAVA} or newer is needed, found: {shown.splitlines()[0]}")
+
+
+def download(libs: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise KafkaUnavailable("Maven (mvn) is not installed; it fetches Kafka's jars")
+    command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise KafkaUnavailable(f"Maven could not fetch Kafka {KAFKA_VERSION}: {done.stdout.strip()[-800:]}")

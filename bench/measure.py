@@ -1,0 +1,53 @@
+"""What a process used (CPU seconds, resident memory) and how figures spread (percentiles, medians and ranges).
+
+CPU and memory are read from outside, of the server process and its children, so both brokers are alike.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil  # type: ignore[import-untyped]
+
+MB = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure measured in several rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(statistics.median(values), min(values), max(values))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` (0 to 1) of the values lie, nearest rank."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process and its living children so far."""
+    return sum(_cpu_of(process) for process in _family(pid))
+
+
+def rss_mb(pid: int) -> float:
+    """Resident memory of a process and its children."""
+    return float(sum(process.memory_info().rss for process in _family(pid)) / MB)
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    parent = psutil.Process(pid)
+    return [parent, *parent.children(recursive=True)]
+
+
+def _cpu_of(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)

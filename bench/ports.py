@@ -1,0 +1,49 @@
+"""Free ports and bounded waiting for a server's first answer."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+from bench.frames import api_versions_request
+
+POLL_S = 0.002
+
+
+class NotReady(Exception):
+    """A server did not answer within its time."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now; held together while chosen so that they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def wait_for_answer(port: int, timeout_s: float, alive: Callable[[], bool]) -> None:
+    """Return once the Kafka port has answered an ApiVersions request."""
+    deadline = time.monotonic() + timeout_s
+    while not _answers(port):
+        if not alive():
+            raise NotReady("the server process ended before it answered; see its log")
+        if time.monotonic() > deadline:
+            raise NotReady(f"no answer on port {port} within {timeout_s:.0f} s")
+        time.sleep(POLL_S)
+
+
+def _answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(api_versions_request(correlation_id=1))
+            head = connection.recv(8, socket.MSG_WAITALL)
+            return len(head) == 8 and struct.unpack(">ii", head)[1] == 1
+    except OSError:
+        return False

@@ -1,0 +1,41 @@
+"""Consume rate of a topic that was loaded before, read from the beginning in every round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from bench.comparison import Bar, Metric, Row
+from bench.context import Context
+from bench.driver import Figures, run_driver
+from bench.measure import MB, cpu_seconds
+from bench.scenarios.produce import GB, PARTITIONS, measure_produce
+from bench.servers import Server
+from bench.topics import topic
+
+METRICS = (
+    Metric("mb_per_s", "rate", "MB/s", Bar("ratio", "at least", 1.7)),
+    Metric("cpu_s_per_gb", "server CPU", "s/GB", Bar("ratio", "at most", 1.0)),
+)
+
+
+def one_kilobyte(context: Context, servers: Sequence[Server]) -> list[Row]:
+    count = context.scaled(2_000_000, 500_000)
+    with ExitStack() as stack:
+        names = {server.name: stack.enter_context(topic(server, PARTITIONS)) for server in servers}
+        for server in servers:
+            context.say(f"consume 1 KB: loading {server.name}")
+            measure_produce(server, names[server.name], {"count": count, "size": 1_024})
+
+        def measure(server: Server) -> Figures:
+            return measure_consume(server, names[server.name], count)
+
+        return context.compare("consume 1 KB", METRICS, servers, measure)
+
+
+def measure_consume(server: Server, name: str, count: int, partitions: int = PARTITIONS) -> Figures:
+    """Read `count` messages from the beginning, and what the server spent on it."""
+    before = cpu_seconds(server.pid)
+    done = run_driver("consume", bootstrap=server.bootstrap, topic=name, partitions=partitions, count=count)
+    spent = cpu_seconds(server.pid) - before
+    return {"mb_per_s": done["bytes"] / MB / done["seconds"], "cpu_s_per_gb": spent / done["bytes"] * GB}

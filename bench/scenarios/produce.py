@@ -1,0 +1,73 @@
+"""Produce rates with acks=all: large and small messages, lz4, idempotent, and one record a request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bench.comparison import Bar, Metric, Row
+from bench.context import Context
+from bench.driver import Figures, run_driver
+from bench.measure import MB, cpu_seconds
+from bench.servers import Server
+from bench.topics import topic
+
+PARTITIONS = 4
+GB = 1_000 * MB
+RATE_BAR = Bar("ratio", "at least", 1.2)
+MB_PER_S = Metric("mb_per_s", "rate", "MB/s", RATE_BAR)
+MESSAGES_PER_S = Metric("messages_per_s", "rate", "messages/s", RATE_BAR)
+CPU_PER_GB = Metric("cpu_s_per_gb", "server CPU", "s/GB")
+REQUESTS_PER_S = Metric("messages_per_s", "rate", "requests/s", Bar("ratio", "at least", 4.0))
+CPU_PER_REQUEST = Metric("cpu_us_per_message", "server CPU", "us/request")
+
+
+def one_kilobyte(context: Context, servers: Sequence[Server]) -> list[Row]:
+    load = {"count": context.scaled(1_000_000, 250_000), "size": 1_024}
+    return _compare(context, servers, "produce 1 KB", [MB_PER_S, CPU_PER_GB], load)
+
+
+def hundred_bytes(context: Context, servers: Sequence[Server]) -> list[Row]:
+    load = {"count": context.scaled(4_000_000, 1_000_000), "size": 100}
+    return _compare(context, servers, "produce 100 B", [MESSAGES_PER_S, CPU_PER_GB], load)
+
+
+def lz4(context: Context, servers: Sequence[Server]) -> list[Row]:
+    count = context.scaled(1_000_000, 250_000)
+    load = {"count": count, "size": 1_024, "compressible": True, "config": {"compression.type": "lz4"}}
+    return _compare(context, servers, "produce 1 KB, lz4", [MB_PER_S, CPU_PER_GB], load)
+
+
+def idempotent(context: Context, servers: Sequence[Server]) -> list[Row]:
+    count = context.scaled(1_000_000, 250_000)
+    load = {"count": count, "size": 1_024, "config": {"enable.idempotence": True}}
+    return _compare(context, servers, "produce 1 KB, idempotent", [MB_PER_S, CPU_PER_GB], load)
+
+
+def one_record_requests(context: Context, servers: Sequence[Server]) -> list[Row]:
+    count = context.scaled(100_000, 30_000)
+    load = {"count": count, "size": 100, "config": {"linger.ms": 0, "batch.num.messages": 1}}
+    return _compare(context, servers, "one-record requests", [REQUESTS_PER_S, CPU_PER_REQUEST], load)
+
+
+def measure_produce(server: Server, name: str, load: dict[str, Any], partitions: int = PARTITIONS) -> Figures:
+    """Produce into a topic that is there, and what the server spent on it."""
+    before = cpu_seconds(server.pid)
+    done = run_driver("produce", bootstrap=server.bootstrap, topic=name, partitions=partitions, **load)
+    spent = cpu_seconds(server.pid) - before
+    return {
+        "mb_per_s": done["bytes"] / MB / done["seconds"],
+        "messages_per_s": done["messages"] / done["seconds"],
+        "cpu_s_per_gb": spent / done["bytes"] * GB,
+        "cpu_us_per_message": spent / done["messages"] * 1e6,
+    }
+
+
+def _compare(
+    context: Context, servers: Sequence[Server], name: str, metrics: Sequence[Metric], load: dict[str, Any]
+) -> list[Row]:
+    def measure(server: Server) -> Figures:
+        with topic(server, PARTITIONS) as made:
+            return measure_produce(server, made, load)
+
+    return context.compare(name, metrics, servers, measure)

@@ -1,0 +1,170 @@
+"""Penstock and Apache Kafka as processes on free ports, each with a data directory of its own.
+
+A server is started, answers, and is stopped by SIGTERM within a bounded time; leaving the `with` block removes
+its data. Both get the same treatment, so that what differs in the figures is the broker.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench.kafka_install import BUILD, ROOT, kafka_libs
+from bench.ports import free_ports, wait_for_answer
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+OPEN_FILES = 20_000
+KAFKA_JVM = (
+    # What Kafka's own start script gives the broker.
+    "-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)  # fmt: skip
+
+
+class Server:
+    """A broker process; subclasses say how it is prepared and started."""
+
+    name: str
+
+    def __init__(self) -> None:
+        (BUILD / "bench").mkdir(parents=True, exist_ok=True)
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{self.name.lower()}-", dir=BUILD / "bench"))
+        self.port = free_ports(1)[0]
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start_s = 0.0
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "the server is not running"
+        return self.process.pid
+
+    def command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Spawn and wait for the first answer; `start_s` is how long that took."""
+        began = time.monotonic()
+        with (self.directory / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), cwd=ROOT, stdout=log, stderr=log, preexec_fn=_limit_open_files
+            )
+        process = self.process
+        wait_for_answer(self.port, START_TIMEOUT_S, alive=lambda: process.poll() is None)
+        self.start_s = time.monotonic() - began
+
+    def stop(self) -> None:
+        """A clean stop; the data stays."""
+        if self.process is None:
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._show_log()
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _show_log(self) -> None:
+        lines = (self.directory / "server.log").read_text(errors="replace").splitlines()
+        print(f"--- the end of {self.name}'s log ---", *lines[-20:], sep="\n", file=sys.stderr)
+
+
+class Penstock(Server):
+    name = "Penstock"
+
+    def __init__(
+        self, durability: str = "os", settings: Sequence[str] = (), program: Sequence[str] = ()
+    ) -> None:
+        super().__init__()
+        self.http_port = free_ports(1)[0]
+        self.settings = (f"durability={durability}", *settings)
+        self.program = program or (sys.executable, "-m", "penstock.cli.main", "broker")
+
+    def command(self) -> Sequence[str]:
+        places = ("--data-dir", str(self.directory / "data"), "--port", str(self.port))
+        chosen = [part for setting in self.settings for part in ("--set", setting)]
+        return (*self.program, *places, "--http-port", str(self.http_port), *chosen)
+
+
+class Kafka(Server):
+    """Apache Kafka in KRaft mode, broker and controller in one process, with its default settings."""
+
+    name = "Kafka"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.libs = kafka_libs()
+        self.properties = self.directory / "server.properties"
+        self.properties.write_text(self._properties())
+        self._format()
+
+    def command(self) -> Sequence[str]:
+        return ("java", *KAFKA_JVM, "-cp", f"{self.libs}/*", "kafka.Kafka", str(self.properties))
+
+    def _format(self) -> None:
+        tool = ("java", "-cp", f"{self.libs}/*", "kafka.tools.StorageTool", "format")
+        cluster_id = uuid.uuid4().hex[:22]
+        options = ("--cluster-id", cluster_id, "--config", str(self.properties))
+        subprocess.run([*tool, *options], check=True, capture_output=True, timeout=START_TIMEOUT_S)
+
+    def _properties(self) -> str:
+        controller_port = free_ports(1)[0]
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.directory / "data"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            # Deleted topics free their disk before the next round writes.
+            "log.segment.delete.delay.ms": "1000",
+        }
+        return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+class Control(Kafka):
+    """Kafka in Penstock's place, to check the benchmark: every ratio must then be near 1."""
+
+    name = "Control"
+
+
+def _limit_open_files() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    os.setpgrp()
