@@ -106,6 +106,8 @@ def _compress_xerial(data: memoryview) -> bytes:
 def _decompress_snappy(data: memoryview, limit: int) -> memoryview:
     if data[: len(_XERIAL_MARKER)] != _XERIAL_MARKER:
         return memoryview(_decompress_block(data, limit))
+    if len(data) < len(_XERIAL_HEADER):
+        raise InvalidBatch(ErrorCode.corrupt_message, "the header of the snappy blocks is cut")
     output = bytearray()
     position = len(_XERIAL_HEADER)
     while position < len(data):

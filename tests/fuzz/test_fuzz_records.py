@@ -1,0 +1,105 @@
+"""Record batches from anyone: every parser of them refuses with InvalidBatch or returns, soon and small."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+
+import pytest
+from harness import fuzz, mutations
+from hypothesis import strategies as st
+
+from penstock.errors import InvalidBatch
+from penstock.records.batch import BatchHeader, read_header, write_crc
+from penstock.records.building import NewRecord, build_batch
+from penstock.records.compression import Codec, compress, decompress
+from penstock.records.iteration import iterate, read_batches, walk
+from penstock.records.validation import check_batch, check_records
+
+LIMIT = 2**20
+
+records = st.lists(
+    st.builds(
+        NewRecord,
+        key=st.none() | st.binary(max_size=20),
+        value=st.none() | st.binary(max_size=200),
+        timestamp=st.integers(-1, 2**40),
+        headers=st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3).map(
+            tuple
+        ),
+    ),
+    min_size=1,
+    max_size=10,
+)
+batches = st.builds(
+    lambda drawn, codec: bytes(build_batch(drawn, codec=codec)), records, st.sampled_from(Codec)
+)
+any_batches = st.binary(max_size=400) | mutations(batches)
+
+
+def test_check_batch() -> None:
+    def target(data: bytes) -> None:
+        with contextlib.suppress(InvalidBatch):
+            check_batch(memoryview(data), max_bytes=LIMIT)
+
+    fuzz(target, any_batches)
+
+
+def test_check_records_and_iterate_under_a_good_header() -> None:
+    def target(data: bytes) -> None:
+        buffer = memoryview(bytearray(data))
+        if len(buffer) < 61:
+            return
+        struct.pack_into(">i", buffer, 8, len(buffer) - 12)
+        write_crc(buffer)
+        header = read_header(buffer)
+        refused = False
+        try:
+            check_records(buffer, header, max_decompressed_bytes=LIMIT, require_keys=False)
+        except InvalidBatch:
+            refused = True
+        with contextlib.suppress(InvalidBatch):
+            for record in iterate(buffer, header, max_decompressed_bytes=LIMIT):
+                assert -(2**63) <= record.timestamp < 2**63
+            return
+        assert refused  # what cannot be read must not have passed the check
+
+    fuzz(target, any_batches)
+
+
+def test_iterate_with_any_header() -> None:
+    def target(drawn: tuple[bytes, BatchHeader]) -> None:
+        with contextlib.suppress(InvalidBatch):
+            list(iterate(memoryview(drawn[0]), drawn[1], max_decompressed_bytes=LIMIT))
+
+    def header(data: bytes) -> BatchHeader:
+        return read_header(data)
+
+    headers = st.binary(min_size=61, max_size=61).map(header)
+    fuzz(target, st.tuples(any_batches, headers))
+
+
+def test_walk() -> None:
+    def target(drawn: tuple[bytes, int]) -> None:
+        with contextlib.suppress(InvalidBatch):
+            list(walk(drawn[0], drawn[1]))
+
+    fuzz(target, st.tuples(st.binary(max_size=200), st.integers(-(2**31), 2**31 - 1)))
+
+
+def test_read_batches() -> None:
+    def target(data: bytes) -> None:
+        with contextlib.suppress(InvalidBatch):
+            list(read_batches(memoryview(data)))
+
+    fuzz(target, st.lists(any_batches, max_size=3).map(b"".join))
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_decompress(codec: Codec) -> None:
+    def target(data: bytes) -> None:
+        with contextlib.suppress(InvalidBatch):
+            assert codec is Codec.NONE or len(decompress(codec, memoryview(data), LIMIT)) <= LIMIT
+
+    plain = st.binary(max_size=200).map(lambda data: data * 20)
+    fuzz(target, st.binary(max_size=100) | mutations(plain.map(lambda data: compress(codec, data))))
