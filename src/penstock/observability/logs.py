@@ -1,0 +1,118 @@
+"""Structured logs: a fixed message and named values, one line each, as JSON or in a form for people.
+
+Messages are ours and constant; whatever comes from outside goes into the values, which are escaped and cut.
+The `_rarely` forms are for what a client can cause at will.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TextIO
+
+from penstock.clock import Clock
+from penstock.config import LOGGING_FORMAT, LOGGING_LEVEL, BrokerConfig, LoggingFormat, LoggingLevel
+from penstock.errors import PenstockError
+from penstock.observability.log_lines import (
+    MAX_TRACEBACK_CHARACTERS,
+    TRACEBACK,
+    coloured_line,
+    json_line,
+    text_line,
+)
+
+LINES_PER_WINDOW = 5
+WINDOW_SECONDS = 10.0
+
+Formatter = Callable[[datetime, LoggingLevel, str, Mapping[str, object]], str]
+
+_SEVERITY = {level: severity for severity, level in enumerate(LoggingLevel)}
+
+
+class Log:
+    """Writes lines at or above a level."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        write: Callable[[str], object],
+        form: Formatter,
+        level: LoggingLevel = LoggingLevel.INFO,
+    ) -> None:
+        self._clock = clock
+        self._write = write
+        self._form = form
+        self._severity = _SEVERITY[level]
+        self._limiter = _Limiter(clock)
+
+    def debug(self, message: str, **fields: object) -> None:
+        self._line(LoggingLevel.DEBUG, message, fields)
+
+    def info(self, message: str, **fields: object) -> None:
+        self._line(LoggingLevel.INFO, message, fields)
+
+    def warning(self, message: str, **fields: object) -> None:
+        self._line(LoggingLevel.WARNING, message, fields)
+
+    def error(self, message: str, problem: BaseException | None = None, **fields: object) -> None:
+        """With `problem`: what it was, and its traceback unless it is a kind that is expected to happen."""
+        self._line(LoggingLevel.ERROR, message, fields | _describe(problem))
+
+    def warning_rarely(self, message: str, **fields: object) -> None:
+        """A few times in a window at most; the next line then says how many were left out."""
+        if (suppressed := self._limiter.admit(message)) is not None:
+            self._line(LoggingLevel.WARNING, message, fields | suppressed)
+
+    def error_rarely(self, message: str, problem: BaseException, **fields: object) -> None:
+        """As `error`; a peer's or the system's fault is only a warning."""
+        if (suppressed := self._limiter.admit(message)) is not None:
+            level = LoggingLevel.WARNING if _is_ordinary(problem) else LoggingLevel.ERROR
+            self._line(level, message, fields | _describe(problem) | suppressed)
+
+    def _line(self, level: LoggingLevel, message: str, fields: Mapping[str, object]) -> None:
+        if _SEVERITY[level] >= self._severity:
+            now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+            self._write(self._form(now, level, message, fields) + "\n")
+
+
+class _Limiter:
+    """Admits a few lines of each message in a window of time. Messages are constants, so they are few."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._windows: dict[str, tuple[float, int]] = {}
+
+    def admit(self, message: str) -> dict[str, object] | None:
+        """None to leave the line out; else what to add to it."""
+        now = self._clock.monotonic()
+        started, count = self._windows.get(message, (now, 0))
+        added: dict[str, object] = {}
+        if now - started >= WINDOW_SECONDS:
+            if count > LINES_PER_WINDOW:
+                added["suppressed"] = count - LINES_PER_WINDOW
+            started, count = now, 0
+        self._windows[message] = (started, count + 1)
+        return added if count < LINES_PER_WINDOW else None
+
+
+def _is_ordinary(problem: BaseException) -> bool:
+    return isinstance(problem, PenstockError | OSError)
+
+
+def _describe(problem: BaseException | None) -> dict[str, object]:
+    if problem is None:
+        return {}
+    described: dict[str, object] = {"error": f"{type(problem).__name__}: {problem}"}
+    if not _is_ordinary(problem):
+        described[TRACEBACK] = "".join(traceback.format_exception(problem))[-MAX_TRACEBACK_CHARACTERS:]
+    return described
+
+
+def open_log(config: BrokerConfig, clock: Clock, stream: TextIO) -> Log:
+    """The log of a process, in the form and from the level its settings ask for."""
+    on_terminal = stream.isatty()
+    form = config[LOGGING_FORMAT]
+    if form is LoggingFormat.JSON or (form is LoggingFormat.AUTO and not on_terminal):
+        return Log(clock, stream.write, json_line, config[LOGGING_LEVEL])
+    return Log(clock, stream.write, coloured_line if on_terminal else text_line, config[LOGGING_LEVEL])

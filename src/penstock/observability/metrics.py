@@ -1,0 +1,115 @@
+"""What a broker counts: plain integers and lists that cost nothing to bump, read only when somebody scrapes.
+
+No global state: the broker makes one `BrokerMetrics` and hands it down; `exposition` turns it into text.
+The number of label values is bounded everywhere, whatever clients send. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.errors import ErrorCode
+
+SECONDS_BOUNDS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
+MAX_REASONS = 50
+OTHER = "other"
+
+
+class Histogram:
+    """Durations in buckets; an observation is one bisection and two additions."""
+
+    __slots__ = ("counts", "total_seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SECONDS_BOUNDS) + 1)
+        self.total_seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(SECONDS_BOUNDS, seconds)] += 1
+        self.total_seconds += seconds
+
+
+class CappedCounter:
+    """A counter per label value; values beyond the cap are counted together."""
+
+    __slots__ = ("_limit", "counts")
+
+    def __init__(self, limit: int) -> None:
+        self.counts: dict[str, int] = {}
+        self._limit = limit
+
+    def increment(self, value: str) -> None:
+        counts = self.counts
+        if value not in counts and len(counts) >= self._limit:
+            value = OTHER
+        counts[value] = counts.get(value, 0) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A number that lives elsewhere and is read when scraped."""
+
+    name: str
+    doc: str
+    read: Callable[[], float]
+    is_counter: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSize:
+    topic: str
+    partitions: int
+    size_bytes: int
+    appended_records: int
+
+
+class BrokerMetrics:
+    def __init__(self, api_names: Mapping[int, str], max_topics: int) -> None:
+        self.api_names = api_names
+        self.max_topics = max_topics
+        self.requests: dict[int, Histogram] = {key: Histogram() for key in api_names}
+        self.flushes = Histogram()
+        self.event_loop_lag = Histogram()
+        self.refusals = CappedCounter(MAX_REASONS)
+        self.produce_errors: dict[ErrorCode, int] = {}
+        self.readings: list[Reading] = []
+        self.topic_sizes: Callable[[], Iterable[TopicSize]] = tuple
+
+    def observe_request(self, api_key: int, seconds: float) -> None:
+        """One request was answered, so long after its frame was complete."""
+        self.requests[api_key].observe(seconds)
+
+    def refused(self, reason: str) -> None:
+        """A connection or frame was turned away; `reason` is a word of ours, never a client's."""
+        self.refusals.increment(reason)
+
+    def produce_failed(self, code: ErrorCode) -> None:
+        """A partition of a Produce was answered with an error."""
+        self.produce_errors[code] = self.produce_errors.get(code, 0) + 1
+
+    def add_gauge(self, name: str, doc: str, read: Callable[[], float]) -> None:
+        """Show a number that goes up and down, read at each scrape."""
+        self.readings.append(Reading(name, doc, read, is_counter=False))
+
+    def add_counter(self, name: str, doc: str, read: Callable[[], float]) -> None:
+        """Show a number that only grows, read at each scrape; its name gets `_total` behind it."""
+        self.readings.append(Reading(name, doc, read, is_counter=True))
