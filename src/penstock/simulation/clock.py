@@ -1,0 +1,24 @@
+"""`Clock` in virtual time: durations follow the simulation loop, the wall clock may jump."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+_START_MS = 1_700_000_000_000
+
+
+class SimulatedClock:
+    def __init__(self, now: Callable[[], float], wall_offset_ms: int = 0) -> None:
+        """`now` is the loop's `time`."""
+        self._now = now
+        self._offset_ms = _START_MS + wall_offset_ms
+
+    def now_ms(self) -> int:
+        return self._offset_ms + int(self._now() * 1000)
+
+    def monotonic(self) -> float:
+        return self._now()
+
+    def jump(self, milliseconds: int) -> None:
+        """Move the wall clock, back too; `monotonic` does not notice."""
+        self._offset_ms += milliseconds

@@ -1,0 +1,83 @@
+"""A simulated machine: a disk, a wall clock and a place in the network, and the process that runs on it.
+
+Starting it gives a process and the `Environment` a broker takes; a crash or a power loss ends that process
+and leaves the disk as it would be found.
+"""
+
+from __future__ import annotations
+
+import random
+
+from penstock.server.environment import Environment
+from penstock.simulation.clock import SimulatedClock
+from penstock.simulation.disk import SimulatedDisk
+from penstock.simulation.loop import SimulationLoop
+from penstock.simulation.network import SimulatedNetwork
+from penstock.simulation.process import SimulatedProcess
+from penstock.simulation.threads import SimulatedThreads
+from penstock.simulation.trace import Trace
+
+
+class SimulatedWorld:
+    """What all machines share: time, the network, the trace, and the seed that everything is drawn from."""
+
+    def __init__(self, seed: int, loop: SimulationLoop, trace: Trace) -> None:
+        self.seed = seed
+        self.loop = loop
+        self.trace = trace
+        self.network = SimulatedNetwork(loop, self.random("network"), trace)
+
+    def random(self, purpose: str) -> random.Random:
+        """One stream of numbers per purpose, so that a change in one part does not move all the others."""
+        return random.Random(f"{self.seed}/{purpose}")
+
+
+class SimulatedHost:
+    def __init__(self, world: SimulatedWorld, name: str) -> None:
+        self.name = name
+        self.clock = SimulatedClock(world.loop.time)
+        self.disk = SimulatedDisk(world.random(f"{name}/disk"), world.trace)
+        self.process: SimulatedProcess | None = None
+        self.slowness = 1.0
+        """By how much the disk's threads are slower than usual, from the next start on."""
+        self._world = world
+        self._random = world.random(f"{name}/host")
+        self._starts = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    def start(self) -> tuple[SimulatedProcess, Environment]:
+        self._starts += 1
+        self._world.trace.record("start", self.name, self._starts)
+        process = SimulatedProcess(f"{self.name}/{self._starts}")
+        self.process = process
+        self.disk.on_crash = self._on_fatal_operation
+        threads = SimulatedThreads(self._world.loop, self._random, self._world.trace, self.slowness)
+        network = self._world.network.host(self.name)
+        return process, Environment(self.clock, self._process_random(), self.disk, network, threads)
+
+    def crash(self) -> None:
+        """The process dies here and now, without a last word; the page cache survives."""
+        self._world.trace.record("crash", self.name)
+        self._end(notice_seconds=0.0)
+        self.disk = self.disk.process_crash()
+
+    def power_loss(self) -> None:
+        """The machine goes off: unsynced bytes and names survive by chance, peers notice after a while."""
+        self._world.trace.record("power-loss", self.name)
+        self._end(notice_seconds=self._random.uniform(0.0, 2.0))
+        self.disk = self.disk.power_loss(self._random)
+
+    def _on_fatal_operation(self) -> None:
+        self._world.trace.record("crash-in-operation", self.name)
+        self._end(notice_seconds=0.0)
+
+    def _end(self, notice_seconds: float) -> None:
+        if self.process is not None:
+            self.process.end()
+        self._world.network.crash(self.name, notice_seconds=notice_seconds)
+
+    def _process_random(self) -> random.Random:
+        return self._world.random(f"{self.name}/process/{self._starts}")

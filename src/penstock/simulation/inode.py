@@ -1,0 +1,148 @@
+"""A simulated file's bytes, twice: as the page cache shows them and as a power loss would leave them.
+
+Between two syncs the writes are kept in order, because the disk may have any of them: each block survives a
+power loss in one of the versions it had since the last sync, and the size moves independently of the data.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BLOCK_SIZES = (1, 16, 512, 4096)
+"""What the disk writes as one: sectors and pages, and smaller ones that tear harder than most disks would."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    position: int
+    data: bytes
+
+    def size_after(self, size: int) -> int:
+        return max(size, self.position + len(self.data))
+
+    def extent(self, size: int) -> tuple[int, int]:
+        return self.position, self.position + len(self.data)
+
+    def content(self, start: int, end: int) -> bytes:
+        return self.data[start - self.position : end - self.position]
+
+
+@dataclass(frozen=True, slots=True)
+class _Truncate:
+    length: int
+
+    def size_after(self, size: int) -> int:
+        return self.length
+
+    def extent(self, size: int) -> tuple[int, int]:
+        return self.length, max(size, self.length)
+
+    def content(self, start: int, end: int) -> bytes:
+        return bytes(end - start)
+
+
+_Change = _Write | _Truncate
+
+
+class Inode:
+    def __init__(self) -> None:
+        self.cached = bytearray()
+        self._durable = bytearray()
+        self._unsynced: list[_Change] = []
+
+    def write(self, position: int, data: bytes) -> None:
+        change = _Write(position, data)
+        _apply(self.cached, change)
+        self._unsynced.append(change)
+
+    def truncate(self, length: int) -> None:
+        change = _Truncate(length)
+        _apply(self.cached, change)
+        self._unsynced.append(change)
+
+    def sync(self) -> None:
+        for change in self._unsynced:
+            _apply(self._durable, change)
+        self._unsynced.clear()
+
+    def fail_sync(self, random: random.Random) -> None:
+        """The write-back failed: some blocks got to the disk, but the system takes all of them for clean."""
+        self._durable = survivors(self._durable, self._unsynced, random)
+        self._unsynced.clear()
+
+    def forget_clean_pages(self) -> None:
+        """What counts as clean is evicted and read again; after a failed sync that shows other bytes."""
+        if not self._unsynced:
+            self.cached = bytearray(self._durable)
+
+    def power_loss(self, random: random.Random) -> None:
+        self._durable = survivors(self._durable, self._unsynced, random)
+        self._unsynced.clear()
+        self.cached = bytearray(self._durable)
+
+
+def survivors(durable: bytearray, unsynced: Sequence[_Change], random: random.Random) -> bytearray:
+    """What the disk holds of a file when the power goes: nothing, all, a prefix, or a mixture of blocks."""
+    if not unsynced:
+        return durable
+    extent = random.choice(("nothing", "everything", "prefix", "prefix", "blocks", "blocks"))
+    if extent == "nothing":
+        return durable
+    if extent == "everything":
+        return _prefix(durable, unsynced)
+    if extent == "prefix":
+        return _torn_prefix(durable, unsynced, random)
+    return _mixture(durable, unsynced, random)
+
+
+def _prefix(durable: bytearray, changes: Sequence[_Change]) -> bytearray:
+    image = bytearray(durable)
+    for change in changes:
+        _apply(image, change)
+    return image
+
+
+def _torn_prefix(durable: bytearray, changes: Sequence[_Change], random: random.Random) -> bytearray:
+    """The changes up to one of them, and the beginning of that one."""
+    count = random.randrange(len(changes))
+    image = _prefix(durable, changes[:count])
+    last = changes[count]
+    if isinstance(last, _Write) and last.data:
+        _apply(image, _Write(last.position, last.data[: random.randrange(len(last.data) + 1)]))
+    return image
+
+
+def _mixture(durable: bytearray, changes: Sequence[_Change], random: random.Random) -> bytearray:
+    """Each block in any of its versions, under the size after any of the changes."""
+    block_bytes = random.choice(BLOCK_SIZES)
+    sizes = [len(durable)]
+    for change in changes:
+        sizes.append(change.size_after(sizes[-1]))
+    image = bytearray(durable) + _never_written(max(sizes) - len(durable), random)
+    versions: dict[int, int] = {}
+    for number, change in enumerate(changes):
+        start, end = change.extent(sizes[number])
+        for block in range(start // block_bytes, -(-end // block_bytes)):
+            if block not in versions:
+                versions[block] = random.choice((0, len(changes), random.randrange(len(changes) + 1)))
+            if number < versions[block]:
+                low, high = max(start, block * block_bytes), min(end, (block + 1) * block_bytes)
+                image[low:high] = change.content(low, high)
+    del image[random.choice(sizes) :]
+    return image
+
+
+def _never_written(length: int, random: random.Random) -> bytes:
+    """What is in blocks that were given to a file but not written: zeros, or what lay there before."""
+    return random.randbytes(length) if random.random() < 0.3 else bytes(length)
+
+
+def _apply(image: bytearray, change: _Change) -> None:
+    if isinstance(change, _Truncate):
+        del image[change.length :]
+        image.extend(bytes(change.length - len(image)))
+        return
+    image.extend(bytes(max(0, change.position - len(image))))
+    image[change.position : change.position + len(change.data)] = change.data

@@ -1,0 +1,174 @@
+"""Simulated directories: the names as programs see them, and as they would be found after a power loss.
+
+A name that was made, moved or removed is durable after a sync of its directory. Until then each such
+operation may or may not be found done: as the prefix a journal keeps or, as POSIX allows, as any subset.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from penstock.simulation.faults import disk_error
+from penstock.simulation.inode import Inode
+
+
+@dataclass(slots=True, eq=False)
+class Directory:
+    entries: dict[str, Node] = field(default_factory=dict)
+    durable: dict[str, Node] = field(default_factory=dict)
+
+
+Node = Inode | Directory
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    directory: Directory
+    name: str
+    node: Node | None
+
+
+class Namespace:
+    def __init__(self) -> None:
+        self.root = Directory()
+        self._unsynced: list[list[_Change]] = []
+
+    # --- looking
+
+    def find(self, path: str) -> Node | None:
+        node: Node | None = self.root
+        for name in _parts(path):
+            if not isinstance(node, Directory):
+                return None
+            node = node.entries.get(name)
+        return node
+
+    def file(self, path: str) -> Inode:
+        node = self.find(path)
+        if node is None:
+            raise disk_error(errno.ENOENT, path)
+        if isinstance(node, Directory):
+            raise disk_error(errno.EISDIR, path)
+        return node
+
+    def directory(self, path: str) -> Directory:
+        node = self.find(path)
+        if node is None:
+            raise disk_error(errno.ENOENT, path)
+        if not isinstance(node, Directory):
+            raise disk_error(errno.ENOTDIR, path)
+        return node
+
+    def files(self) -> Iterator[Inode]:
+        """Every file that has a name, in an order that does not depend on the run."""
+        waiting = [self.root]
+        while waiting:
+            directory = waiting.pop()
+            for _, node in sorted(directory.entries.items()):
+                if isinstance(node, Directory):
+                    waiting.append(node)
+                else:
+                    yield node
+
+    # --- changing
+
+    def make_file(self, path: str) -> Inode:
+        inode = Inode()
+        self._change([self._entry(path, inode)])
+        return inode
+
+    def make_dir(self, path: str) -> None:
+        """One directory whose parent exists; nothing where there is one."""
+        node = self.find(path)
+        if isinstance(node, Inode):
+            raise disk_error(errno.EEXIST, path)
+        if node is None:
+            self._change([self._entry(path, Directory())])
+
+    def rename(self, source: str, target: str) -> None:
+        node, replaced = self.find(source), self.find(target)
+        if node is None:
+            raise disk_error(errno.ENOENT, source)
+        if isinstance(replaced, Directory):
+            if isinstance(node, Inode):
+                raise disk_error(errno.EISDIR, target)
+            if replaced.entries:
+                raise disk_error(errno.ENOTEMPTY, target)
+        elif replaced is not None and isinstance(node, Directory):
+            raise disk_error(errno.ENOTDIR, target)
+        if node is not replaced:
+            self._change([self._entry(source, None), self._entry(target, node)])
+
+    def remove(self, path: str) -> None:
+        """A file, or an empty directory."""
+        node = self.find(path)
+        if node is None:
+            raise disk_error(errno.ENOENT, path)
+        if isinstance(node, Directory) and node.entries:
+            raise disk_error(errno.ENOTEMPTY, path)
+        self._change([self._entry(path, None)])
+
+    def _entry(self, path: str, node: Node | None) -> _Change:
+        *parents, name = _parts(path)
+        return _Change(self.directory("/".join(parents)), name, node)
+
+    def _change(self, changes: list[_Change]) -> None:
+        for change in changes:
+            _set(change.directory.entries, change)
+        self._unsynced.append(changes)
+
+    # --- durability
+
+    def sync_dir(self, path: str) -> None:
+        directory = self.directory(path)
+        remaining: list[list[_Change]] = []
+        for changes in self._unsynced:
+            for change in changes:
+                if change.directory is directory:
+                    _set(directory.durable, change)
+            if elsewhere := [change for change in changes if change.directory is not directory]:
+                remaining.append(elsewhere)
+        self._unsynced = remaining
+
+    def sync_all(self) -> None:
+        for changes in self._unsynced:
+            for change in changes:
+                _set(change.directory.durable, change)
+        self._unsynced.clear()
+
+    def power_loss(self, random: random.Random) -> None:
+        for changes in self._surviving(random):
+            for change in changes:
+                _set(change.directory.durable, change)
+        self._unsynced.clear()
+        _restore(self.root)
+
+    def _surviving(self, random: random.Random) -> list[list[_Change]]:
+        if random.random() < 0.5:
+            return self._unsynced[: random.randrange(len(self._unsynced) + 1)]
+        likelihood = random.random()
+        return [changes for changes in self._unsynced if random.random() < likelihood]
+
+
+def _restore(directory: Directory) -> None:
+    directory.entries = dict(directory.durable)
+    for node in directory.entries.values():
+        if isinstance(node, Directory):
+            _restore(node)
+
+
+def _set(entries: dict[str, Node], change: _Change) -> None:
+    if change.node is None:
+        entries.pop(change.name, None)
+    else:
+        entries[change.name] = change.node
+
+
+def _parts(path: str) -> list[str]:
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts or path.startswith("/"):
+        raise ValueError(f"{path!r} leads out of the data directory")
+    return parts

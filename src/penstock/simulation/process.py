@@ -1,0 +1,40 @@
+"""A simulated process: the tasks and callbacks that end together when it crashes.
+
+Which process code belongs to travels in a context variable, as it does through every task and callback of
+asyncio. Code of a dead process never runs again, not even its `finally` blocks; whoever models a part of the
+machine asks `alive` before acting for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class SimulatedCrash(BaseException):
+    """Raised in code that touches the machine after, or at the moment when, its process died.
+
+    Not an `Exception`, so that no handler of the broker can catch it and go on.
+    """
+
+
+class SimulatedProcess:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self._context: Context = copy_context()
+        self._context.run(PROCESS.set, self)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine as this process; it and everything it starts ends with the process."""
+        return asyncio.get_running_loop().create_task(coroutine, context=self._context.copy())
+
+    def end(self) -> None:
+        self.alive = False
+
+
+PROCESS: ContextVar[SimulatedProcess | None] = ContextVar("PROCESS", default=None)
