@@ -16,9 +16,10 @@ from typing_extensions import Buffer
 
 from penstock.errors import ProtocolError
 from penstock.net.network import Socket
+from penstock.net.request_memory import RequestMemory
 from penstock.storage.log_slice import LogSlice
 from penstock.threads import Threads
-from penstock.wire.framing import FrameReader
+from penstock.wire.framing import SIZE_PREFIX, FrameReader
 
 Part: TypeAlias = bytes | bytearray | memoryview | LogSlice
 Parts: TypeAlias = list[Part]
@@ -30,13 +31,14 @@ _COLD_CHUNK_BYTES = 1 << 20
 class Later:
     """An answer that is not ready yet. With `barrier` the connection dispatches nothing behind it until it is."""
 
-    __slots__ = ("_connection", "_watchers", "barrier", "done", "error", "parts")
+    __slots__ = ("_connection", "_watchers", "barrier", "done", "error", "parts", "request_bytes")
 
     def __init__(self, *, barrier: bool = False) -> None:
         self.barrier = barrier
         self.done = False
         self.parts: Parts | None = None
         self.error: Exception | None = None
+        self.request_bytes = 0
         self._connection: Connection | None = None
         self._watchers: list[Callable[[], None]] = []
 
@@ -82,13 +84,14 @@ class ConnectionLimits:
 
 
 class Traffic:
-    """Bytes that went through a set of connections; plain counters, read by the metrics."""
+    """What all connections of a broker share: byte counters for the metrics, and the memory of their requests."""
 
-    __slots__ = ("received_bytes", "sent_bytes")
+    __slots__ = ("memory", "received_bytes", "sent_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, memory: RequestMemory) -> None:
         self.received_bytes = 0
         self.sent_bytes = 0
+        self.memory = memory
 
 
 class Connection:
@@ -118,16 +121,28 @@ class Connection:
         self._output: deque[Part] = deque()
         self._head_sent = 0
         self._unsent_bytes = 0
+        self._held_bytes = 0
         self._dispatching = False
         self._reading = True
         self._waiting_to_write = False
         self._reading_cold = False
+        traffic.memory.connections += 1
         socket.on_readable(self._on_readable)
 
     @property
     def is_waiting(self) -> bool:
         """Whether the client waits for an answer that is being worked on (a long poll, an fsync)."""
         return bool(self._answers) and not self._output
+
+    @property
+    def owes_reading(self) -> bool:
+        """Whether an answer is ready that the client does not take."""
+        return bool(self._output)
+
+    @property
+    def owes_sending(self) -> bool:
+        """Whether the client has sent a part of a request."""
+        return self._reader.is_inside_frame
 
     def close(self, error: Exception | None = None) -> None:
         if self.closed:
@@ -137,6 +152,9 @@ class Connection:
         self._frames.clear()
         self._answers.clear()
         self._output.clear()
+        self._traffic.memory.connections -= 1
+        self._traffic.memory.forget(self.answered)
+        self._release(self._held_bytes)
         self._on_close(self, error)
 
     def answered(self) -> None:
@@ -157,6 +175,8 @@ class Connection:
             return
         self.progress += 1
         self._traffic.received_bytes += count
+        self._traffic.memory.take(count)
+        self._held_bytes += count
         try:
             frames = self._reader.received(count)
         except ProtocolError as error:
@@ -165,6 +185,8 @@ class Connection:
         if frames:
             self._frames.extend(frames)
             self._dispatch()
+        elif not self._traffic.memory.has_room(self._held_bytes):
+            self._hold_for_memory()
 
     def _dispatch(self) -> None:
         """Answer frames in order until none is left or something holds them back, then send what is ready."""
@@ -172,7 +194,12 @@ class Connection:
         try:
             self._collect_answers()
             while self._frames and not self._is_held_back():
-                answer = self._handle(self._frames.popleft())
+                frame = self._frames.popleft()
+                answer = self._handle(frame)
+                if type(answer) is Later and not answer.done:
+                    answer.request_bytes = len(frame) + SIZE_PREFIX
+                else:
+                    self._release(len(frame) + SIZE_PREFIX)
                 if answer is not None:
                     self._take(answer)
         except Exception as error:  # noqa: BLE001 - one client's request must not touch the others
@@ -181,7 +208,18 @@ class Connection:
         finally:
             self._dispatching = False
         self._send()
-        self._set_reading(not self._is_held_back())
+        if not self._traffic.memory.has_room(self._held_bytes):
+            self._hold_for_memory()
+        else:
+            self._set_reading(not self._is_held_back())
+
+    def _hold_for_memory(self) -> None:
+        self._set_reading(False)
+        self._traffic.memory.when_room(self.answered)
+
+    def _release(self, count: int) -> None:
+        self._held_bytes -= count
+        self._traffic.memory.give_back(count)
 
     def _take(self, answer: Parts | Later) -> None:
         if type(answer) is Later:
@@ -203,6 +241,7 @@ class Connection:
                     return
                 if answer.error is not None:
                     raise answer.error
+                self._release(answer.request_bytes)
                 parts = answer.parts
             else:
                 parts = answer

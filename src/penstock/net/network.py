@@ -53,7 +53,9 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    async def listen(self, host: str, port: int, accept: Callable[[Socket], None]) -> Listener: ...
+    async def listen(self, host: str, port: int, accept: Callable[[Socket], bool]) -> Listener:
+        """Hand every new connection to `accept`; when that says False, further ones wait a moment."""
+        ...
 
     async def connect(self, host: str, port: int) -> Socket: ...
 
@@ -119,7 +121,7 @@ class TcpSocket:
 class TcpListener:
     """`Listener` that hands over every connection of one or more bound addresses."""
 
-    def __init__(self, bound: list[socket.socket], accept: Callable[[Socket], None]) -> None:
+    def __init__(self, bound: list[socket.socket], accept: Callable[[Socket], bool]) -> None:
         self._bound = bound
         self._accept = accept
         self._loop = asyncio.get_running_loop()
@@ -139,10 +141,15 @@ class TcpListener:
                 return
             except OSError:
                 # Out of file descriptors or memory: leave the backlog to the kernel for a moment instead of spinning.
-                self._loop.remove_reader(listening.fileno())
-                self._loop.call_later(_ACCEPT_PAUSE_SECONDS, self._resume, listening)
+                self._pause(listening)
                 return
-            self._accept(TcpSocket(connected, format_address(address[0], address[1]), self._loop))
+            if not self._accept(TcpSocket(connected, format_address(address[0], address[1]), self._loop)):
+                self._pause(listening)
+                return
+
+    def _pause(self, listening: socket.socket) -> None:
+        self._loop.remove_reader(listening.fileno())
+        self._loop.call_later(_ACCEPT_PAUSE_SECONDS, self._resume, listening)
 
     def close(self) -> None:
         for listening in self._bound:
@@ -153,7 +160,7 @@ class TcpListener:
 class TcpNetwork:
     """`Network` of the operating system."""
 
-    async def listen(self, host: str, port: int, accept: Callable[[Socket], None]) -> TcpListener:
+    async def listen(self, host: str, port: int, accept: Callable[[Socket], bool]) -> TcpListener:
         loop = asyncio.get_running_loop()
         addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         bound: list[socket.socket] = []

@@ -7,17 +7,8 @@ reader never sees what a power loss can take back.
 
 from __future__ import annotations
 
-from enum import Enum
-
+from penstock.config import Durability
 from penstock.model import LeaderEpoch, Offset
-
-
-class Durability(Enum):
-    """When an acks=all write counts as kept; SPEC.md, "The promise"."""
-
-    AUTO = "auto"
-    OS = "os"
-    FSYNC = "fsync"
 
 
 class Partition:

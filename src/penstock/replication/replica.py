@@ -15,10 +15,12 @@ from penstock.model import TopicId, TopicPartition
 from penstock.records.batch import BatchHeader
 from penstock.records.validation import check_records
 from penstock.replication.flusher import Flusher
-from penstock.replication.partition import Durability, Partition
+from penstock.config import Durability
+from penstock.replication.partition import Partition
 from penstock.replication.waiting import CommitCallback, CommitWaiters, DataWaiters
 from penstock.storage.jobs import FlushJob
 from penstock.storage.log import AppendInfo, Log
+from penstock.storage.log_config import LogConfig
 from penstock.threads import Threads
 
 AppendCallback = Callable[[AppendInfo | BrokerError], None]
@@ -40,6 +42,7 @@ class Replica:
         self.topic_id = topic_id
         self.log = log
         self.partition = partition
+        self.min_insync_replicas = 1
         self.data_waiters = DataWaiters()
         self._commit_waiters = CommitWaiters()
         self._flusher = flusher
@@ -91,6 +94,14 @@ class Replica:
             self._check_next()
         held.callback(result)
 
+    def check_leader_epoch(self, asked: int) -> None:
+        """Refuse a client whose metadata is of another leadership (KIP-320); -1 does not ask."""
+        if asked < 0 or asked == self.partition.leader_epoch:
+            return
+        if asked < self.partition.leader_epoch:
+            raise BrokerError(ErrorCode.fenced_leader_epoch)
+        raise BrokerError(ErrorCode.unknown_leader_epoch)
+
     def when_committed(self, info: AppendInfo, callback: CommitCallback) -> bool:
         """True when the append is committed already; else calls back when it is, or cannot be."""
         required = info.last_offset + 1
@@ -101,7 +112,10 @@ class Replica:
         self._commit_waiters.add(required, callback)
         return False
 
-    def set_durability(self, durability: Durability) -> None:
+    def configure(self, config: LogConfig, durability: Durability, min_insync_replicas: int) -> None:
+        """Take the topic's settings, at the start or when they change."""
+        self.log.config = config
+        self.min_insync_replicas = min_insync_replicas
         if self.partition.set_durability(durability):
             self._on_high_watermark()
         if self.partition.needs_flush:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import dataclass
 
 from penstock.clock import Clock, SystemClock
+from penstock.cluster.coordination import CoordinationStore
+from penstock.cluster.embedded import EmbeddedStore
 from penstock.net.network import Network, TcpNetwork
 from penstock.storage.disk import Disk, RealDisk
-from penstock.threads import Threads, ThreadPools
+from penstock.threads import ThreadPools, Threads
+
+STORE_FILE = "metadata.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +23,11 @@ class Environment:
     disk: Disk
     network: Network
     threads: Threads
+    store: CoordinationStore
 
 
 def real_environment(data_dir: str) -> Environment:
-    return Environment(SystemClock(), random.SystemRandom(), RealDisk(data_dir), TcpNetwork(), ThreadPools())
+    disk = RealDisk(data_dir)
+    threads = ThreadPools()
+    store = EmbeddedStore(os.path.join(data_dir, STORE_FILE), threads)
+    return Environment(SystemClock(), random.SystemRandom(), disk, TcpNetwork(), threads, store)

@@ -1,0 +1,138 @@
+"""The door: accepts connections within the limits, watches over them, and lets them go.
+
+One sweep a second closes what stands still: a frame that does not come to its end, answers that are not read, a client
+that has said nothing for long. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+
+from penstock.config import (
+    CONNECTION_MAX_IN_FLIGHT_BYTES,
+    CONNECTION_MAX_IN_FLIGHT_REQUESTS,
+    CONNECTION_WRITE_TIMEOUT_MS,
+    CONNECTIONS_MAX_IDLE_MS,
+    MAX_CONNECTION_CREATION_RATE,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_IP,
+    QUEUED_MAX_REQUEST_BYTES,
+    REQUEST_RECEIVE_TIMEOUT_MS,
+    SOCKET_REQUEST_MAX_BYTES,
+    BrokerConfig,
+)
+from penstock.net.connection import Connection, ConnectionLimits, Traffic
+from penstock.net.network import Listener, Network, Socket
+from penstock.net.request_memory import RequestMemory
+from penstock.observability.logs import Log
+from penstock.server.context import BrokerContext
+from penstock.server.dispatch import Dispatcher, Session
+from penstock.server.security import ANONYMOUS
+
+_SWEEP_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Watched:
+    session: Session
+    progress: int
+    since: float
+
+
+class Acceptor:
+    def __init__(self, broker: BrokerContext, dispatcher: Dispatcher, log: Log) -> None:
+        config = broker.config
+        self.traffic = Traffic(RequestMemory(config[QUEUED_MAX_REQUEST_BYTES]))
+        self._broker = broker
+        self._dispatcher = dispatcher
+        self._log = log
+        self._limits = ConnectionLimits(
+            max_frame_bytes=config[SOCKET_REQUEST_MAX_BYTES],
+            max_in_flight_requests=config[CONNECTION_MAX_IN_FLIGHT_REQUESTS],
+            max_unsent_bytes=config[CONNECTION_MAX_IN_FLIGHT_BYTES],
+        )
+        self._accepted_this_second = 0
+        self._watched: dict[Connection, _Watched] = {}
+        self._by_host: Counter[str] = Counter()
+        self._listener: Listener | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def connections(self) -> int:
+        return len(self._watched)
+
+    async def listen(self, network: Network, host: str, port: int) -> int:
+        """Begin to accept; returns the port that was bound."""
+        self._listener = await network.listen(host, port, self._accept)
+        self._schedule_sweep()
+        return self._listener.port
+
+    def close(self) -> None:
+        """Accept no more and end every connection."""
+        if self._listener is not None:
+            self._listener.close()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for connection in tuple(self._watched):
+            connection.close()
+
+    def _accept(self, socket: Socket) -> bool:
+        """Take a new connection; false when further ones had better wait a moment."""
+        self._accepted_this_second += 1
+        host = socket.peer.rpartition(":")[0]
+        config = self._broker.config
+        if self.connections >= config[MAX_CONNECTIONS] or self._by_host[host] >= config[MAX_CONNECTIONS_PER_IP]:
+            self._broker.metrics.refused("connection limit")
+            self._log.warning_rarely("connection refused: too many", host=host, connections=self.connections)
+            socket.close()
+            return self._accepts_more()
+        session = Session(socket.peer, host, ANONYMOUS)
+        connection = Connection(
+            socket,
+            lambda frame: self._dispatcher.dispatch(session, frame),
+            self._on_close,
+            limits=self._limits,
+            threads=self._broker.threads,
+            traffic=self.traffic,
+        )
+        self._watched[connection] = _Watched(session, 0, self._broker.clock.monotonic())
+        self._by_host[host] += 1
+        return self._accepts_more()
+
+    def _accepts_more(self) -> bool:
+        return self._accepted_this_second < self._broker.config[MAX_CONNECTION_CREATION_RATE]
+
+    def _on_close(self, connection: Connection, error: Exception | None) -> None:
+        session = self._watched.pop(connection).session
+        self._by_host[session.host] -= 1
+        if not self._by_host[session.host]:
+            del self._by_host[session.host]
+        self._broker.fetch_sessions.close(session)
+        if error is not None:
+            self._broker.metrics.refused(type(error).__name__)
+            self._log.error_rarely("connection closed", error, peer=session.peer)
+
+    def _schedule_sweep(self) -> None:
+        self._sweep_timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        self._accepted_this_second = 0
+        now = self._broker.clock.monotonic()
+        config = self._broker.config
+        for connection, watched in tuple(self._watched.items()):
+            if connection.progress != watched.progress or connection.is_waiting:
+                watched.progress, watched.since = connection.progress, now
+            elif (now - watched.since) * 1000 > _patience_ms(connection, config):
+                connection.close()
+        self._schedule_sweep()
+
+
+def _patience_ms(connection: Connection, config: BrokerConfig) -> int:
+    """How long a connection may stand still."""
+    if connection.owes_reading:
+        return config[CONNECTION_WRITE_TIMEOUT_MS]
+    if connection.owes_sending:
+        return config[REQUEST_RECEIVE_TIMEOUT_MS]
+    return config[CONNECTIONS_MAX_IDLE_MS]

@@ -1,0 +1,128 @@
+"""Incremental fetch sessions (KIP-227): the broker remembers what a consumer fetches, requests name only changes.
+
+A connection has at most one session, which goes with it, so a guessed id opens nothing. The number of sessions and of
+the partitions remembered in them is bounded; who finds no room fetches without a session. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from random import Random
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import TopicId
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+_MAX_EPOCH = 2**31 - 1
+
+Owner = Hashable
+PartitionKey = tuple[str | None, TopicId | None, int]
+
+
+@dataclass(slots=True)
+class FetchTarget:
+    """One partition of a fetch: where to read, and what the client was last told of it."""
+
+    topic: str | None
+    topic_id: TopicId | None
+    partition: int
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    told_high_watermark: int = -1
+    told_log_start_offset: int = -1
+
+    @property
+    def key(self) -> PartitionKey:
+        return (self.topic, self.topic_id, self.partition)
+
+    def update(self, asked: FetchTarget) -> None:
+        self.offset = asked.offset
+        self.max_bytes = asked.max_bytes
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+
+
+@dataclass(slots=True)
+class FetchSession:
+    id: int
+    epoch: int
+    """The epoch the next request must carry."""
+    used_ms: int
+    uses_topic_ids: bool
+    targets: OrderedDict[PartitionKey, FetchTarget]
+
+    def moved_data(self, target: FetchTarget) -> None:
+        """Partitions that gave data go to the end, so that busy ones do not starve the others."""
+        self.targets.move_to_end(target.key)
+
+
+class FetchSessions:
+    def __init__(self, slots: int, max_partitions: int, eviction_ms: int, random: Random) -> None:
+        self._slots = slots
+        self._max_partitions = max_partitions
+        self._eviction_ms = eviction_ms
+        self._random = random
+        self._sessions: OrderedDict[Owner, FetchSession] = OrderedDict()
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, owner: Owner, targets: list[FetchTarget], uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+        """A new session in place of the owner's old one, or None when there is no room for it."""
+        self.close(owner)
+        if not targets or not self._make_room(len(targets), now_ms):
+            return None
+        session = FetchSession(
+            id=self._random.randrange(1, _MAX_EPOCH),
+            epoch=1,
+            used_ms=now_ms,
+            uses_topic_ids=uses_topic_ids,
+            targets=OrderedDict((target.key, target) for target in targets),
+        )
+        self._sessions[owner] = session
+        self._partitions += len(session.targets)
+        return session
+
+    def resume(self, owner: Owner, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int) -> FetchSession:
+        """The session of an incremental request; the next one must carry the next epoch."""
+        session = self._sessions.get(owner)
+        if session is None or session.id != session_id:
+            raise BrokerError(ErrorCode.fetch_session_id_not_found)
+        if session.epoch != epoch:
+            raise BrokerError(ErrorCode.invalid_fetch_session_epoch)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise BrokerError(ErrorCode.fetch_session_topic_id_error)
+        session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
+        session.used_ms = now_ms
+        self._sessions.move_to_end(owner)
+        return session
+
+    def update(self, session: FetchSession, changed: Iterable[FetchTarget], forgotten: Iterable[PartitionKey]) -> None:
+        """Bring a session up to date with what its client changed."""
+        self._partitions -= len(session.targets)
+        for target in changed:
+            known = session.targets.setdefault(target.key, target)
+            if known is not target:
+                known.update(target)
+        for key in forgotten:
+            session.targets.pop(key, None)
+        self._partitions += len(session.targets)
+
+    def close(self, owner: Owner) -> None:
+        session = self._sessions.pop(owner, None)
+        if session is not None:
+            self._partitions -= len(session.targets)
+
+    def _make_room(self, partitions: int, now_ms: int) -> bool:
+        while len(self._sessions) >= self._slots or self._partitions + partitions > self._max_partitions:
+            owner = next(iter(self._sessions), None)
+            if owner is None or now_ms - self._sessions[owner].used_ms < self._eviction_ms:
+                return False
+            self.close(owner)
+        return True

@@ -1,0 +1,290 @@
+"""Fetch: bytes of whole batches straight from the segment files, now or when enough has come (long polling).
+
+Nothing at or above the high watermark leaves. Sizes and waits a client asks for are cut to the broker's own limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+
+from penstock.config import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS
+from penstock.errors import BrokerError, ErrorCode, StorageError
+from penstock.net.connection import Answer, Later, Parts
+from penstock.replication.replica import Replica
+from penstock.server.dispatch import Api, Request
+from penstock.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, FetchTarget
+from penstock.server.security import Operation, ResourceType
+from penstock.storage.log import LogSlice, WouldBlock
+from penstock.wire.fetch import FetchRequest, FetchResult, decode_fetch_request, encode_fetch_response
+
+FIRST_RECORD_BATCH_VERSION = 4
+FIRST_SESSION_VERSION = 7
+
+
+def handle(request: Request, frame: memoryview, position: int) -> Answer:
+    fetch = decode_fetch_request(frame, position, request.header.api_version)
+    try:
+        operation = _FetchOperation(request, fetch)
+    except BrokerError as error:
+        return _encode(request, error.code, 0, [])
+    return operation.start()
+
+
+API = Api(1, 0, 18, handle_raw=handle)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One call of Log.read, to be made on the loop or, where it would have to wait for the disk, in a pool."""
+
+    replica: Replica
+    offset: int
+    max_bytes: int
+    below: int
+    at_least_one: bool
+
+    def __call__(self, *, wait: bool) -> LogSlice:
+        try:
+            return self.replica.log.read(
+                self.offset, self.max_bytes, below=self.below, at_least_one=self.at_least_one, wait=wait
+            )
+        except StorageError as error:
+            raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
+
+
+class _FetchOperation:
+    """One Fetch request: reads every target, and again whenever one of them moves, until there is enough to answer."""
+
+    def __init__(self, request: Request, fetch: FetchRequest) -> None:
+        self._request = request
+        self._fetch = fetch
+        self._check()
+        self._session = self._open_session()
+        self._targets = list(self._session.targets.values()) if self._session else _targets(fetch)
+        config = request.broker.config
+        self._max_bytes = max(0, min(fetch.max_bytes, config[FETCH_MAX_BYTES]))
+        self._wait_ms = min(fetch.max_wait_ms, config[FETCH_MAX_WAIT_MS])
+        self._replicas: dict[Replica, None] = {}
+        self._cold_reads: dict[int, _Read] = {}
+        self._cold_results: dict[int, LogSlice | BrokerError] = {}
+        self._later: Later | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_woken = False
+
+    def _check(self) -> None:
+        if self._fetch.replica_id >= 0:
+            raise BrokerError(ErrorCode.cluster_authorization_failed, "only a broker may fetch as a replica")
+        if self._request.header.api_version < FIRST_RECORD_BATCH_VERSION:
+            raise BrokerError(ErrorCode.unsupported_version)
+
+    def _open_session(self) -> FetchSession | None:
+        fetch, sessions, owner = self._fetch, self._request.broker.fetch_sessions, self._request.session
+        if self._request.header.api_version < FIRST_SESSION_VERSION:
+            return None
+        if fetch.session_epoch == FINAL_EPOCH:
+            sessions.close(owner)
+            return None
+        now_ms, by_id = self._request.broker.clock.now_ms(), fetch.uses_topic_ids
+        if fetch.session_epoch == INITIAL_EPOCH:
+            return sessions.open(owner, _targets(fetch), by_id, now_ms)
+        session = sessions.resume(owner, fetch.session_id, fetch.session_epoch, by_id, now_ms)
+        forgotten = [(topic.name, topic.topic_id, index) for topic in fetch.forgotten for index in topic.partitions]
+        sessions.update(session, _targets(fetch), forgotten)
+        return session
+
+    def start(self) -> Answer:
+        results = self._attempt(final=self._wait_ms <= 0)
+        if results is not None:
+            return self._response(results)
+        self._later = Later()
+        if self._cold_reads:
+            self._start_cold_reads()
+        else:
+            self._wait()
+        return self._later
+
+    def _attempt(self, *, final: bool) -> list[FetchResult] | None:
+        """What to answer, or None when that has to wait, for the disk or for more data."""
+        results = []
+        total_bytes = 0
+        urgent = final or not self._targets
+        for index, target in enumerate(self._targets):
+            try:
+                result = self._read(index, target, self._max_bytes - total_bytes, at_least_one=total_bytes == 0)
+            except BrokerError as error:
+                result = FetchResult(target.partition, error_code=error.code)
+            results.append(result)
+            total_bytes += len(result.records)
+            urgent = urgent or bool(result.error_code) or result.diverging_epoch is not None
+        if self._cold_reads or not (urgent or total_bytes >= self._fetch.min_bytes):
+            return None
+        return results
+
+    def _read(self, index: int, target: FetchTarget, max_bytes: int, *, at_least_one: bool) -> FetchResult:
+        replica = self._replica(target)
+        high_watermark = replica.partition.high_watermark
+        result = FetchResult(
+            target.partition,
+            high_watermark=high_watermark,
+            last_stable_offset=high_watermark,
+            log_start_offset=replica.log.log_start_offset,
+        )
+        result.diverging_epoch = _diverging_epoch(replica, target)
+        limit = max(0, min(target.max_bytes, max_bytes))
+        if result.diverging_epoch is None and (limit or at_least_one):
+            result.records = self._slice(index, _Read(replica, target.offset, limit, high_watermark, at_least_one))
+        return result
+
+    def _slice(self, index: int, read: _Read) -> LogSlice:
+        outcome = self._cold_results.get(index)
+        if isinstance(outcome, BrokerError):
+            raise outcome
+        if outcome is not None:
+            return outcome
+        try:
+            return read(wait=False)
+        except WouldBlock:
+            self._cold_reads[index] = read
+            return EMPTY_SLICE
+
+    def _replica(self, target: FetchTarget) -> Replica:
+        broker = self._request.broker
+        topic = target.topic
+        if topic is None:
+            known = broker.image.topic_by_id(target.topic_id)
+            if known is None:
+                raise BrokerError(ErrorCode.unknown_topic_id)
+            topic = known.name
+        self._request.require(Operation.READ, ResourceType.TOPIC, topic)
+        replica = broker.replicas.get(topic, target.partition)
+        replica.check_leader_epoch(target.current_leader_epoch)
+        self._replicas[replica] = None
+        return replica
+
+    def _start_cold_reads(self) -> None:
+        """Look up in the pool what is not in memory; the bytes themselves are read when they are sent."""
+        threads = self._request.broker.threads
+        for index, read in self._cold_reads.items():
+            threads.run("read", partial(read, wait=True)).add_done_callback(partial(self._on_cold_read, index))
+
+    def _on_cold_read(self, index: int, done: asyncio.Future[LogSlice]) -> None:
+        error = done.exception()
+        if error is not None and not isinstance(error, BrokerError):
+            error = BrokerError(ErrorCode.kafka_storage_error, str(error))
+        self._cold_results[index] = error or done.result()
+        del self._cold_reads[index]
+        if not self._cold_reads:
+            self._retry(final=True)
+
+    def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._timer is None:
+            self._timer = loop.call_later(self._wait_ms / 1000, self._on_timeout)
+        for replica in self._replicas:
+            replica.data_waiters.add(self._wake)
+
+    def _wake(self) -> None:
+        """A target moved. Looked at once in this turn of the loop, however many of them move."""
+        if not self._is_woken:
+            self._is_woken = True
+            asyncio.get_running_loop().call_soon(self._on_woken)
+
+    def _on_woken(self) -> None:
+        self._is_woken = False
+        assert self._later is not None
+        if not self._later.done:
+            self._retry(final=False)
+
+    def _on_timeout(self) -> None:
+        assert self._later is not None
+        if not self._later.done:
+            self._retry(final=True)
+
+    def _retry(self, *, final: bool) -> None:
+        if self._cold_reads:
+            return
+        results = self._attempt(final=final)
+        if results is not None:
+            self._finish(results)
+        elif self._cold_reads:
+            self._start_cold_reads()
+        else:
+            self._wait()
+
+    def _finish(self, results: list[FetchResult]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for replica in self._replicas:
+            replica.data_waiters.discard(self._wake)
+        assert self._later is not None
+        self._later.resolve(self._response(results))
+
+    def _response(self, results: list[FetchResult]) -> Parts:
+        session = self._session
+        told = list(zip(self._targets, results, strict=True))
+        if session is not None:
+            if self._fetch.session_epoch != INITIAL_EPOCH:
+                told = [(target, result) for target, result in told if _has_news(target, result)]
+            for target, result in told:
+                target.told_high_watermark = result.high_watermark
+                target.told_log_start_offset = result.log_start_offset
+                if result.records:
+                    session.moved_data(target)
+        return _encode(self._request, ErrorCode.none, session.id if session else 0, told)
+
+
+def _has_news(target: FetchTarget, result: FetchResult) -> bool:
+    """Whether an incremental answer has to mention the partition."""
+    return (
+        len(result.records) > 0
+        or bool(result.error_code)
+        or result.diverging_epoch is not None
+        or result.high_watermark != target.told_high_watermark
+        or result.log_start_offset != target.told_log_start_offset
+    )
+
+
+def _diverging_epoch(replica: Replica, target: FetchTarget) -> tuple[int, int] | None:
+    """Where the fetcher's history left ours, if it did (KIP-595)."""
+    if target.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = replica.log.end_of_epoch(LeaderEpoch(target.last_fetched_epoch))
+    if epoch == target.last_fetched_epoch and end_offset >= target.offset:
+        return None
+    return epoch, end_offset
+
+
+def _targets(fetch: FetchRequest) -> list[FetchTarget]:
+    """The partitions asked for; one that is named twice counts once."""
+    targets = {}
+    for topic in fetch.topics:
+        for asked in topic.partitions:
+            target = FetchTarget(
+                topic.name,
+                topic.topic_id,
+                asked.partition,
+                asked.fetch_offset,
+                asked.max_bytes,
+                asked.current_leader_epoch,
+                asked.last_fetched_epoch,
+            )
+            targets[target.key] = target
+    return list(targets.values())
+
+
+def _encode(
+    request: Request, error_code: ErrorCode, session_id: int, told: list[tuple[FetchTarget, FetchResult]]
+) -> Parts:
+    topics: dict[tuple[str | None, TopicId | None], list[FetchResult]] = {}
+    for target, result in told:
+        topics.setdefault((target.topic, target.topic_id), []).append(result)
+    header = request.header
+    return encode_fetch_response(
+        header.correlation_id,
+        header.api_version,
+        error_code=error_code,
+        session_id=session_id,
+        topics=[FetchTopicResult(name, topic_id, results) for (name, topic_id), results in topics.items()],
+    )

@@ -1,0 +1,200 @@
+"""Produce: append batches as they came, and answer when they are as safe as the producer asked.
+
+The append is decided before the next request of the connection is looked at; only the wait for the commit overlaps.
+No code path answers UNKNOWN_SERVER_ERROR: clients treat it in ways that make duplicates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from penstock.errors import BrokerError, ErrorCode, ProtocolError
+from penstock.net.connection import Answer, Later
+from penstock.records.batch import BatchHeader
+from penstock.records.validation import check_batch
+from penstock.replication.replica import Replica
+from penstock.server.dispatch import Api, Request
+from penstock.server.security import Operation, ResourceType
+from penstock.storage.log import AppendInfo
+from penstock.wire.produce import (
+    ProducePartition,
+    ProduceRequest,
+    ProduceResult,
+    ProduceTopic,
+    ProduceTopicResult,
+    decode_produce_request,
+    encode_produce_response,
+)
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+FIRST_RECORD_BATCH_VERSION = 3
+FIRST_ZSTD_VERSION = 7
+
+
+def handle(request: Request, frame: memoryview, position: int) -> Answer:
+    produce = decode_produce_request(frame, position, request.header.api_version)
+    operation = _ProduceOperation(request, produce)
+    operation.run()
+    return operation.answer()
+
+
+API = Api(0, 0, 13, handle_raw=handle)
+
+
+class _ProduceOperation:
+    """One Produce request on its way: appended, perhaps held, perhaps waiting to be committed, then answered."""
+
+    __slots__ = ("_held", "_later", "_now_ms", "_produce", "_request", "_timer", "_topics", "_waiting")
+
+    def __init__(self, request: Request, produce: ProduceRequest) -> None:
+        self._request = request
+        self._produce = produce
+        self._now_ms = request.broker.clock.now_ms()
+        self._topics: list[ProduceTopicResult] = []
+        self._held = 0
+        self._waiting: set[ProduceResult] = set()
+        self._later: Later | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def run(self) -> None:
+        for topic in self._produce.topics:
+            results = [ProduceResult(partition.index) for partition in topic.partitions]
+            self._topics.append(ProduceTopicResult(topic.name, topic.topic_id, results))
+            try:
+                name = self._check_topic(topic)
+            except BrokerError as error:
+                for result in results:
+                    _refuse(result, error)
+                continue
+            seen: set[int] = set()
+            for partition, result in zip(topic.partitions, results, strict=True):
+                try:
+                    if partition.index in seen:
+                        raise BrokerError(ErrorCode.invalid_request, "the partition is in the request twice")
+                    seen.add(partition.index)
+                    self._append(name, partition, result)
+                except BrokerError as error:
+                    _refuse(result, error)
+
+    def answer(self) -> Answer:
+        if not self._held and not self._waiting:
+            return self._response()
+        self._later = Later(barrier=self._held > 0)
+        if self._waiting:
+            self._start_timer()
+        return self._later
+
+    def _check_topic(self, topic: ProduceTopic) -> str:
+        """The topic's name, if this request may write to it."""
+        produce, version = self._produce, self._request.header.api_version
+        if produce.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+            raise BrokerError(ErrorCode.invalid_required_acks, f"acks={produce.acks}: give 0, 1 or -1 (all)")
+        if version < FIRST_RECORD_BATCH_VERSION:
+            raise BrokerError(
+                ErrorCode.unsupported_for_message_format, "message formats before record batches (v2) are not taken"
+            )
+        if produce.transactional_id is not None:
+            if produce.acks != ACKS_ALL:
+                raise BrokerError(ErrorCode.invalid_required_acks, "a transaction needs acks=all")
+            raise BrokerError(ErrorCode.invalid_txn_state, "no transaction of this transactional id is open")
+        name = topic.name
+        if name is None:
+            assert topic.topic_id is not None
+            known = self._request.broker.image.topic_by_id(topic.topic_id)
+            if known is None:
+                raise BrokerError(ErrorCode.unknown_topic_id)
+            name = known.name
+        self._request.require(Operation.WRITE, ResourceType.TOPIC, name)
+        return name
+
+    def _append(self, topic: str, partition: ProducePartition, result: ProduceResult) -> None:
+        replica = self._request.broker.replicas.get(topic, partition.index)
+        if partition.records is None:
+            raise BrokerError(ErrorCode.invalid_record, "a batch is missing")
+        header = check_batch(partition.records, max_bytes=replica.log.config.max_message_bytes)
+        self._check_batch(header)
+        if self._produce.acks == ACKS_ALL and replica.min_insync_replicas > 1:
+            raise BrokerError(ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas")
+        if replica.must_hold:
+            self._held += 1
+            callback = partial(self._on_held_append, replica, result)
+            replica.append_later(partition.records, header, self._now_ms, callback)
+        else:
+            self._on_append(replica, result, replica.append(partition.records, header, self._now_ms))
+
+    def _check_batch(self, header: BatchHeader) -> None:
+        if header.is_transactional:
+            raise BrokerError(ErrorCode.invalid_txn_state, "no transaction of this producer is open")
+        if header.codec == _ZSTD and self._request.header.api_version < FIRST_ZSTD_VERSION:
+            raise BrokerError(ErrorCode.unsupported_compression_type, "zstd needs Produce version 7")
+
+    def _on_append(self, replica: Replica, result: ProduceResult, info: AppendInfo) -> None:
+        result.base_offset = info.base_offset
+        result.log_append_time_ms = info.log_append_time_ms
+        result.log_start_offset = info.log_start_offset
+        if self._produce.acks == ACKS_ALL and not replica.when_committed(info, partial(self._on_commit, result)):
+            self._waiting.add(result)
+
+    def _on_held_append(self, replica: Replica, result: ProduceResult, outcome: AppendInfo | BrokerError) -> None:
+        self._held -= 1
+        try:
+            if isinstance(outcome, BrokerError):
+                raise outcome
+            self._on_append(replica, result, outcome)
+        except BrokerError as error:
+            _refuse(result, error)
+        if not self._held:
+            assert self._later is not None
+            if self._waiting:
+                self._start_timer()
+                self._later.lift_barrier()
+            else:
+                self._finish()
+
+    def _on_commit(self, result: ProduceResult, error: BrokerError | None) -> None:
+        if result not in self._waiting:
+            return
+        self._waiting.discard(result)
+        if error is not None:
+            _refuse(result, error)
+        if not self._waiting and not self._held:
+            self._finish()
+
+    def _start_timer(self) -> None:
+        timeout_seconds = max(self._produce.timeout_ms, 0) / 1000
+        self._timer = asyncio.get_running_loop().call_later(timeout_seconds, self._on_timeout)
+
+    def _on_timeout(self) -> None:
+        for result in self._waiting:
+            _refuse(result, BrokerError(ErrorCode.request_timed_out, "stored, but not known to be safe in time"))
+        self._waiting.clear()
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        assert self._later is not None
+        try:
+            self._later.resolve(self._response())
+        except ProtocolError as error:
+            self._later.fail(error)
+
+    def _response(self) -> list[bytes] | None:
+        errors = [result for topic in self._topics for result in topic.partitions if result.error_code]
+        for result in errors:
+            self._request.broker.metrics.produce_failed(result.error_code)
+        if self._produce.acks == ACKS_NONE:
+            if errors:
+                # There is no answer to put the error in; a lost connection makes the producer look again (as Kafka does).
+                raise ProtocolError(f"produce with acks=0 was refused: {ErrorCode(errors[0].error_code).name}")
+            return None
+        header = self._request.header
+        return [encode_produce_response(header.correlation_id, header.api_version, self._topics)]
+
+
+def _refuse(result: ProduceResult, error: BrokerError) -> None:
+    result.error_code = error.code
+    result.error_message = str(error)
+    result.base_offset = -1
+    result.log_append_time_ms = -1

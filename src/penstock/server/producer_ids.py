@@ -1,0 +1,26 @@
+"""Producer ids: unique for the life of the cluster, handed out from blocks that the store has given away for good.
+
+A block is taken before its first id is used, so a crash skips ids and never repeats one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from penstock.model import ProducerId
+
+
+class ProducerIds:
+    def __init__(self, allocate_block: Callable[[], Awaitable[range]]) -> None:
+        self._allocate_block = allocate_block
+        self._block = iter(range(0))
+        self._allocating = asyncio.Lock()
+
+    async def next(self) -> ProducerId:
+        async with self._allocating:
+            producer_id = next(self._block, None)
+            if producer_id is None:
+                self._block = iter(await self._allocate_block())
+                producer_id = next(self._block)
+            return ProducerId(producer_id)

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import pytest
+from typing_extensions import Buffer
+
+from penstock.errors import ProtocolError
+from penstock.net.connection import Answer, Connection, ConnectionLimits, Later, Traffic
+from penstock.net.request_memory import RequestMemory
+from penstock.storage.disk import File
+from penstock.threads import ThreadPools
+
+
+class ScriptedSocket:
+    """A socket whose input is given by the test and whose output has as much room as the test allows."""
+
+    peer = "127.0.0.1:5"
+
+    def __init__(self) -> None:
+        self.incoming: deque[bytes] = deque()
+        self.sent = bytearray()
+        self.room = 1 << 30
+        self.readable: Callable[[], None] | None = None
+        self.writable: Callable[[], None] | None = None
+        self.closed = False
+
+    def recv_into(self, buffer: memoryview) -> int:
+        if not self.incoming:
+            raise BlockingIOError
+        chunk = self.incoming.popleft()
+        count = min(len(chunk), len(buffer))
+        buffer[:count] = chunk[:count]
+        if count < len(chunk):
+            self.incoming.appendleft(chunk[count:])
+        return count
+
+    def sendmsg(self, buffers: Sequence[Buffer], more: bool) -> int:
+        data = b"".join(bytes(each) for each in buffers)[: self.room]
+        if not data:
+            raise BlockingIOError
+        self.room -= len(data)
+        self.sent += data
+        return len(data)
+
+    def sendfile(self, file: File, position: int, length: int) -> int:
+        return self.sendmsg((file.pread(position, length),), False)
+
+    def on_readable(self, callback: Callable[[], None] | None) -> None:
+        self.readable = callback
+
+    def on_writable(self, callback: Callable[[], None] | None) -> None:
+        self.writable = callback
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def frame(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+class Server:
+    """A connection with a scripted socket; answers each frame as the test says, by default by echoing it."""
+
+    def __init__(self, max_in_flight: int = 100, max_unsent: int = 1_000, memory: int = 1 << 20) -> None:
+        self.socket = ScriptedSocket()
+        self.handled: list[bytes] = []
+        self.answers: dict[bytes, Answer | Exception] = {}
+        self.errors: list[Exception | None] = []
+        self.memory = RequestMemory(memory)
+        self.connection = Connection(
+            self.socket,
+            self._handle,
+            lambda _, error: self.errors.append(error),
+            limits=ConnectionLimits(1_000, max_in_flight, max_unsent),
+            threads=ThreadPools(),
+            traffic=Traffic(self.memory),
+        )
+
+    def _handle(self, request: memoryview) -> Answer:
+        body = bytes(request)
+        self.handled.append(body)
+        answer = self.answers.get(body, [body])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def receive(self, *bodies: bytes) -> None:
+        self.socket.incoming.append(b"".join(frame(body) for body in bodies))
+        while self.socket.readable and self.socket.incoming:
+            self.socket.readable()
+
+
+def test_answers_leave_in_the_order_of_the_requests() -> None:
+    server, first = Server(), Later()
+    server.answers[b"a"] = first
+    server.receive(b"a", b"b", b"c")
+    assert server.handled == [b"a", b"b", b"c"]
+    assert bytes(server.socket.sent) == b""
+    first.resolve([b"A"])
+    assert bytes(server.socket.sent) == b"Abc"
+
+
+def test_a_barrier_holds_back_the_next_request_until_it_is_answered() -> None:
+    server, first = Server(), Later(barrier=True)
+    server.answers[b"a"] = first
+    server.receive(b"a", b"b")
+    assert server.handled == [b"a"]
+    assert server.socket.readable is None
+    first.resolve([b"A"])
+    assert server.handled == [b"a", b"b"]
+    assert bytes(server.socket.sent) == b"Ab"
+    assert server.socket.readable is not None
+
+
+def test_lifting_a_barrier_lets_the_next_request_in_but_not_its_answer_out() -> None:
+    server, first = Server(), Later(barrier=True)
+    server.answers[b"a"] = first
+    server.receive(b"a", b"b")
+    first.lift_barrier()
+    assert server.handled == [b"a", b"b"]
+    assert bytes(server.socket.sent) == b""
+    first.resolve([b"A"])
+    assert bytes(server.socket.sent) == b"Ab"
+
+
+def test_a_request_without_an_answer_does_not_hold_up_the_others() -> None:
+    server = Server()
+    server.answers[b"a"] = None
+    server.receive(b"a", b"b")
+    assert bytes(server.socket.sent) == b"b"
+
+
+def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    server = Server(max_unsent=4)
+    server.socket.room = 0
+    server.receive(b"12345", b"67890")
+    assert server.handled == [b"12345"]
+    assert server.socket.readable is None
+    server.socket.room = 100
+    assert server.socket.writable is not None
+    server.socket.writable()
+    assert bytes(server.socket.sent) == b"1234567890"
+    assert server.socket.readable is not None
+
+
+def test_unanswered_requests_are_bounded() -> None:
+    server = Server(max_in_flight=2)
+    server.answers = {b"a": Later(), b"b": Later(), b"c": Later()}
+    server.receive(b"a", b"b", b"c")
+    assert server.handled == [b"a", b"b"]
+    assert server.socket.readable is None
+
+
+def test_memory_of_requests_is_given_back_when_they_are_answered() -> None:
+    server, later = Server(), Later()
+    server.answers[b"abcd"] = later
+    server.receive(b"abcd", b"ef")
+    assert server.memory.used_bytes == 8
+    later.resolve([b"x"])
+    assert server.memory.used_bytes == 0
+
+
+def test_memory_of_requests_is_given_back_when_the_connection_ends() -> None:
+    server = Server()
+    server.answers[b"abcd"] = Later()
+    server.receive(b"abcd")
+    server.socket.incoming.append(b"\x00\x00\x00\x09half")
+    assert server.socket.readable is not None
+    server.socket.readable()
+    assert server.memory.used_bytes == 16
+    server.connection.close()
+    assert server.memory.used_bytes == 0
+    assert server.memory.connections == 0
+
+
+def test_a_partial_send_goes_on_where_it_stopped() -> None:
+    server = Server(max_unsent=100)
+    server.socket.room = 3
+    server.receive(b"abcde", b"fg")
+    assert bytes(server.socket.sent) == b"abc"
+    server.socket.room = 100
+    assert server.socket.writable is not None
+    server.socket.writable()
+    assert bytes(server.socket.sent) == b"abcdefg"
+    assert server.socket.writable is None
+
+
+@pytest.mark.parametrize("problem", [ProtocolError("nonsense"), ValueError("a bug")])
+def test_a_handler_that_raises_costs_only_its_connection(problem: Exception) -> None:
+    server = Server()
+    server.answers[b"a"] = problem
+    server.receive(b"a", b"b")
+    assert server.socket.closed
+    assert server.handled == [b"a"]
+    assert server.errors == [problem]
+
+
+def test_a_later_that_fails_closes_the_connection() -> None:
+    server, later, problem = Server(), Later(), ValueError("a bug")
+    server.answers[b"a"] = later
+    server.receive(b"a")
+    later.fail(problem)
+    assert server.socket.closed
+    assert server.errors == [problem]
+
+
+def test_an_answer_that_comes_after_the_close_is_dropped() -> None:
+    server, later = Server(), Later()
+    server.answers[b"a"] = later
+    server.receive(b"a")
+    server.connection.close()
+    later.resolve([b"A"])
+    assert bytes(server.socket.sent) == b""
+
+
+def test_a_frame_over_the_limit_closes_before_it_is_read() -> None:
+    server = Server()
+    server.socket.incoming.append((1_001).to_bytes(4, "big"))
+    assert server.socket.readable is not None
+    server.socket.readable()
+    assert server.socket.closed
+    assert isinstance(server.errors[0], ProtocolError)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import Offset
+from penstock.replication.waiting import CommitWaiters, DataWaiters
+
+
+def test_commit_waiters_are_called_in_order_up_to_the_high_watermark() -> None:
+    waiters, called = CommitWaiters(), []
+    for offset in (2, 4, 6):
+        waiters.add(Offset(offset), lambda error, offset=offset: called.append((offset, error)))
+    waiters.committed(Offset(4))
+    assert called == [(2, None), (4, None)]
+    assert len(waiters) == 1
+
+
+def test_a_retried_batch_is_called_back_though_later_ones_wait_before_it() -> None:
+    waiters, called = CommitWaiters(), []
+    waiters.add(Offset(9), lambda error: called.append("later"))
+    waiters.add(Offset(3), lambda error: called.append("retried"))
+    waiters.committed(Offset(8))
+    assert called == []
+    waiters.committed(Offset(9))
+    assert called == ["later", "retried"]
+
+
+def test_failing_tells_everybody_once() -> None:
+    waiters, called = CommitWaiters(), []
+    error = BrokerError(ErrorCode.kafka_storage_error)
+    waiters.add(Offset(1), called.append)
+    waiters.fail(error)
+    waiters.committed(Offset(1))
+    assert called == [error]
+
+
+def test_data_waiters_are_called_once_and_not_after_they_left() -> None:
+    waiters, called = DataWaiters(), []
+
+    def stays() -> None:
+        called.append("stays")
+
+    def leaves() -> None:
+        called.append("leaves")
+
+    waiters.add(stays)
+    waiters.add(leaves)
+    waiters.discard(leaves)
+    waiters.wake()
+    waiters.wake()
+    assert called == ["stays"]
