@@ -1,4 +1,4 @@
-"""What a process used (CPU seconds, resident memory) and how figures spread (percentiles, medians and ranges).
+"""What a process used (CPU seconds, resident memory) and how figures spread (percentiles, median, range).
 
 CPU and memory are read from outside, of the server process and its children, so both brokers are alike.
 """

@@ -1,6 +1,6 @@
 """Penstock and Apache Kafka as processes on free ports, each with a data directory of its own.
 
-A server is started, answers, and is stopped by SIGTERM within a bounded time; leaving the `with` block removes
+A server is started, answers, and is stopped by SIGTERM within a bounded time; leaving `with` removes
 its data. Both get the same treatment, so that what differs in the figures is the broker.
 """
 
