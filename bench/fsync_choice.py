@@ -1,8 +1,8 @@
 """`python -m bench.fsync_choice`: what one durable round costs at 1 to 1,000 dirty files, by three designs.
 
-A round appends 1 KB to each of the files and makes all of it durable: by an fdatasync of each file in a pool, by
-one shared write-ahead log in front of the files, or by one syncfs of the file system. The decision it led to is
-docs/decisions/0002-log-is-its-own-wal.md.
+A round appends 1 KB to each of the files and makes all of it durable: by an fdatasync of each file in a pool,
+by one shared write-ahead log in front of the files, or by one syncfs of the file system. The decision it led
+to is docs/decisions/0002-log-is-its-own-wal.md.
 """
 
 from __future__ import annotations
