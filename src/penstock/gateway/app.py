@@ -1,0 +1,38 @@
+"""The HTTP application: `/metrics` for Prometheus and `/health` for load balancers.
+
+It reaches the broker only through the two functions it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from penstock.gateway.health import Health
+from penstock.observability.exposition import CONTENT_TYPE
+
+MAX_FAILED_LOGS_SHOWN = 20
+
+
+def make_app(health: Callable[[], Health], metrics: Callable[[], Awaitable[bytes]]) -> Starlette:
+    async def show_health(request: Request) -> Response:
+        current = health()
+        return JSONResponse(_describe(current), status_code=200 if current.is_ok else 503)
+
+    async def show_metrics(request: Request) -> Response:
+        return Response(await metrics(), headers={"content-type": CONTENT_TYPE})
+
+    return Starlette(routes=[Route("/health", show_health), Route("/metrics", show_metrics)])
+
+
+def _describe(health: Health) -> dict[str, object]:
+    return {
+        "status": str(health.state),
+        "failed_logs": list(health.failed_logs[:MAX_FAILED_LOGS_SHOWN]),
+        "failed_log_count": len(health.failed_logs),
+        "disk_full": health.is_disk_full,
+    }

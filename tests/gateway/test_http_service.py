@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from penstock.gateway.health import BrokerState, Health
+from penstock.gateway.service import HttpService
+from penstock.observability.metrics import BrokerMetrics
+from penstock.threads import ThreadPools
+
+
+class Answer:
+    def __init__(self, raw: bytes) -> None:
+        head, _, self.body = raw.partition(b"\r\n\r\n")
+        self.status = int(head.split(b" ")[1])
+        self.headers = head.decode().lower()
+
+
+async def get(port: int, path: str, method: str = "GET") -> Answer:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    raw = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return Answer(raw)
+
+
+class Fixture:
+    def __init__(self) -> None:
+        self.health = Health(BrokerState.SERVING)
+        self.metrics = BrokerMetrics({0: "Produce"}, max_topics=10)
+        self.threads = ThreadPools()
+        self.service = HttpService(self.threads, self.metrics, lambda: self.health)
+        self.port = 0
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Fixture]:
+    fixture = Fixture()
+    fixture.port = await fixture.service.start("127.0.0.1", 0)
+    try:
+        yield fixture
+    finally:
+        await fixture.service.stop()
+        fixture.threads.close()
+
+
+def served(test: Callable[[Fixture], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with serving() as fixture:
+            await test(fixture)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("health", "status"),
+    [
+        (Health(BrokerState.SERVING), 200),
+        (Health(BrokerState.SERVING, is_disk_full=True), 200),
+        (Health(BrokerState.STARTING), 503),
+        (Health(BrokerState.STOPPING), 503),
+        (Health(BrokerState.SERVING, failed_logs=("orders-0",)), 503),
+    ],
+)
+def test_health_says_whether_the_broker_serves(health: Health, status: int) -> None:
+    async def test(fixture: Fixture) -> None:
+        fixture.health = health
+        answer = await get(fixture.port, "/health")
+        assert answer.status == status
+        assert json.loads(answer.body) == {
+            "status": str(health.state),
+            "failed_logs": list(health.failed_logs),
+            "failed_log_count": len(health.failed_logs),
+            "disk_full": health.is_disk_full,
+        }
+
+    served(test)
+
+
+def test_a_thousand_failed_logs_are_counted_but_not_all_listed() -> None:
+    async def test(fixture: Fixture) -> None:
+        fixture.health = Health(BrokerState.SERVING, tuple(f"t-{number}" for number in range(1000)))
+        body = json.loads((await get(fixture.port, "/health")).body)
+        assert body["failed_log_count"] == 1000
+        assert len(body["failed_logs"]) == 20
+
+    served(test)
+
+
+def test_metrics_are_prometheus_text_of_this_moment() -> None:
+    async def test(fixture: Fixture) -> None:
+        fixture.metrics.observe_request(0, 0.01)
+        answer = await get(fixture.port, "/metrics")
+        assert answer.status == 200
+        assert "content-type: text/plain; version=0.0.4" in answer.headers
+        assert b'penstock_request_seconds_count{api="Produce"} 1.0' in answer.body
+
+    served(test)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/", 404), ("POST", "/metrics", 405), ("GET", "/health/../etc", 404)],
+)
+def test_anything_else_is_refused(method: str, path: str, status: int) -> None:
+    async def test(fixture: Fixture) -> None:
+        assert (await get(fixture.port, path, method)).status == status
+
+    served(test)
+
+
+def test_bytes_that_are_not_http_are_answered_with_a_refusal() -> None:
+    async def test(fixture: Fixture) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
+        writer.write(b"\x00\x00\x00\x10garbage\r\n\r\n")
+        assert b" 400 " in (await reader.read()).split(b"\r\n")[0]
+        writer.close()
+        assert (await get(fixture.port, "/health")).status == 200
+
+    served(test)
+
+
+def test_a_taken_port_is_an_os_error_and_not_the_end_of_the_process() -> None:
+    async def test(fixture: Fixture) -> None:
+        other = HttpService(fixture.threads, fixture.metrics, lambda: fixture.health)
+        with pytest.raises(OSError, match="address already in use"):
+            await other.start("127.0.0.1", fixture.port)
+        await other.stop()
+
+    served(test)
+
+
+def test_signals_stay_with_the_broker() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def test(fixture: Fixture) -> None:
+        assert signal.getsignal(signal.SIGTERM) is before
+
+    served(test)
+
+
+def test_stop_ends_connections_that_are_kept_alive() -> None:
+    async def run() -> None:
+        async with serving() as fixture:
+            reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
+            writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+        await asyncio.wait_for(reader.read(), 5)
+        assert reader.at_eof()
+        writer.close()
+
+    asyncio.run(run())
