@@ -99,6 +99,13 @@ MAX_PARTITIONS_PER_TOPIC: Option[int] = TOPIC_RULES.option(
     "A topic with more partitions than this is refused with INVALID_PARTITIONS.",
     dynamic=True,
 )
+MAX_TOPICS_PER_REQUEST: Option[int] = TOPIC_RULES.option(
+    "max.topics.per.request",
+    Integer(1, INT_MAX),
+    10_000,
+    "A request to create, delete or alter more topics than this is refused with POLICY_VIOLATION.",
+    dynamic=True,
+)
 NUM_PARTITIONS: Option[int] = TOPIC_RULES.option(
     "num.partitions",
     Integer(1, INT_MAX),

@@ -1,0 +1,78 @@
+"""Who is the controller: a new store is made ready, and a broker takes office with a higher controller epoch.
+
+Every write of a controller checks the version of `/controller_epoch`: one that was replaced writes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 - the type; the numbers come from the caller
+
+from penstock.cluster import znodes
+from penstock.cluster.coordination import BadVersion, CoordinationStore, Create, NodeExists, NoNode, Set
+from penstock.cluster.topics import draw_uuid
+from penstock.errors import BrokerError, ErrorCode, UnknownOutcome
+from penstock.model import BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """Being controller: the epoch, and the version of its node that proves it."""
+
+    epoch: int
+    epoch_version: int
+
+
+async def make_ready(store: CoordinationStore, random: Random) -> None:
+    """Give a new store its cluster id and its fixed nodes, all at once; others stay as they are."""
+    cluster_id = base64.urlsafe_b64encode(draw_uuid(random).bytes).decode().rstrip("=")
+    fixed = [
+        Create(znodes.CLUSTER, znodes.encode(znodes.ClusterNode(cluster_id))),
+        Create(znodes.BROKERS),
+        Create(znodes.BROKER_IDS),
+        Create(znodes.BROKER_EPOCH, znodes.encode(znodes.BrokerEpochNode(0))),
+        Create(znodes.BROKER_CONFIGS),
+        Create(znodes.CONTROLLER_EPOCH, znodes.encode(znodes.ControllerEpochNode(0))),
+        Create(znodes.TOPICS),
+        Create(znodes.PRODUCER_IDS, znodes.encode(znodes.ProducerIdsNode(0))),
+        Create(znodes.CHANGES),
+    ]
+    while await store.get_many([znodes.CLUSTER]) == [None]:
+        try:
+            await store.multi(fixed)
+        except (NodeExists, UnknownOutcome):
+            continue
+
+
+async def take_office(store: CoordinationStore, broker_id: BrokerId) -> Office:
+    """Become controller; NOT_CONTROLLER while another broker is."""
+    while True:
+        held = await _holder(store)
+        node = await store.get(znodes.CONTROLLER_EPOCH)
+        epoch = znodes.decode(node.data, znodes.ControllerEpochNode).epoch
+        if held is not None:
+            if held == znodes.ControllerNode(broker_id, epoch):
+                return Office(epoch, node.version)
+            raise BrokerError(ErrorCode.not_controller, f"broker {held.broker_id} is the controller")
+        mine = znodes.ControllerNode(broker_id, epoch + 1)
+        try:
+            await store.multi(
+                [
+                    Set(
+                        znodes.CONTROLLER_EPOCH,
+                        znodes.encode(znodes.ControllerEpochNode(epoch + 1)),
+                        node.version,
+                    ),
+                    Create(znodes.CONTROLLER, znodes.encode(mine), ephemeral=True),
+                ]
+            )
+        except (BadVersion, NodeExists, UnknownOutcome):
+            continue
+
+
+async def _holder(store: CoordinationStore) -> znodes.ControllerNode | None:
+    try:
+        return znodes.decode((await store.get(znodes.CONTROLLER)).data, znodes.ControllerNode)
+    except NoNode:
+        return None

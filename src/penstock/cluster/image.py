@@ -1,0 +1,122 @@
+"""The cluster as one broker knows it at one moment: immutable, replaced as a whole, shared without copying.
+
+An update makes a new image that shares every topic and broker it did not touch. Answers to Metadata, routing
+and every decision of the controller are made from an image; only the controller makes new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
+
+NO_LEADER = BrokerId(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    node_id: BrokerId
+    host: str
+    port: int
+    epoch: BrokerEpoch
+    machine_id: str
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    partition_epoch: int
+    """The version of its node in the store: every change of it is conditional on this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    id: TopicId
+    partitions: tuple[Partition, ...]
+    configs: Mapping[str, str]
+    """What was set on the topic itself."""
+    version: int
+    """The version of its node in the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configs:
+    """Settings changed at run time, of one broker or of all, and the version of their node (-1: none yet)."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    cluster_id: str
+    controller_id: BrokerId = NO_LEADER
+    brokers: Mapping[BrokerId, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    topic_names: Mapping[TopicId, str] = field(default_factory=dict)
+    broker_configs: Mapping[BrokerId | None, Configs] = field(default_factory=dict)
+    """By broker; None is the cluster-wide default."""
+
+    def topic(self, name: str) -> Topic | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, name: TopicPartition) -> Partition | None:
+        topic = self.topics.get(name.topic)
+        if topic is None or not 0 <= name.partition < len(topic.partitions):
+            return None
+        return topic.partitions[name.partition]
+
+    def configs_of(self, broker: BrokerId | None) -> Configs:
+        return self.broker_configs.get(broker, Configs())
+
+    def broker_overrides(self, broker: BrokerId) -> dict[str, str]:
+        """What run-time changes say for a broker: the cluster-wide default under its own."""
+        return {**self.configs_of(None).values, **self.configs_of(broker).values}
+
+    def replica_count(self, broker: BrokerId) -> int:
+        return sum(
+            broker in partition.replicas for topic in self.topics.values() for partition in topic.partitions
+        )
+
+    def with_controller(self, controller_id: BrokerId) -> ClusterImage:
+        return replace(self, controller_id=controller_id)
+
+    def with_broker(self, broker: Broker) -> ClusterImage:
+        return replace(self, brokers={**self.brokers, broker.node_id: broker})
+
+    def with_topics(self, topics: Iterable[Topic]) -> ClusterImage:
+        """With these topics new or changed."""
+        changed = list(topics)
+        return replace(
+            self,
+            topics={**self.topics, **{topic.name: topic for topic in changed}},
+            topic_names={**self.topic_names, **{topic.id: topic.name for topic in changed}},
+        )
+
+    def without_topics(self, names: Iterable[str]) -> ClusterImage:
+        topics, topic_names = dict(self.topics), dict(self.topic_names)
+        for name in names:
+            del topic_names[topics.pop(name).id]
+        return replace(self, topics=topics, topic_names=topic_names)
+
+    def with_configs(self, broker: BrokerId | None, configs: Configs) -> ClusterImage:
+        return replace(self, broker_configs={**self.broker_configs, broker: configs})
+
+
+@dataclass(frozen=True, slots=True)
+class ImageChange:
+    """What a subscriber is told: the images on both sides of a change, and the names of the topics in it."""
+
+    before: ClusterImage
+    after: ClusterImage
+    topics: frozenset[str] = frozenset()

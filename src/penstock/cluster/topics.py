@@ -1,0 +1,229 @@
+"""What a topic may be called and how it may be made: the rules of CreateTopics and CreatePartitions. Pure.
+
+A `TopicPlanner` serves one request: it judges each topic against the image and against what it has already
+planned, and raises BrokerError with Kafka's code for what will not do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random  # noqa: TID251 - the type; the numbers come from the caller
+from uuid import UUID
+
+from penstock.cluster.image import ClusterImage, Partition, Topic
+from penstock.cluster.placement import place_replicas
+from penstock.config import (
+    DEFAULT_REPLICATION_FACTOR,
+    MAX_PARTITIONS_PER_BROKER,
+    MAX_PARTITIONS_PER_TOPIC,
+    NUM_PARTITIONS,
+    BrokerConfig,
+    TopicConfig,
+)
+from penstock.errors import BrokerError, ConfigError, ErrorCode
+from penstock.model import BrokerId, LeaderEpoch, TopicId
+
+MAX_NAME_LENGTH = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+USE_DEFAULT = -1
+
+Assignment = Sequence[tuple[int, Sequence[int]]]
+"""Partition and its replicas, as a client chose them."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    name: str
+    partitions: int = USE_DEFAULT
+    replication_factor: int = USE_DEFAULT
+    assignment: Assignment = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    topic: str
+    total: int
+    """How many the topic shall have."""
+    assignment: Sequence[Sequence[int]] | None = None
+    """The replicas of each partition that is added; None lets the broker choose."""
+
+
+def check_topic_name(name: str) -> None:
+    if name in (".", ".."):
+        problem = "it is '.' or '..'"
+    elif len(name) > MAX_NAME_LENGTH:
+        problem = f"it is longer than {MAX_NAME_LENGTH} characters"
+    elif not _NAME.fullmatch(name):
+        problem = "give one or more of a-z, A-Z, 0-9, '.', '_' and '-'"
+    else:
+        return
+    raise BrokerError(ErrorCode.invalid_topic_exception, f"{name[:80]!r} is no name for a topic: {problem}")
+
+
+def draw_uuid(random: Random) -> UUID:
+    """A version 4 id, so never one of Kafka's reserved ones, whose base64 form does not begin with a dash."""
+    while True:
+        uuid = UUID(int=random.getrandbits(128), version=4)
+        if uuid.bytes[0] >> 2 != 62:
+            return uuid
+
+
+class TopicPlanner:
+    def __init__(self, image: ClusterImage, config: BrokerConfig, random: Random) -> None:
+        self._image = image
+        self._config = config
+        self._random = random
+        self._planned: dict[str, Topic] = {}
+        self._replicas: Counter[BrokerId] = Counter(
+            {broker_id: image.replica_count(broker_id) for broker_id in image.brokers}
+        )
+
+    def plan_topic(self, new: NewTopic) -> Topic:
+        """The topic as it will be."""
+        check_topic_name(new.name)
+        self._check_not_taken(new.name)
+        configs = self._check_configs(new.configs)
+        placement = self._place(new)
+        self._reserve(placement)
+        partitions = tuple(_first_state(replicas) for replicas in placement)
+        topic = Topic(new.name, TopicId(draw_uuid(self._random)), partitions, configs, version=0)
+        self._planned[new.name] = topic
+        return topic
+
+    def plan_partitions(self, new: NewPartitions) -> Topic:
+        """The topic with its partitions added."""
+        topic = self._image.topic(new.topic)
+        if topic is None:
+            raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {new.topic[:80]!r}")
+        present = len(topic.partitions)
+        if new.total <= present:
+            raise BrokerError(
+                ErrorCode.invalid_partitions,
+                f"topic {topic.name} has {present} partitions; {new.total} would not be an increase",
+            )
+        self._check_partition_count(new.total)
+        replication_factor = len(topic.partitions[0].replicas)
+        if new.assignment is None:
+            placement = self._deal(new.total - present, replication_factor)
+        else:
+            placement = self._check_added(new.assignment, new.total - present, replication_factor)
+        self._reserve(placement)
+        added = tuple(_first_state(replicas) for replicas in placement)
+        return replace(topic, partitions=topic.partitions + added, version=topic.version + 1)
+
+    def _check_not_taken(self, name: str) -> None:
+        if name in self._image.topics or name in self._planned:
+            raise BrokerError(ErrorCode.topic_already_exists, f"topic {name} already exists")
+        # Metric systems cannot tell '.' from '_', so Kafka allows only one of such a pair; so do we.
+        if "." in name or "_" in name:
+            flat = name.replace(".", "_")
+            for other in (*self._image.topics, *self._planned):
+                if other.replace(".", "_") == flat:
+                    raise BrokerError(
+                        ErrorCode.invalid_topic_exception,
+                        f"topic {name} collides with existing topic {other}",
+                    )
+
+    def _check_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        values = {}
+        for name, value in configs.items():
+            if value is None:
+                raise BrokerError(ErrorCode.invalid_config, f"{name[:80]} has no value")
+            values[name] = value
+        try:
+            TopicConfig(self._config, values)
+        except ConfigError as error:
+            raise BrokerError(ErrorCode.invalid_config, str(error)) from error
+        return values
+
+    def _place(self, new: NewTopic) -> list[tuple[BrokerId, ...]]:
+        if new.assignment:
+            return self._check_assignment(new)
+        replication_factor = new.replication_factor
+        if replication_factor == USE_DEFAULT:
+            replication_factor = self._config[DEFAULT_REPLICATION_FACTOR]
+        partitions = self._config[NUM_PARTITIONS] if new.partitions == USE_DEFAULT else new.partitions
+        if replication_factor <= 0:
+            raise BrokerError(
+                ErrorCode.invalid_replication_factor,
+                "the replication factor is 1 or more, or -1 for the default",
+            )
+        self._check_partition_count(partitions)
+        return self._deal(partitions, replication_factor)
+
+    def _deal(self, partitions: int, replication_factor: int) -> list[tuple[BrokerId, ...]]:
+        brokers = list(self._image.brokers.values())
+        if replication_factor > len(brokers):
+            raise BrokerError(
+                ErrorCode.invalid_replication_factor,
+                f"{replication_factor} replicas need as many brokers; there are {len(brokers)}",
+            )
+        return place_replicas(brokers, partitions, replication_factor, self._random.randrange(len(brokers)))
+
+    def _check_partition_count(self, partitions: int) -> None:
+        if partitions <= 0:
+            raise BrokerError(
+                ErrorCode.invalid_partitions, "a topic has 1 partition or more; -1 is the default"
+            )
+        most = self._config[MAX_PARTITIONS_PER_TOPIC]
+        if partitions > most:
+            raise BrokerError(
+                ErrorCode.invalid_partitions,
+                f"{partitions} partitions are more than max.partitions.per.topic ({most})",
+            )
+
+    def _check_assignment(self, new: NewTopic) -> list[tuple[BrokerId, ...]]:
+        if new.partitions != USE_DEFAULT or new.replication_factor != USE_DEFAULT:
+            raise BrokerError(
+                ErrorCode.invalid_request,
+                "where replicas are assigned, the number of partitions and the replication factor are -1",
+            )
+        by_partition = dict(new.assignment)
+        if len(by_partition) < len(new.assignment) or set(by_partition) != set(range(len(by_partition))):
+            raise BrokerError(
+                ErrorCode.invalid_replica_assignment, "assign each partition from 0 up exactly once"
+            )
+        self._check_partition_count(len(by_partition))
+        ordered = [by_partition[index] for index in range(len(by_partition))]
+        return [self._check_replicas(replicas, len(ordered[0])) for replicas in ordered]
+
+    def _check_added(
+        self, assignment: Sequence[Sequence[int]], count: int, replication_factor: int
+    ) -> list[tuple[BrokerId, ...]]:
+        if len(assignment) != count:
+            raise BrokerError(
+                ErrorCode.invalid_replica_assignment,
+                f"{count} partitions are added, but {len(assignment)} are assigned",
+            )
+        return [self._check_replicas(replicas, replication_factor) for replicas in assignment]
+
+    def _check_replicas(self, replicas: Sequence[int], count: int) -> tuple[BrokerId, ...]:
+        if not replicas or len(replicas) != count or len(set(replicas)) != count:
+            raise BrokerError(
+                ErrorCode.invalid_replica_assignment,
+                "each partition needs the same number of different brokers",
+            )
+        for replica in replicas:
+            if replica not in self._image.brokers:
+                raise BrokerError(ErrorCode.invalid_replica_assignment, f"there is no broker {replica}")
+        return tuple(map(BrokerId, replicas))
+
+    def _reserve(self, placement: Sequence[tuple[BrokerId, ...]]) -> None:
+        """Count the replicas in, unless a broker would hold more than it may."""
+        added = Counter(replica for replicas in placement for replica in replicas)
+        most = self._config[MAX_PARTITIONS_PER_BROKER]
+        for broker_id, count in added.items():
+            if self._replicas[broker_id] + count > most:
+                raise BrokerError(
+                    ErrorCode.policy_violation,
+                    f"broker {broker_id} would hold more than max.partitions.per.broker ({most})",
+                )
+        self._replicas += added
+
+
+def _first_state(replicas: tuple[BrokerId, ...]) -> Partition:
+    return Partition(replicas[0], LeaderEpoch(0), replicas, replicas, partition_epoch=0)

@@ -1,0 +1,120 @@
+"""Every path in the coordination store and how its node is encoded (JSON; unknown fields are kept out).
+
+    /cluster                            ClusterNode                 written once, when the store is new
+    /brokers/ids/<id>                   BrokerNode                  ephemeral: there while the broker lives
+    /brokers/epoch                      BrokerEpochNode             the last broker epoch given out
+    /brokers/configs/<id or default>    ConfigsNode                 settings changed at run time
+    /controller                         ControllerNode              ephemeral: who acts as controller
+    /controller_epoch                   ControllerEpochNode         every write of a controller checks it
+    /topics/<name>                      TopicNode
+    /topics/<name>/<partition>          PartitionNode               its version is the partition epoch
+    /producer_ids                       ProducerIdsNode             the first id not yet given away
+    /changes/change-<sequence>          ChangeNode                  what to read again, in order
+
+Only the controller and, later, leaders write here, always on condition of what they have read.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+from uuid import UUID
+
+import msgspec
+
+from penstock.model import BrokerId
+
+CLUSTER = "/cluster"
+BROKERS = "/brokers"
+BROKER_IDS = "/brokers/ids"
+BROKER_EPOCH = "/brokers/epoch"
+BROKER_CONFIGS = "/brokers/configs"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+TOPICS = "/topics"
+PRODUCER_IDS = "/producer_ids"
+CHANGES = "/changes"
+CHANGE_PREFIX = f"{CHANGES}/change-"
+
+CLUSTER_WIDE = "default"
+"""The name of the settings that hold for every broker."""
+
+
+def broker_path(broker_id: BrokerId) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_configs_path(broker: BrokerId | None) -> str:
+    return f"{BROKER_CONFIGS}/{CLUSTER_WIDE if broker is None else broker}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/{partition}"
+
+
+class ClusterNode(msgspec.Struct, frozen=True):
+    cluster_id: str
+    format: int = 1
+
+
+class BrokerNode(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+    epoch: int
+    machine_id: str
+    rack: str | None = None
+
+
+class BrokerEpochNode(msgspec.Struct, frozen=True):
+    epoch: int
+
+
+class ControllerNode(msgspec.Struct, frozen=True):
+    broker_id: int
+    epoch: int
+
+
+class ControllerEpochNode(msgspec.Struct, frozen=True):
+    epoch: int
+
+
+class ConfigsNode(msgspec.Struct, frozen=True):
+    configs: dict[str, str]
+
+
+class TopicNode(msgspec.Struct, frozen=True):
+    topic_id: UUID
+    partitions: int
+    configs: dict[str, str]
+
+
+class PartitionNode(msgspec.Struct, frozen=True):
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class ProducerIdsNode(msgspec.Struct, frozen=True):
+    next_producer_id: int
+
+
+class ChangeNode(msgspec.Struct, frozen=True):
+    """One multi of the controller; by the `token` its writer finds out whether it happened."""
+
+    token: str
+    topics: tuple[str, ...] = ()
+
+
+N = TypeVar("N", bound=msgspec.Struct)
+
+
+def encode(node: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(node)
+
+
+def decode(data: bytes, node_type: type[N]) -> N:
+    return msgspec.json.decode(data, type=node_type)
