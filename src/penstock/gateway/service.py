@@ -1,7 +1,8 @@
 """The broker's HTTP side, from its start to its stop.
 
 The libraries are loaded in a pool after the Kafka listener answers, so they delay nobody; metrics are
-collected on the loop and turned into text in a pool. What the broker imports; everything behind it is imported here, late.
+collected on the loop and turned into text in a pool. The broker imports this; what lies behind it is imported
+here, late.
 """
 
 from __future__ import annotations
