@@ -335,3 +335,12 @@ def test_tells_that_the_session_is_up(tmp_path: Path) -> None:
         threads.close()
 
     asyncio.run(scenario())
+
+
+def test_sequential_nodes_at_the_root_leave_the_root_alone(run: Run) -> None:
+    async def scenario(store: CoordinationStore) -> None:
+        await store.create("/n-", sequential=True)
+        assert await store.children("/") == ["n-0000000000"]
+
+    run(scenario)
+    run(lambda store: store.create("/other"))

@@ -1,7 +1,7 @@
 """Which brokers hold the replicas of new partitions. Pure; the controller asks it.
 
 No two replicas of a partition share a broker; two share a machine only when no other machine is free, and
-racks are spread where that leaves a choice. Leaders and replicas are dealt out evenly.
+racks are spread where that leaves a choice. Leaders are dealt out evenly, replicas nearly so.
 """
 
 from __future__ import annotations

@@ -97,16 +97,16 @@ class Tree:
     def put(self, changes: Iterable[tuple[str, Entry | None]]) -> None:
         """Bring entries in as they are; for `apply` and for loading a stored tree, in any order."""
         for path, entry in changes:
-            parent, _, name = path.rpartition("/")
-            siblings = self._children.setdefault(parent or ROOT, set())
+            parent, name = parent_of(path), path.rpartition("/")[2]
             if entry is not None:
                 self.entries[path] = entry
                 self._children.setdefault(path, set())
-                siblings.add(name)
+                if path != ROOT:
+                    self._children.setdefault(parent, set()).add(name)
             else:
                 self.entries.pop(path, None)
                 self._children.pop(path, None)
-                siblings.discard(name)
+                self._children.get(parent, set()).discard(name)
 
 
 class _Preparation:

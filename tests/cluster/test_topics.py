@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from penstock.cluster.image import Broker, ClusterImage, Topic
+from penstock.cluster.topics import NewPartitions, NewTopic, TopicPlanner, check_topic_name, draw_uuid
+from penstock.config import BrokerConfig
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import BrokerEpoch, BrokerId
+
+
+def image_of(brokers: int) -> ClusterImage:
+    image = ClusterImage("cluster")
+    for number in range(1, brokers + 1):
+        image = image.with_broker(Broker(BrokerId(number), "h", 9092, BrokerEpoch(1), f"machine-{number}"))
+    return image
+
+
+def planner(brokers: int = 1, *topics: Topic, **settings: int) -> TopicPlanner:
+    config = BrokerConfig({name.replace("_", "."): str(value) for name, value in settings.items()})
+    return TopicPlanner(image_of(brokers).with_topics(topics), config, Random(1))
+
+
+def refusal(planner: TopicPlanner, new: NewTopic | NewPartitions) -> ErrorCode:
+    with pytest.raises(BrokerError) as caught:
+        planner.plan_topic(new) if isinstance(new, NewTopic) else planner.plan_partitions(new)
+    return caught.value.code
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "x" * 249, "__internal", "-"])
+def test_accepts_kafkas_names(name: str) -> None:
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "x" * 250,
+        "a/b",
+        "../../etc",
+        "a b",
+        "a\n",
+        "a\x00",
+        "tö",
+        "ａ",
+        "a\\b",
+        "a:b",
+        "٣",
+        "x" * 70_000,
+    ],
+)
+def test_refuses_all_other_names(name: str) -> None:
+    with pytest.raises(BrokerError) as caught:
+        check_topic_name(name)
+    assert caught.value.code is ErrorCode.invalid_topic_exception
+    assert len(str(caught.value)) < 500
+
+
+def test_a_topic_takes_the_brokers_defaults() -> None:
+    topic = planner(3, num_partitions=4, default_replication_factor=2).plan_topic(NewTopic("t"))
+    assert len(topic.partitions) == 4
+    for partition in topic.partitions:
+        assert len(partition.replicas) == 2
+        assert partition.isr == partition.replicas
+        assert partition.leader == partition.replicas[0]
+        assert partition.leader_epoch == 0
+
+
+@pytest.mark.parametrize(
+    ("new", "code"),
+    [
+        (NewTopic("t", partitions=0), ErrorCode.invalid_partitions),
+        (NewTopic("t", partitions=-2), ErrorCode.invalid_partitions),
+        (NewTopic("t", partitions=2**31 - 1), ErrorCode.invalid_partitions),
+        (NewTopic("t", replication_factor=0), ErrorCode.invalid_replication_factor),
+        (NewTopic("t", replication_factor=-2), ErrorCode.invalid_replication_factor),
+        (NewTopic("t", replication_factor=3), ErrorCode.invalid_replication_factor),
+        (NewTopic("t", replication_factor=32767), ErrorCode.invalid_replication_factor),
+        (NewTopic("t", configs={"retention.ms": "soon"}), ErrorCode.invalid_config),
+        (NewTopic("t", configs={"retention.ms": None}), ErrorCode.invalid_config),
+        (NewTopic("t", configs={"no.such": "1"}), ErrorCode.invalid_config),
+        (NewTopic("t", partitions=1, assignment=[(0, [1])]), ErrorCode.invalid_request),
+        (NewTopic("t", replication_factor=1, assignment=[(0, [1])]), ErrorCode.invalid_request),
+        (NewTopic("t", assignment=[(1, [1])]), ErrorCode.invalid_replica_assignment),
+        (NewTopic("t", assignment=[(0, [1]), (0, [2])]), ErrorCode.invalid_replica_assignment),
+        (NewTopic("t", assignment=[(0, [1]), (2, [1])]), ErrorCode.invalid_replica_assignment),
+        (NewTopic("t", assignment=[(-1, [1])]), ErrorCode.invalid_replica_assignment),
+        (NewTopic("t", assignment=[(0, [])]), ErrorCode.invalid_replica_assignment),
+        (NewTopic("t", assignment=[(0, [1, 1])]), ErrorCode.invalid_replica_assignment),
+        (NewTopic("t", assignment=[(0, [9])]), ErrorCode.invalid_replica_assignment),
+        (NewTopic("t", assignment=[(0, [1]), (1, [1, 2])]), ErrorCode.invalid_replica_assignment),
+    ],
+)
+def test_refuses_with_kafkas_code(new: NewTopic, code: ErrorCode) -> None:
+    assert refusal(planner(2), new) is code
+
+
+def test_an_assignment_is_taken_as_given() -> None:
+    topic = planner(3).plan_topic(NewTopic("t", assignment=[(1, [3, 1]), (0, [2, 3])]))
+    assert [partition.replicas for partition in topic.partitions] == [(2, 3), (3, 1)]
+
+
+def test_names_are_taken_once_also_within_a_request() -> None:
+    made = planner().plan_topic(NewTopic("a"))
+    both = planner(1, made)
+    assert refusal(both, NewTopic("a")) is ErrorCode.topic_already_exists
+    both.plan_topic(NewTopic("b"))
+    assert refusal(both, NewTopic("b")) is ErrorCode.topic_already_exists
+
+
+@pytest.mark.parametrize(("first", "second"), [("a.b", "a_b"), ("a_b", "a.b"), ("a._b", "a_.b")])
+def test_names_that_collide_in_metrics_are_refused(first: str, second: str) -> None:
+    planned = planner()
+    planned.plan_topic(NewTopic(first))
+    assert refusal(planned, NewTopic(second)) is ErrorCode.invalid_topic_exception
+    assert refusal(planner(1, planner().plan_topic(NewTopic(first))), NewTopic(second)) is (
+        ErrorCode.invalid_topic_exception
+    )
+    planned.plan_topic(NewTopic("a-b"))
+
+
+def test_a_broker_holds_no_more_partitions_than_it_may() -> None:
+    full = planner(1, planner().plan_topic(NewTopic("a", partitions=3)), max_partitions_per_broker=5)
+    assert refusal(full, NewTopic("b", partitions=3)) is ErrorCode.policy_violation
+    full.plan_topic(NewTopic("c", partitions=2))
+    assert refusal(full, NewTopic("d", partitions=1)) is ErrorCode.policy_violation
+    assert refusal(full, NewPartitions("a", 4)) is ErrorCode.policy_violation
+
+
+def test_partitions_are_added_behind_the_present_ones() -> None:
+    topic = planner(2).plan_topic(NewTopic("t", partitions=2, replication_factor=2))
+    grown = planner(2, topic).plan_partitions(NewPartitions("t", 5))
+    assert grown.partitions[:2] == topic.partitions
+    assert len(grown.partitions) == 5
+    assert all(len(partition.replicas) == 2 for partition in grown.partitions)
+    assert grown.id == topic.id
+    assigned = planner(2, topic).plan_partitions(NewPartitions("t", 3, [[2, 1]]))
+    assert assigned.partitions[2].replicas == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("new", "code"),
+    [
+        (NewPartitions("unknown", 5), ErrorCode.unknown_topic_or_partition),
+        (NewPartitions("t", 2), ErrorCode.invalid_partitions),
+        (NewPartitions("t", 1), ErrorCode.invalid_partitions),
+        (NewPartitions("t", -1), ErrorCode.invalid_partitions),
+        (NewPartitions("t", 2**31 - 1), ErrorCode.invalid_partitions),
+        (NewPartitions("t", 4, [[1]]), ErrorCode.invalid_replica_assignment),
+        (NewPartitions("t", 3, []), ErrorCode.invalid_replica_assignment),
+        (NewPartitions("t", 3, [[9]]), ErrorCode.invalid_replica_assignment),
+        (NewPartitions("t", 3, [[1, 2]]), ErrorCode.invalid_replica_assignment),
+    ],
+)
+def test_a_wrong_increase_is_refused_with_kafkas_code(new: NewPartitions, code: ErrorCode) -> None:
+    topic = planner(2).plan_topic(NewTopic("t", partitions=2))
+    assert refusal(planner(2, topic), new) is code
+
+
+def test_ids_are_version_4_and_never_begin_with_a_dash() -> None:
+    random = Random(3)
+    ids = {draw_uuid(random) for _ in range(500)}
+    assert len(ids) == 500
+    assert all(uuid.version == 4 and uuid.bytes[0] >> 2 != 62 for uuid in ids)
+
+    class Dash(Random):
+        answers = iter([62 << 122, 5 << 122])
+
+        def getrandbits(self, k: int) -> int:
+            return next(self.answers)
+
+    assert draw_uuid(Dash()).bytes[0] >> 2 == 5
