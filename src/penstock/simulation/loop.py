@@ -87,7 +87,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Handle:
         self._check_open()
-        context = context or copy_context()
+        context = copy_context() if context is None else context
         handle = Handle(callback, args, self, context)
         self._ready.append((handle, context.get(PROCESS)))
         return handle
@@ -114,7 +114,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> TimerHandle:
         self._check_open()
-        context = context or copy_context()
+        context = copy_context() if context is None else context
         handle = TimerHandle(when, callback, args, self, context)
         tie = self._shuffle.random() if self._shuffle else 0.0
         heapq.heappush(self._timers, (when, tie, self.next_number(), handle, context.get(PROCESS)))
@@ -136,7 +136,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.Task[T]:
         self._check_open()
-        context = context or copy_context()
+        context = copy_context() if context is None else context
         task = _SimulationTask(coro, self, name, context)
         # A strong reference until it is done: a task of a dead process must not be finalized by a collection.
         self._tasks.add(task)

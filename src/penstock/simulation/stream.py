@@ -97,14 +97,14 @@ class SimulatedSocket:
 
     def sendmsg(self, buffers: Sequence[Buffer], more: bool) -> int:
         self._check()
-        data = b"".join(buffers)
         room = self._stream.window_bytes - self._unread_bytes
-        if data and room <= 0:
+        offered = sum(memoryview(buffer).nbytes for buffer in buffers)
+        if offered and room <= 0:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        count = self._bite(min(len(data), room))
+        count = self._bite(min(offered, room))
         if count:
             self._unread_bytes += count
-            self._transmit(data[:count])
+            self._transmit(_beginning(buffers, count))
         return count
 
     def sendfile(self, file: File, position: int, length: int) -> int:
@@ -187,6 +187,13 @@ class SimulatedSocket:
 
     def _is_writable(self) -> bool:
         return self._broken or self._unread_bytes < self._stream.window_bytes
+
+
+def _beginning(buffers: Sequence[Buffer], count: int) -> bytes:
+    taken = bytearray()
+    for buffer in buffers:
+        taken += memoryview(buffer).cast("B")[: count - len(taken)]
+    return bytes(taken)
 
 
 class _Watch:
