@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 __all__ = [
     "BrokerError",
     "ConfigError",
+    "CorruptLog",
     "ErrorCode",
     "InvalidBatch",
     "LogFailed",
@@ -18,6 +19,7 @@ __all__ = [
     "ProtocolError",
     "StorageError",
     "UnknownOutcome",
+    "WouldBlock",
 ]
 
 
@@ -45,8 +47,16 @@ class StorageError(PenstockError):
     """The disk refused: full, broken, or holding bytes that are not what was written."""
 
 
+class CorruptLog(StorageError):
+    """Bytes in a segment are not the record batches that were written; what lies around them may be fine."""
+
+
 class LogFailed(StorageError):
     """An I/O error made this log unsafe to append to; it stays readable and is recovered at the next start."""
+
+
+class WouldBlock(PenstockError):
+    """A read needs bytes that are not in memory: make the same call again in a pool, with `wait=True`."""
 
 
 class ConfigError(PenstockError):

@@ -1,16 +1,31 @@
 """The disk, as a seam: every file Penstock touches is reached through a `Disk`.
 
 Paths are relative to the data directory, with forward slashes. Writes land in the operating system's cache;
-only `File.sync`, `Disk.sync_all`, `Disk.sync_dir` and `Disk.replace` make anything durable, and a name (created,
-renamed or removed) is durable only after `sync_dir` of its directory.
+only `File.sync`, `Disk.sync_all`, `Disk.sync_dir` and `Disk.replace` make anything durable, and a name
+(created, renamed or removed) is durable only after `sync_dir` of its directory. Any thread may call.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import fcntl
+import itertools
+import mmap
+import os
+import shutil
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from typing_extensions import Buffer
+
+_LINUX = sys.platform == "linux"
+_LOCK_FILE = "lock"
+_CACHE_PROBE_BYTES = 256 * 1024
+_MAX_BUFFERS = 1024  # IOV_MAX, on every system we run on
+_SYNC_FILE_RANGE_WRITE = 2
 
 
 class File(Protocol):
@@ -89,7 +104,263 @@ class Disk(Protocol):
     def sync_dir(self, path: str) -> None: ...
 
     def sync_all(self) -> bool:
-        """Make everything written so far on this disk durable at once; False where the system has no such call."""
+        """Make everything written so far on this disk durable at once; False where the system has no such
+        call."""
         ...
 
     def free_bytes(self) -> int: ...
+
+    def lock(self) -> bool:
+        """Claim the whole disk for this process until `close`; False where another has it."""
+        ...
+
+    def close(self) -> None:
+        """Give up the lock; open files stay usable."""
+        ...
+
+
+class RealFile:
+    """A file descriptor. Closing is left to the last reference, so that a slice being sent outlives
+    eviction."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __del__(self) -> None:
+        self.close()
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def pread(self, position: int, length: int) -> bytes:
+        content = os.pread(self._fd, length, position)
+        if len(content) == length or not content:
+            return content
+        parts = [content]
+        while content and (length := length - len(content)):
+            position += len(content)
+            content = os.pread(self._fd, length, position)
+            parts.append(content)
+        return b"".join(parts)
+
+    def pread_cached(self, position: int, length: int) -> bytes | None:
+        if not _LINUX:
+            return self.pread(position, length)
+        buffer = bytearray(length)
+        view = memoryview(buffer)
+        done = 0
+        try:
+            while done < length and (
+                count := os.preadv(self._fd, (view[done:],), position + done, os.RWF_NOWAIT)
+            ):
+                done += count
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+            return self.pread(position, length)
+        return bytes(view[:done])
+
+    def is_cached(self, position: int, length: int) -> bool:
+        if length <= 0 or not _LINUX:
+            return True
+        probe = (bytearray(1),)
+        try:
+            for place in range(position, position + length, _CACHE_PROBE_BYTES):
+                os.preadv(self._fd, probe, place, os.RWF_NOWAIT)
+            os.preadv(self._fd, probe, position + length - 1, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+        return True
+
+    def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
+        views = [memoryview(buffer).cast("B") for buffer in buffers]
+        if len(views) == 1:
+            total = len(views[0])
+            written = os.pwrite(self._fd, views[0], position)
+        else:
+            total = sum(map(len, views))
+            written = os.pwritev(self._fd, views[:_MAX_BUFFERS], position)
+        if written < total:
+            self._write_rest(position, views, written)
+        return total
+
+    def _write_rest(self, position: int, views: list[memoryview], written: int) -> None:
+        """After a short write, which is not an error, or with more buffers than one call takes."""
+        for view in views:
+            skipped = min(written, len(view))
+            written -= skipped
+            position += skipped
+            rest = view[skipped:]
+            while rest:
+                count = os.pwrite(self._fd, rest, position)
+                position += count
+                rest = rest[count:]
+
+    def truncate(self, length: int) -> None:
+        os.ftruncate(self._fd, length)
+
+    def sync(self) -> None:
+        _sync_fd(self._fd)
+
+    def start_writeback(self, position: int, length: int) -> None:
+        if _LIBC is not None:
+            _LIBC.sync_file_range(
+                self._fd,
+                ctypes.c_int64(position),
+                ctypes.c_int64(length),
+                ctypes.c_uint(_SYNC_FILE_RANGE_WRITE),
+            )
+
+    def fileno(self) -> int | None:
+        return self._fd
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class RealDisk:
+    """A directory of the file system. Names that would lead out of it are refused."""
+
+    def __init__(self, root: str) -> None:
+        os.makedirs(root, exist_ok=True)
+        self._root = os.path.abspath(root)
+        # Opened once: the kernel reports to a descriptor the write errors that happened since it was opened.
+        self._root_fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        self._lock_fd = -1
+        self._temporary = itertools.count()
+
+    def __del__(self) -> None:
+        self.close()
+        if (fd := getattr(self, "_root_fd", -1)) >= 0:
+            os.close(fd)
+
+    def _locate(self, path: str) -> str:
+        if path.startswith("/") or "\0" in path or ".." in path.split("/"):
+            raise ValueError(f"{path!r} is not a path inside the data directory")
+        return f"{self._root}/{path}"
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        return RealFile(os.open(self._locate(path), flags, 0o644))
+
+    def read(self, path: str) -> bytes:
+        file = self.open(path)
+        return file.pread(0, file.size())
+
+    def map(self, path: str) -> memoryview:
+        file = self.open(path)
+        if not (size := file.size()):
+            return memoryview(b"")
+        return memoryview(mmap.mmap(file._fd, size, prot=mmap.PROT_READ))
+
+    def replace(self, path: str, content: bytes) -> None:
+        temporary = f"{path}.{next(self._temporary)}.tmp"
+        try:
+            file = self.open(temporary, create=True)
+            file.truncate(0)
+            file.pwrite(0, (content,))
+            file.sync()
+            self.rename(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                self.remove(temporary)
+            raise
+        self.sync_dir(path.rpartition("/")[0])
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._locate(path)))
+        except FileNotFoundError:
+            return []
+
+    def size(self, path: str) -> int:
+        return os.stat(self._locate(path)).st_size
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._locate(path))
+
+    def make_dir(self, path: str) -> None:
+        os.makedirs(self._locate(path), exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(self._locate(source), self._locate(target))
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            os.remove(self._locate(path))
+
+    def remove_tree(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._locate(path))
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(self._locate(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_all(self) -> bool:
+        if _LIBC is None or not _SYNCFS_REPORTS_ERRORS:
+            return False
+        if _LIBC.syncfs(self._root_fd) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), self._root)
+        return True
+
+    def free_bytes(self) -> int:
+        status = os.fstatvfs(self._root_fd)
+        return status.f_bavail * status.f_frsize
+
+    def lock(self) -> bool:
+        if self._lock_fd >= 0:
+            return True
+        fd = os.open(f"{self._root}/{_LOCK_FILE}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        self._lock_fd = fd
+        return True
+
+    def close(self) -> None:
+        fd, self._lock_fd = getattr(self, "_lock_fd", -1), -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def _sync_fd(fd: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync alone leaves the bytes in the drive's own cache
+    else:
+        os.fdatasync(fd)
+
+
+def _load_libc() -> ctypes.CDLL | None:
+    if not _LINUX:
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    return libc if hasattr(libc, "syncfs") and hasattr(libc, "sync_file_range") else None
+
+
+def _syncfs_reports_errors() -> bool:
+    """Linux 5.8 and later; before, syncfs returned success even when pages could not be written."""
+    version = os.uname().release.split(".")
+    try:
+        return (int(version[0]), int(version[1])) >= (5, 8)
+    except (IndexError, ValueError):
+        return False
+
+
+_LIBC = _load_libc()
+_SYNCFS_REPORTS_ERRORS = _LINUX and _syncfs_reports_errors()

@@ -1,0 +1,106 @@
+"""Where each log starts, what is known to be on disk, and what was committed: the small facts a restart
+needs.
+
+    magic 4 | version 2 | generation 8 | crc32c of the rest 4 | entries as MessagePack            little endian
+
+One file for all logs, kept in two copies that are written in turn; the newest that can be read counts. What
+may not be lost with one copy (where a log was truncated on request) is written to both before it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct, error
+
+import msgspec
+from crc32c import crc32c
+
+from penstock.errors import StorageError
+from penstock.model import Offset
+from penstock.storage.disk import Disk
+
+COPIES = ("checkpoint.0", "checkpoint.1")
+_MAGIC = b"PCKP"
+_VERSION = 1
+_HEAD = Struct("<4sHQI")
+
+
+class RecoveryMark(msgspec.Struct, frozen=True, array_like=True):
+    """Everything below `offset` is durable, log and index and snapshot; it ends at `position` of segment
+    `base_offset`.
+
+    The rest is that segment's state there, so that opening a log reads nothing of it.
+    """
+
+    offset: Offset = Offset(0)
+    base_offset: int = 0
+    position: int = 0
+    max_timestamp: int = -1
+    created_ms: int = 0
+    index_entries: int = 0
+
+
+class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
+    topic: str
+    topic_id: bytes
+    partition: int
+    log_start_offset: Offset
+    high_watermark: Offset
+    cleaned_offset: Offset
+    mark: RecoveryMark
+
+
+class Checkpoints:
+    """Written by one thread at a time."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.problems: list[str] = []
+        self._generation = 0
+
+    def load(self) -> list[LogCheckpoint] | None:
+        """The entries of the newest copy; None where there is none that can be read."""
+        newest: list[LogCheckpoint] | None = None
+        for name in COPIES:
+            try:
+                generation, entries = _decode(self._disk.read(name))
+            except FileNotFoundError:
+                continue
+            except (OSError, StorageError) as problem:
+                self.problems.append(f"{name}: {problem}")
+                continue
+            if newest is None or generation > self._generation:
+                self._generation, newest = generation, entries
+        return newest
+
+    def write(self, entries: Sequence[LogCheckpoint], *, both: bool = False) -> None:
+        """Durable when this returns; after an OSError the other copy is still there."""
+        for _ in COPIES if both else COPIES[:1]:
+            generation = self._generation + 1
+            self._disk.replace(COPIES[generation % 2], _encode(generation, entries))
+            self._generation = generation
+
+
+def _encode(generation: int, entries: Sequence[LogCheckpoint]) -> bytes:
+    body = msgspec.msgpack.encode(entries)
+    return _HEAD.pack(_MAGIC, _VERSION, generation, _checksum(generation, body)) + body
+
+
+def _decode(content: bytes) -> tuple[int, list[LogCheckpoint]]:
+    try:
+        magic, version, generation, crc = _HEAD.unpack_from(content)
+    except error:
+        raise StorageError("cut short") from None
+    body = content[_HEAD.size :]
+    if magic != _MAGIC or _checksum(generation, body) != crc:
+        raise StorageError("damaged")
+    if version != _VERSION:
+        raise StorageError(f"version {version}, {_VERSION} is known")
+    try:
+        return generation, msgspec.msgpack.decode(body, type=list[LogCheckpoint])
+    except msgspec.MsgspecError as problem:
+        raise StorageError(str(problem)) from None
+
+
+def _checksum(generation: int, body: bytes) -> int:
+    return crc32c(body, crc32c(generation.to_bytes(8, "little")))

@@ -1,0 +1,123 @@
+"""What a log has to do off the loop: syncing, checkpointing, deleting files.
+
+A job is begun on the loop, which gives it everything it needs; its `work` runs in a pool and touches only
+files; then the log finishes it on the loop. A failed sync is final: what the pages lost cannot be known, so
+the same bytes are never synced again into an acknowledgement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.model import Offset
+from penstock.storage.checkpoints import RecoveryMark
+from penstock.storage.disk import Disk, File
+from penstock.storage.index import ENTRY_SIZE, IndexEntry, encode_entries
+from penstock.storage.segment import Segment
+from penstock.storage.snapshot import KEPT_SNAPSHOTS, Snapshot, snapshot_name
+
+
+@dataclass(frozen=True, slots=True)
+class FlushJob:
+    """Make everything appended so far durable, with the names of new files."""
+
+    disk: Disk
+    generation: int
+    end_offset: Offset
+    segments: tuple[tuple[Segment, int], ...]
+    """Those with unsynced bytes, and how far they were written."""
+    files: tuple[File, ...]
+    new_directories: tuple[str, ...]
+    """Directories with names that are not durable yet."""
+
+    def work(self) -> None:
+        for file in self.files:
+            file.sync()
+        for directory in self.new_directories:
+            self.disk.sync_dir(directory)
+
+
+@dataclass(slots=True)
+class IndexWrite:
+    """Entries on their way to an index file; after damage the whole of it."""
+
+    segment: Segment
+    repaired: bytes
+    entries: list[IndexEntry]
+    stored: int
+    """How many entries are in the file before the new ones, those of `repaired` included."""
+
+    def write(self, disk: Disk) -> File:
+        content = self.repaired + encode_entries(self.segment.base_offset, self.entries)
+        position = self.stored * ENTRY_SIZE - len(self.repaired)
+        file = disk.open(self.segment.index.file.path, create=True)
+        file.truncate(position)
+        file.pwrite(position, (content,))
+        return file
+
+
+@dataclass(slots=True)
+class CheckpointJob:
+    """Make a recovery start at the present end of the log: log, indexes and snapshot durable up to there."""
+
+    disk: Disk
+    directory: str
+    flush: FlushJob
+    index_writes: tuple[IndexWrite, ...]
+    snapshot: Snapshot | None
+    """None where the newest snapshot is of this offset already."""
+    old_snapshots: tuple[Offset, ...]
+    mark: RecoveryMark
+    syncing: bool = False
+    """Set when the syncs begin, whose failure is final."""
+    _written: list[File] = field(default_factory=list)
+
+    def work(self) -> None:
+        self.write()
+        self.sync()
+        self.tidy()
+
+    def write(self) -> None:
+        """Into the page cache only; nothing counts before `sync`."""
+        for index_write in self.index_writes:
+            self._written.append(index_write.write(self.disk))
+        if self.snapshot is not None:
+            file = self.disk.open(f"{self.directory}/{snapshot_name(self.snapshot.offset)}", create=True)
+            file.truncate(0)
+            file.pwrite(0, (self.snapshot.encode(),))
+            self._written.append(file)
+
+    def sync(self) -> None:
+        self.syncing = True
+        self.flush.work()
+        for file in self._written:
+            file.sync()
+        if self._written:
+            self.disk.sync_dir(self.directory)
+
+    def tidy(self) -> None:
+        """Remove the snapshots that were kept only until this one was durable."""
+        self._written.clear()
+        for offset in self.old_snapshots[: 1 - KEPT_SNAPSHOTS]:
+            self.disk.remove(f"{self.directory}/{snapshot_name(offset)}")
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Remove the files of segments that are no longer part of the log, oldest first so that no hole can
+    stay."""
+
+    disk: Disk
+    directory: str
+    segments: tuple[Segment, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    def work(self) -> None:
+        self.disk.sync_dir(self.directory)  # the segment that takes over must be there first
+        for segment in self.segments:
+            self.disk.remove(segment.index.file.path)
+            self.disk.remove(segment.log_file.path)
+        self.disk.sync_dir(self.directory)

@@ -1,0 +1,77 @@
+"""The settings one log runs by: plain values, resolved from the topic's and the broker's configuration.
+
+Defaults are those of the option declarations, so that a log made in a test behaves as one of a broker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.config import broker_options as broker
+from penstock.config import topic_options as topic
+from penstock.config.settings import BrokerConfig, TopicConfig
+from penstock.config.topic_options import CleanupPolicy, MessageTimestampType
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    segment_bytes: int = topic.SEGMENT_BYTES.default
+    segment_ms: int = topic.SEGMENT_MS.default
+    retention_ms: int = topic.RETENTION_MS.default
+    retention_bytes: int = topic.RETENTION_BYTES.default
+    index_interval_bytes: int = topic.INDEX_INTERVAL_BYTES.default
+    max_message_bytes: int = topic.MAX_MESSAGE_BYTES.default
+    cleanup_policy: frozenset[CleanupPolicy] = topic.CLEANUP_POLICY.default
+    delete_retention_ms: int = topic.DELETE_RETENTION_MS.default
+    min_compaction_lag_ms: int = topic.MIN_COMPACTION_LAG_MS.default
+    max_compaction_lag_ms: int = topic.MAX_COMPACTION_LAG_MS.default
+    min_cleanable_dirty_ratio: float = topic.MIN_CLEANABLE_DIRTY_RATIO.default
+    message_timestamp_type: MessageTimestampType = topic.MESSAGE_TIMESTAMP_TYPE.default
+    message_timestamp_before_max_ms: int = topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS.default
+    message_timestamp_after_max_ms: int = topic.MESSAGE_TIMESTAMP_AFTER_MAX_MS.default
+    file_delete_delay_ms: int = topic.FILE_DELETE_DELAY_MS.default
+    max_decompressed_bytes: int = broker.MAX_DECOMPRESSED_BYTES.default
+    max_producers: int = broker.MAX_PRODUCERS_PER_PARTITION.default
+    producer_id_expiration_ms: int = broker.PRODUCER_ID_EXPIRATION_MS.default
+    flush_checkpoint_bytes: int = broker.LOG_FLUSH_CHECKPOINT_BYTES.default
+
+    @property
+    def compacts(self) -> bool:
+        return CleanupPolicy.COMPACT in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        return CleanupPolicy.DELETE in self.cleanup_policy
+
+    @property
+    def checks_records(self) -> bool:
+        """Whether the records inside a batch are looked at before it is appended."""
+        return self.compacts
+
+    @property
+    def requires_keys(self) -> bool:
+        return self.compacts
+
+    @classmethod
+    def resolve(cls, topic_config: TopicConfig, broker_config: BrokerConfig) -> LogConfig:
+        return cls(
+            segment_bytes=topic_config[topic.SEGMENT_BYTES],
+            segment_ms=topic_config[topic.SEGMENT_MS],
+            retention_ms=topic_config[topic.RETENTION_MS],
+            retention_bytes=topic_config[topic.RETENTION_BYTES],
+            index_interval_bytes=topic_config[topic.INDEX_INTERVAL_BYTES],
+            max_message_bytes=topic_config[topic.MAX_MESSAGE_BYTES],
+            cleanup_policy=topic_config[topic.CLEANUP_POLICY],
+            delete_retention_ms=topic_config[topic.DELETE_RETENTION_MS],
+            min_compaction_lag_ms=topic_config[topic.MIN_COMPACTION_LAG_MS],
+            max_compaction_lag_ms=topic_config[topic.MAX_COMPACTION_LAG_MS],
+            min_cleanable_dirty_ratio=topic_config[topic.MIN_CLEANABLE_DIRTY_RATIO],
+            message_timestamp_type=topic_config[topic.MESSAGE_TIMESTAMP_TYPE],
+            message_timestamp_before_max_ms=topic_config[topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS],
+            message_timestamp_after_max_ms=topic_config[topic.MESSAGE_TIMESTAMP_AFTER_MAX_MS],
+            file_delete_delay_ms=topic_config[topic.FILE_DELETE_DELAY_MS],
+            max_decompressed_bytes=broker_config[broker.MAX_DECOMPRESSED_BYTES],
+            max_producers=broker_config[broker.MAX_PRODUCERS_PER_PARTITION],
+            producer_id_expiration_ms=broker_config[broker.PRODUCER_ID_EXPIRATION_MS],
+            flush_checkpoint_bytes=broker_config[broker.LOG_FLUSH_CHECKPOINT_BYTES],
+        )

@@ -1,0 +1,105 @@
+"""Finding the bytes of a read: from offsets to a range of one segment file, without decoding records.
+
+Any thread, on the segments as they are when the call starts; see `Log` for why that is safe.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Protocol
+
+from penstock.model import Offset
+from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
+from penstock.storage.segment import Segment
+
+_MAX_BOUNDARIES = 8
+
+
+class Boundaries:
+    """Places between batches that were found a moment ago: where a reader at the end of the log goes on.
+
+    Remembered on the loop thread, looked up by any.
+    """
+
+    __slots__ = ("_places",)
+
+    def __init__(self) -> None:
+        self._places: dict[int, tuple[Segment, int]] = {}
+
+    def remember(self, offset: int, segment: Segment, position: int) -> None:
+        places = self._places
+        if offset not in places and len(places) >= _MAX_BOUNDARIES:
+            del places[next(iter(places))]
+        places[offset] = (segment, position)
+
+    def position(self, offset: int, segment: Segment) -> int | None:
+        place = self._places.get(offset)
+        return place[1] if place is not None and place[0] is segment else None
+
+    def clear(self) -> None:
+        self._places = {}
+
+
+class ReadableLog(Protocol):
+    log_end_offset: Offset
+    boundaries: Boundaries
+
+
+def floor_segment(segments: tuple[Segment, ...], offset: int) -> int:
+    """Which segment has `offset`, or would; -1 when all start after it."""
+    last = len(segments) - 1
+    if last >= 0 and offset >= segments[last].base_offset:
+        return last
+    return bisect_right(segments, offset, key=_base_offset) - 1
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def read_slice(
+    log: ReadableLog,
+    segments: tuple[Segment, ...],
+    offset: int,
+    max_bytes: int,
+    below: int,
+    at_least_one: bool,
+    wait: bool,
+) -> LogSlice:
+    """See `Log.read`. An offset that compaction removed is read as the next one there is."""
+    for place in range(max(floor_segment(segments, offset), 0), len(segments)):
+        segment = segments[place]
+        if segment.base_offset >= below:
+            break
+        last = place + 1 == len(segments) or segments[place + 1].base_offset > below
+        end = end_position(log, segment, below, wait) if last else segment.size
+        start, header = log.boundaries.position(offset, segment), None
+        if start is None:
+            start, header = segment.locate(offset, end, wait)
+        length = end - start
+        if length <= 0:
+            continue
+        if length > max_bytes:
+            first = (header or segment.header_at(start, wait)).size
+            if first <= max_bytes:
+                length = max_bytes
+            elif at_least_one:
+                length = first
+            else:
+                break
+        return LogSlice(segment.file, start, length)
+    return EMPTY_SLICE
+
+
+def end_position(log: ReadableLog, segment: Segment, below: int, wait: bool) -> int:
+    """Where in the segment the first batch starts that has `below` or a later offset."""
+    size = segment.size
+    if log.log_end_offset == below:  # looked at after the size: then they belong together
+        end: int | None = size
+    else:
+        end = log.boundaries.position(below, segment)
+    if end is None:
+        end, _ = segment.locate(below, size, wait)
+    if not wait:
+        log.boundaries.remember(below, segment, end)
+    return end

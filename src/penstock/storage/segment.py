@@ -1,0 +1,203 @@
+"""One segment of a log: a file of record batches, named after the offset it starts at, and its index.
+
+Only the newest segment of a log is written. `size`, `max_timestamp` and the index move on the loop thread,
+after the bytes were written; any thread may read, within the bounds it was given. A segment that was closed
+before the broker started is not looked into before someone reads from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.errors import CorruptLog, WouldBlock
+from penstock.records.batch import LENGTH_OVERHEAD, BatchHeader
+from penstock.storage.disk import File
+from penstock.storage.file_cache import CachedFile, FileCache
+from penstock.storage.index import (
+    FIRST_ENTRY,
+    MAX_TIMESTAMP,
+    RELATIVE_OFFSET,
+    IndexDamaged,
+    IndexEntry,
+    SegmentIndex,
+    encode_entries,
+)
+from penstock.storage.walking import find_batch, walk_batches
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+NO_TIMESTAMP = -1
+UNKNOWN_TIMESTAMP = -2
+REBUILT_INTERVAL_BYTES = 4096
+UNREACHABLE_OFFSET = 2**32 - 1
+"""A relative offset no lookup asks for: the end of a segment that ends in damage, which is never stepped
+over."""
+
+
+def segment_name(base_offset: int) -> str:
+    return f"{base_offset:020d}"
+
+
+class Segment:
+    __slots__ = (
+        "base_offset",
+        "created_ms",
+        "index",
+        "indexed_size",
+        "log_file",
+        "max_timestamp",
+        "size",
+        "synced_size",
+        "writer",
+    )
+
+    def __init__(
+        self,
+        files: FileCache,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int = 0,
+        max_timestamp: int = NO_TIMESTAMP,
+        created_ms: int = 0,
+        stored_entries: int | None = 0,
+    ) -> None:
+        path = f"{directory}/{segment_name(base_offset)}"
+        self.base_offset = base_offset
+        self.log_file = CachedFile(files, path + LOG_SUFFIX)
+        self.index = SegmentIndex(base_offset, CachedFile(files, path + INDEX_SUFFIX), stored_entries)
+        self.size = size
+        self.synced_size = size
+        self.indexed_size = size
+        """From where the distance to the next index entry counts."""
+        self.max_timestamp = max_timestamp
+        """UNKNOWN_TIMESTAMP for a closed segment whose index was not read yet."""
+        self.created_ms = created_ms
+        """When the first batch was appended."""
+        self.writer: File | None = None
+        """The file while it has unsynced bytes: kept out of the reach of eviction."""
+
+    @property
+    def file(self) -> File:
+        return self.writer or self.log_file.get()
+
+    def locate(self, offset: int, end: int, wait: bool) -> tuple[int, BatchHeader | None]:
+        """The first batch in [0, end) that has `offset` or a later one, and where it is; (end, None) without
+        one.
+
+        CorruptLog where the batch that should have it cannot be read; damage before it is stepped over.
+        """
+        start = self._find(RELATIVE_OFFSET, offset - self.base_offset + 1, wait)
+        while True:
+            try:
+                for position, header in self.walk(end, start, wait=wait):
+                    next_offset = header.base_offset + header.last_offset_delta + 1
+                    if next_offset > offset:
+                        return position, header
+                    start = IndexEntry(
+                        next_offset - self.base_offset,
+                        position + header.batch_length + LENGTH_OVERHEAD,
+                        NO_TIMESTAMP,
+                    )
+                return end, None
+            except CorruptLog:
+                if not wait:
+                    raise WouldBlock from None
+                after = self._after_damage(start, end)
+                if after is None or self.base_offset + after.relative_offset > offset:
+                    raise
+                start = after
+
+    def _after_damage(self, damage: IndexEntry, end: int) -> IndexEntry | None:
+        found = find_batch(
+            self.file,
+            damage.position,
+            end,
+            base_offset=self.base_offset,
+            min_offset=self.base_offset + damage.relative_offset,
+        )
+        if found is None:
+            return None
+        position, header = found
+        return IndexEntry(header.base_offset - self.base_offset, position, damage.max_timestamp)
+
+    def header_at(self, position: int, wait: bool) -> BatchHeader:
+        _, header = next(self.walk(self.size, IndexEntry(0, position, NO_TIMESTAMP), wait=wait))
+        return header
+
+    def walk(
+        self, end: int, start: IndexEntry = FIRST_ENTRY, *, wait: bool
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches from an index entry on up to `end`. Nothing is opened where there are none."""
+        if start.position >= end:
+            return iter(())
+        return walk_batches(
+            self.file,
+            start.position,
+            end,
+            base_offset=self.base_offset,
+            min_offset=self.base_offset + start.relative_offset,
+            wait=wait,
+        )
+
+    def before_timestamp(self, timestamp: int, wait: bool) -> IndexEntry:
+        """An entry with only older batches before it."""
+        return self._find(MAX_TIMESTAMP, timestamp, wait)
+
+    def newest_timestamp(self, wait: bool) -> int:
+        """The greatest timestamp of any batch; -1 without one."""
+        while self.max_timestamp == UNKNOWN_TIMESTAMP:
+            try:
+                self._learn_end(wait)
+            except IndexDamaged:
+                self._rebuild_index(wait)
+        return self.max_timestamp
+
+    def _find(self, field: int, limit: int, wait: bool) -> IndexEntry:
+        while True:
+            try:
+                if self.index.stored is None:
+                    self._learn_end(wait)
+                return self.index.find(field, limit, wait)
+            except IndexDamaged:
+                self._rebuild_index(wait)
+
+    def _learn_end(self, wait: bool) -> None:
+        """The index of a closed segment ends with the boundary at the end, else it is not whole."""
+        last = self.index.last(wait)
+        if last.position != self.size:
+            raise IndexDamaged
+        self.max_timestamp = last.max_timestamp
+
+    def _rebuild_index(self, wait: bool) -> None:
+        """Make the stored part again from the batches; where they are damaged the index ends."""
+        if not wait:
+            raise WouldBlock
+        end = self.index.unsaved_from
+        if end is None:
+            end = self.size
+        self.index.repair(encode_entries(self.base_offset, self._boundaries(end)))
+
+    def _boundaries(self, end: int) -> Iterator[IndexEntry]:
+        """The index entries of [0, end): one every few kilobytes, both sides of any damage, and the end."""
+        here, indexed = FIRST_ENTRY, 0
+        while here.position < end:
+            try:
+                for position, header in self.walk(end, here, wait=True):
+                    if position - indexed >= REBUILT_INTERVAL_BYTES:
+                        yield here
+                        indexed = position
+                    here = IndexEntry(
+                        header.next_offset - self.base_offset,
+                        position + header.size,
+                        max(here.max_timestamp, header.max_timestamp),
+                    )
+            except CorruptLog:
+                yield here
+                after = self._after_damage(here, end)
+                if after is None:
+                    yield IndexEntry(UNREACHABLE_OFFSET, end, here.max_timestamp)
+                    return
+                yield after
+                here, indexed = after, after.position
+        yield here

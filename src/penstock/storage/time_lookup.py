@@ -1,0 +1,87 @@
+"""Finding records by time: the first one not older than a timestamp, and the newest of all.
+
+Reads headers and, inside the one batch that has the answer, records. May wait for the disk: run it in a pool.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.errors import InvalidBatch
+from penstock.model import LeaderEpoch, Offset
+from penstock.records.batch import LOG_APPEND_TIME_FLAG, BatchHeader
+from penstock.records.iteration import iterate
+from penstock.storage.index import IndexEntry
+from penstock.storage.segment import Segment
+from penstock.storage.walking import read_batch
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: Offset
+    leader_epoch: LeaderEpoch
+
+
+def find_timestamp(
+    segments: tuple[Segment, ...], timestamp: int, start_offset: int, below: int
+) -> TimestampOffset | None:
+    """The first record in offset order, from `start_offset` on and below `below`, that is at least as new."""
+    for place, segment in enumerate(segments):
+        if segment.base_offset >= below:
+            break
+        if place + 1 < len(segments) and segments[place + 1].base_offset <= start_offset:
+            continue
+        size = segment.size  # before the newest timestamp, which an append may move meanwhile
+        if segment.newest_timestamp(wait=True) < timestamp:
+            continue
+        for position, header in segment.walk(size, segment.before_timestamp(timestamp, wait=True), wait=True):
+            if header.base_offset >= below:
+                return None
+            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                found = _find_record(segment, position, header, timestamp, start_offset)
+                if found is not None:
+                    return found if found.offset < below else None
+    return None
+
+
+def find_newest(segments: tuple[Segment, ...], start_offset: int, below: int) -> TimestampOffset | None:
+    """The first record that has the greatest timestamp of all from `start_offset` on and below `below`."""
+    newest = -1
+    for place, segment in enumerate(segments):
+        end = segments[place + 1].base_offset if place + 1 < len(segments) else below
+        if segment.base_offset < below and end > start_offset:
+            whole = segment.base_offset >= start_offset and end <= below
+            newest = max(
+                newest,
+                segment.newest_timestamp(wait=True) if whole else _newest(segment, start_offset, below),
+            )
+    return find_timestamp(segments, newest, start_offset, below)
+
+
+def _newest(segment: Segment, start_offset: int, below: int) -> int:
+    """The greatest timestamp in the part of a segment that can be seen."""
+    size = segment.size
+    position, header = segment.locate(start_offset, size, wait=True)
+    if header is None:
+        return -1
+    start = IndexEntry(header.base_offset - segment.base_offset, position, -1)
+    visible = (header for _, header in segment.walk(size, start, wait=True) if header.base_offset < below)
+    return max((header.max_timestamp for header in visible), default=-1)
+
+
+def _find_record(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
+) -> TimestampOffset | None:
+    epoch = LeaderEpoch(header.leader_epoch)
+    whole_batch = TimestampOffset(header.max_timestamp, Offset(max(header.base_offset, start_offset)), epoch)
+    if header.attributes & LOG_APPEND_TIME_FLAG:
+        return whole_batch
+    try:
+        for record in iterate(read_batch(segment.file, position, header), header):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return TimestampOffset(record.timestamp, Offset(record.offset), epoch)
+    except InvalidBatch:
+        return (
+            whole_batch  # what a producer stored there cannot be read as records: no reason to find nothing
+        )
+    return None

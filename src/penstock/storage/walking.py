@@ -1,0 +1,95 @@
+"""Walking over the batch headers of a segment without reading the records between them.
+
+Every header is checked before it is trusted: a walk over damaged bytes ends in CorruptLog, never in a loop or
+in a batch that is not one. Any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.errors import CorruptLog, WouldBlock
+from penstock.records.batch import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    crc_matches,
+    read_header,
+)
+from penstock.storage.disk import File
+
+_CHUNK_BYTES = 8192
+_SEARCH_BYTES = 1024 * 1024
+_MAGIC_BYTE = bytes([MAGIC])
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+def read_range(file: File, position: int, length: int, wait: bool) -> bytes:
+    """Bytes that must be there; WouldBlock unless they are in memory or we may wait."""
+    content = file.pread(position, length) if wait else file.pread_cached(position, length)
+    if content is None:
+        raise WouldBlock
+    if len(content) < length:
+        raise CorruptLog(
+            f"the file ends at {position + len(content)}, {position + length} bytes should be there"
+        )
+    return content
+
+
+def walk_batches(
+    file: File, position: int, end: int, *, base_offset: int, min_offset: int, wait: bool
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Each batch in [position, end) with where it starts. `position` and `end` are batch boundaries,
+    `base_offset` is the segment's, and no batch begins below `min_offset`."""
+    chunk, start = b"", position
+    max_offset = base_offset + MAX_RELATIVE_OFFSET
+    while position < end:
+        if end - position < HEADER_SIZE:
+            raise CorruptLog(f"{end - position} bytes at {position} are less than a batch header")
+        if position - start + HEADER_SIZE > len(chunk):
+            start = position
+            chunk = read_range(file, start, min(_CHUNK_BYTES, end - start), wait)
+        header = read_header(chunk, position - start)
+        size = header.batch_length + LENGTH_OVERHEAD
+        if header.magic != MAGIC or size < HEADER_SIZE or size > end - position:
+            raise CorruptLog(
+                f"no batch at {position}: magic {header.magic}, {size} bytes, {end - position} left"
+            )
+        last_offset = header.base_offset + header.last_offset_delta
+        if not min_offset <= header.base_offset <= last_offset <= max_offset:
+            raise CorruptLog(
+                f"offsets {header.base_offset} to {last_offset} at {position}, "
+                f"where {min_offset} to {max_offset} can be"
+            )
+        yield position, header
+        min_offset = last_offset + 1
+        position += size
+
+
+def read_batch(file: File, position: int, header: BatchHeader) -> memoryview:
+    return memoryview(read_range(file, position, header.size, wait=True))
+
+
+def find_batch(
+    file: File, position: int, end: int, *, base_offset: int, min_offset: int
+) -> tuple[int, BatchHeader] | None:
+    """The first whole batch with a right CRC that starts after `position`: where a walk can go on behind
+    damage."""
+    start = position + 1
+    while end - start >= HEADER_SIZE:
+        chunk = read_range(file, start, min(_SEARCH_BYTES, end - start), wait=True)
+        place = chunk.find(_MAGIC_BYTE, MAGIC_POSITION)
+        while 0 <= place <= len(chunk) - (HEADER_SIZE - MAGIC_POSITION):
+            header = read_header(chunk, place - MAGIC_POSITION)
+            found = start + place - MAGIC_POSITION
+            if (
+                min_offset <= header.base_offset <= header.last_offset <= base_offset + MAX_RELATIVE_OFFSET
+                and HEADER_SIZE <= header.size <= end - found
+                and crc_matches(read_batch(file, found, header), header)
+            ):
+                return found, header
+            place = chunk.find(_MAGIC_BYTE, place + 1)
+        start += len(chunk) - HEADER_SIZE + 1
+    return None
