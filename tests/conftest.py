@@ -1,0 +1,63 @@
+"""Fixtures for tests against a real broker process.
+
+With PENSTOCK_TEST_BOOTSTRAP=host:port the client tests run against that server instead: that is how the tests
+themselves are checked, on Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from broker_process import Address, BrokerProcess
+
+EXTERNAL_BOOTSTRAP = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
+StartBroker = Callable[..., BrokerProcess]
+
+
+@pytest.fixture(scope="session", params=["external"] if EXTERNAL_BOOTSTRAP else ["uvloop", "asyncio"])
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    """A broker shared by the tests of a session, on each event loop in turn."""
+    if EXTERNAL_BOOTSTRAP:
+        yield Address(EXTERNAL_BOOTSTRAP)
+        return
+    directory = tmp_path_factory.mktemp(f"broker-{request.param}")
+    process = BrokerProcess(directory, [f"event.loop={request.param}", "durability=os"])
+    process.start()
+    try:
+        yield Address(process.bootstrap)
+        process.stop()
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
+    """Starts brokers of the test's own, with fresh data; the test may stop, kill and start them again."""
+    started: list[BrokerProcess] = []
+
+    def start(settings: Sequence[str] = ()) -> BrokerProcess:
+        directory = tmp_path / f"broker-{len(started)}"
+        directory.mkdir()
+        process = BrokerProcess(directory, settings)
+        started.append(process)
+        process.start()
+        return process
+
+    try:
+        yield start
+        for process in started:
+            process.stop()
+    finally:
+        for process in started:
+            process.kill()
+
+
+@pytest.fixture
+def topic_name() -> str:
+    """A topic nobody else uses."""
+    return f"test-{uuid.uuid4().hex[:12]}"
