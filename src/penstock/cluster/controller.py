@@ -50,7 +50,7 @@ class Controller:
     def __init__(
         self, store: CoordinationStore, node_id: BrokerId, config: BrokerConfig, random: Random
     ) -> None:
-        """`config` is what the broker was started with; `self.config` also has what was changed at run time."""
+        """`config` is what the broker was started with; `self.config` also has the changes at run time."""
         self.image = ClusterImage("")
         self.config = config
         self._store = store
