@@ -1,0 +1,107 @@
+"""Size-prefixed frames out of a stream of bytes, without input or output of its own.
+
+The caller receives into `buffer()` and says so with `received(count)`, one right after the other. Memory
+follows the bytes that came, never the size a frame claims. Each frame is memory of its own, which its holder
+may keep and write into.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from penstock.errors import ProtocolError
+
+SIZE_PREFIX = 4
+
+_SIZE = Struct(">i")
+_SCRATCH_BYTES = 64 * 1024
+_LARGE_FRAME_BYTES = 16 * 1024
+"""A frame of which this much has come and that is not complete goes on in its own memory."""
+_GROWTH = 4
+
+# Scratch space is needed from one `buffer()` to its `received()` only, so connections share a few.
+_free_scratch: list[bytearray] = []
+_zeros = memoryview(bytes(1024 * 1024))
+
+
+class FrameReader:
+    """The frames of one peer."""
+
+    __slots__ = ("_filled", "_frame", "_frame_size", "_rest", "_scratch", "_view", "max_frame_bytes")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self._rest = b""  # the start of a frame, its size included, that is not in its own memory yet
+        self._scratch: bytearray | None = None
+        self._frame: bytearray | None = None  # the large frame that is being received
+        self._frame_size = 0
+        self._filled = 0
+        self._view = memoryview(b"")  # what the caller was last given to write into
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether a part of a frame has come, but not all of it."""
+        return self._frame is not None or bool(self._rest)
+
+    def buffer(self) -> memoryview:
+        """Where to put the bytes that come next; never empty."""
+        if self._frame is not None:
+            self._view = memoryview(self._frame)[self._filled :]
+            return self._view
+        if self._scratch is None:
+            self._scratch = _free_scratch.pop() if _free_scratch else bytearray(_SCRATCH_BYTES)
+        self._scratch[: len(self._rest)] = self._rest
+        self._view = memoryview(self._scratch)[len(self._rest) :]
+        return self._view
+
+    def received(self, count: int) -> list[memoryview]:
+        """The frames that the `count` bytes just put into the buffer completed, without their sizes."""
+        self._view.release()
+        if self._frame is not None:
+            return self._continue_frame(self._frame, count)
+        assert self._scratch is not None
+        scratch, self._scratch = self._scratch, None
+        try:
+            return self._split(scratch, len(self._rest) + count)
+        finally:
+            _free_scratch.append(scratch)
+
+    def _split(self, scratch: bytearray, end: int) -> list[memoryview]:
+        frames: list[memoryview] = []
+        position = 0
+        while end - position >= SIZE_PREFIX:
+            (size,) = _SIZE.unpack_from(scratch, position)
+            if not 0 < size <= self.max_frame_bytes:
+                raise ProtocolError(f"a frame of {size} bytes, 1 to {self.max_frame_bytes} are allowed")
+            start = position + SIZE_PREFIX
+            if start + size > end:
+                if end - start >= _LARGE_FRAME_BYTES:
+                    self._begin_frame(scratch[start:end], size)
+                    return frames
+                break
+            frames.append(memoryview(scratch[start : start + size]))
+            position = start + size
+        self._rest = bytes(scratch[position:end]) if position < end else b""
+        return frames
+
+    def _begin_frame(self, received: bytearray, size: int) -> None:
+        self._rest = b""
+        self._frame, self._frame_size, self._filled = received, size, len(received)
+        self._grow(received)
+
+    def _continue_frame(self, frame: bytearray, count: int) -> list[memoryview]:
+        self._filled += count
+        if self._filled < len(frame):
+            return []
+        if self._filled < self._frame_size:
+            self._grow(frame)
+            return []
+        self._frame = None
+        return [memoryview(frame)]
+
+    def _grow(self, frame: bytearray) -> None:
+        wanted = min(self._frame_size, len(frame) * _GROWTH) - len(frame)
+        while wanted > 0:
+            step = min(wanted, len(_zeros))
+            frame += _zeros[:step]
+            wanted -= step

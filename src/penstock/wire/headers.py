@@ -1,0 +1,75 @@
+"""Request and response headers.
+
+request   api key 2 | api version 2 | correlation id 4 | client id (classic nullable string) | tagged fields
+response  correlation id 4 | tagged fields                    (tagged fields in flexible versions only)
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from penstock.errors import ProtocolError
+from penstock.wire.apis import FLEXIBLE_FROM, has_flexible_response_header
+from penstock.wire.reader import MALFORMED, Reader
+
+_REQUEST = Struct(">hhih")
+_CORRELATION_ID = Struct(">i")
+_NO_TAGS = b"\x00"
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """The header and where the body begins; ProtocolError for an API that does not exist."""
+    try:
+        api_key, version, correlation_id, length = _REQUEST.unpack_from(frame)
+        flexible_from = FLEXIBLE_FROM.get(api_key)
+        if flexible_from is None:
+            raise ProtocolError(f"unknown api key {api_key}")
+        position = _REQUEST.size + (length if length > 0 else 0)
+        if version < 0 or length < -1 or position > len(frame):
+            raise ProtocolError("a malformed request header")
+        client_id = None if length < 0 else str(frame[_REQUEST.size : position], "utf-8")
+        if version >= flexible_from:
+            position = _skip_tags(frame, position)
+    except MALFORMED as error:
+        raise ProtocolError(f"a malformed request header: {error}") from None
+    return RequestHeader(api_key, version, correlation_id, client_id), position
+
+
+def _skip_tags(frame: memoryview, position: int) -> int:
+    if frame[position] == 0:  # none, as from every client there is
+        return position + 1
+    reader = Reader(frame, position)
+    reader.skip_tags()
+    return reader.position
+
+
+def encode_request_header(header: RequestHeader) -> bytes:
+    client_id = b"" if header.client_id is None else header.client_id.encode()
+    length = -1 if header.client_id is None else len(client_id)
+    fixed = _REQUEST.pack(header.api_key, header.api_version, header.correlation_id, length)
+    return fixed + client_id + (_NO_TAGS if header.api_version >= FLEXIBLE_FROM[header.api_key] else b"")
+
+
+def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
+    encoded = _CORRELATION_ID.pack(correlation_id)
+    return encoded + _NO_TAGS if has_flexible_response_header(api_key, version) else encoded
+
+
+def decode_response_header(api_key: int, version: int, frame: memoryview) -> tuple[int, int]:
+    """The correlation id and where the body begins."""
+    reader = Reader(frame)
+    try:
+        correlation_id = reader.int32()
+        if has_flexible_response_header(api_key, version):
+            reader.skip_tags()
+    except MALFORMED as error:
+        raise ProtocolError(f"a malformed response header: {error}") from None
+    return correlation_id, reader.position

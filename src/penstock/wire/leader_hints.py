@@ -1,0 +1,60 @@
+"""The tagged fields by which Produce and Fetch tell a client who leads a partition, and where (KIP-951)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from penstock.wire import primitives
+from penstock.wire.reader import Reader
+
+_LEADER = Struct(">ii")
+_ENDPOINT_BYTES = 11
+
+
+class CurrentLeader(NamedTuple):
+    leader_id: int
+    leader_epoch: int
+
+
+class NodeEndpoint(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+def encode_leader(leader: CurrentLeader) -> bytes:
+    return _LEADER.pack(*leader) + primitives.NO_TAGS
+
+
+def read_leader(reader: Reader) -> CurrentLeader:
+    leader = CurrentLeader(reader.int32(), reader.int32())
+    reader.skip_tags()
+    return leader
+
+
+def encode_endpoints(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    parts = [primitives.compact_array_length(len(endpoints))]
+    for node_id, host, port, rack in endpoints:
+        parts += (
+            primitives.INT32(node_id),
+            primitives.compact_string(host),
+            primitives.INT32(port),
+            primitives.nullable_compact_string(rack),
+            primitives.NO_TAGS,
+        )
+    return b"".join(parts)
+
+
+def read_endpoints(reader: Reader) -> list[NodeEndpoint]:
+    return [_read_endpoint(reader) for _ in range(reader.compact_array_length(_ENDPOINT_BYTES))]
+
+
+def _read_endpoint(reader: Reader) -> NodeEndpoint:
+    endpoint = NodeEndpoint(
+        reader.int32(), reader.compact_string(), reader.int32(), reader.nullable_compact_string()
+    )
+    reader.skip_tags()
+    return endpoint

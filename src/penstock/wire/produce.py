@@ -1,0 +1,213 @@
+"""Produce, versions 0 to 13, by hand: records stay where they were received, a response is a few packs.
+
+Versions 0 to 2 carry old message formats; they decode, so that a handler can refuse them by name. From 9 the
+encoding is flexible, from 10 a response can name the new leader (KIP-951), 13 has topic ids instead of names.
+The client's side is in `produce_client`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, NamedTuple
+
+from penstock.errors import ProtocolError
+from penstock.model import TopicId
+from penstock.wire import primitives
+from penstock.wire.headers import encode_response_header
+from penstock.wire.leader_hints import CurrentLeader, NodeEndpoint, encode_endpoints, encode_leader
+from penstock.wire.reader import MALFORMED, Reader
+
+PRODUCE: Final = 0
+
+TRANSACTIONAL_FROM: Final = 3
+APPEND_TIME_FROM: Final = 2
+LOG_START_FROM: Final = 5
+ERROR_MESSAGE_FROM: Final = 8
+FLEXIBLE_FROM: Final = 9
+LEADER_HINTS_FROM: Final = 10
+TOPIC_ID_FROM: Final = 13
+CURRENT_LEADER_TAG: Final = 0
+NODE_ENDPOINTS_TAG: Final = 0
+
+ACKS_AND_TIMEOUT = Struct(">hi")
+_INDEX_ERROR_OFFSET = Struct(">ihq")
+_WITH_APPEND_TIME = Struct(">ihqq")
+_WITH_LOG_START = Struct(">ihqqq")
+_MIN_TOPIC_BYTES = 2
+_MIN_PARTITION_BYTES = 5
+
+
+@dataclass(slots=True)
+class ProducePartition:
+    """One partition's batch, in the memory it was received in."""
+
+    index: int
+    records: memoryview | None
+
+
+class ProduceTopic(NamedTuple):
+    """By name, or from version 13 by id."""
+
+    name: str | None
+    topic_id: TopicId | None
+    partitions: list[ProducePartition]
+
+
+class ProduceRequest(NamedTuple):
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[ProduceTopic]
+
+
+@dataclass(slots=True, eq=False)
+class ProduceResult:
+    """What became of one partition's batch."""
+
+    index: int
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+    current_leader: CurrentLeader | None = None
+
+
+@dataclass(slots=True)
+class ProduceTopicResult:
+    name: str | None
+    topic_id: TopicId | None
+    partitions: list[ProduceResult]
+
+
+def decode_produce_request(frame: memoryview, position: int, version: int) -> ProduceRequest:
+    reader = Reader(frame, position)
+    try:
+        request = _read_request(reader, version)
+        reader.finish()
+    except MALFORMED as error:
+        raise ProtocolError(f"a malformed Produce request: {error}") from None
+    return request
+
+
+def _read_request(reader: Reader, version: int) -> ProduceRequest:
+    flexible = version >= FLEXIBLE_FROM
+    transactional_id = None
+    if version >= TRANSACTIONAL_FROM:
+        transactional_id = reader.nullable_compact_string() if flexible else reader.nullable_string()
+    acks, timeout_ms = ACKS_AND_TIMEOUT.unpack_from(reader.data, reader.position)
+    reader.position += ACKS_AND_TIMEOUT.size
+    topics = []
+    if flexible:
+        for _ in range(reader.compact_array_length(_MIN_TOPIC_BYTES)):
+            topics.append(_read_flexible_topic(reader, version))
+        reader.skip_tags()
+    else:
+        for _ in range(reader.array_length(_MIN_TOPIC_BYTES)):
+            topics.append(_read_topic(reader))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _read_topic(reader: Reader) -> ProduceTopic:
+    name = reader.string()
+    partitions = []
+    for _ in range(reader.array_length(_MIN_PARTITION_BYTES)):
+        partitions.append(ProducePartition(reader.int32(), reader.nullable_bytes()))
+    return ProduceTopic(name, None, partitions)
+
+
+def _read_flexible_topic(reader: Reader, version: int) -> ProduceTopic:
+    name, topic_id = read_topic_key(reader, version)
+    partitions = []
+    for _ in range(reader.compact_array_length(_MIN_PARTITION_BYTES)):
+        partitions.append(ProducePartition(reader.int32(), reader.nullable_compact_bytes()))
+        reader.skip_tags()
+    reader.skip_tags()
+    return ProduceTopic(name, topic_id, partitions)
+
+
+def encode_produce_response(
+    correlation_id: int,
+    version: int,
+    topics: Sequence[ProduceTopicResult],
+    *,
+    throttle_time_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> bytes:
+    """The whole frame."""
+    parts = [encode_response_header(PRODUCE, version, correlation_id)]
+    if version >= FLEXIBLE_FROM:
+        parts.append(primitives.compact_array_length(len(topics)))
+        for topic in topics:
+            _put_flexible_topic(parts, topic, version)
+        parts.append(primitives.INT32(throttle_time_ms))
+        parts.append(_encode_endpoints_tag(node_endpoints if version >= LEADER_HINTS_FROM else ()))
+    else:
+        parts.append(primitives.INT32(len(topics)))
+        for topic in topics:
+            _put_topic(parts, topic, version)
+        if version > 0:
+            parts.append(primitives.INT32(throttle_time_ms))
+    return primitives.frame(*parts)
+
+
+def _put_topic(parts: list[bytes], topic: ProduceTopicResult, version: int) -> None:
+    parts.append(encode_topic_key(topic.name, topic.topic_id, version))
+    parts.append(primitives.INT32(len(topic.partitions)))
+    for result in topic.partitions:
+        index, error_code, base_offset = result.index, result.error_code, result.base_offset
+        if version >= LOG_START_FROM:
+            append_time, log_start = result.log_append_time_ms, result.log_start_offset
+            parts.append(_WITH_LOG_START.pack(index, error_code, base_offset, append_time, log_start))
+        elif version >= APPEND_TIME_FROM:
+            parts.append(_WITH_APPEND_TIME.pack(index, error_code, base_offset, result.log_append_time_ms))
+        else:
+            parts.append(_INDEX_ERROR_OFFSET.pack(index, error_code, base_offset))
+        if version >= ERROR_MESSAGE_FROM:
+            parts += (primitives.INT32(0), primitives.nullable_string(result.error_message))
+
+
+def _put_flexible_topic(parts: list[bytes], topic: ProduceTopicResult, version: int) -> None:
+    parts.append(encode_topic_key(topic.name, topic.topic_id, version))
+    parts.append(primitives.compact_array_length(len(topic.partitions)))
+    for result in topic.partitions:
+        parts += (
+            _WITH_LOG_START.pack(
+                result.index,
+                result.error_code,
+                result.base_offset,
+                result.log_append_time_ms,
+                result.log_start_offset,
+            ),
+            primitives.COMPACT_EMPTY,  # errors of single records
+            primitives.nullable_compact_string(result.error_message),
+            _encode_leader_tag(result.current_leader) if version >= LEADER_HINTS_FROM else primitives.NO_TAGS,
+        )
+    parts.append(primitives.NO_TAGS)
+
+
+def _encode_leader_tag(leader: CurrentLeader | None) -> bytes:
+    if leader is None:
+        return primitives.NO_TAGS
+    return b"\x01" + primitives.tagged(CURRENT_LEADER_TAG, encode_leader(leader))
+
+
+def _encode_endpoints_tag(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    if not endpoints:
+        return primitives.NO_TAGS
+    return b"\x01" + primitives.tagged(NODE_ENDPOINTS_TAG, encode_endpoints(endpoints))
+
+
+def read_topic_key(reader: Reader, version: int) -> tuple[str | None, TopicId | None]:
+    if version >= TOPIC_ID_FROM:
+        return None, TopicId(reader.uuid())
+    return (reader.compact_string() if version >= FLEXIBLE_FROM else reader.string()), None
+
+
+def encode_topic_key(name: str | None, topic_id: TopicId | None, version: int) -> bytes:
+    if version >= TOPIC_ID_FROM:
+        return primitives.uuid(topic_id)
+    assert name is not None
+    return primitives.compact_string(name) if version >= FLEXIBLE_FROM else primitives.string(name)

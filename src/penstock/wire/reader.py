@@ -1,0 +1,200 @@
+"""A cursor over a received message: Kafka's primitive types, each checked against the bytes that are there.
+
+Hostile bytes end in ProtocolError, or where the check is Python's own in one of the exceptions `MALFORMED`,
+which decoders turn into ProtocolError. No length or count is believed beyond what is left of the message, and
+a message has a budget of array elements, because one can cost far more memory and time than its bytes did.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import Final
+from uuid import UUID
+
+from penstock.errors import ProtocolError
+
+MAX_ELEMENTS: Final = 250_000
+"""Array elements a request may have in all."""
+MAX_TAGS: Final = 64
+"""Tagged fields one structure may have."""
+MALFORMED: Final = (error, IndexError, UnicodeDecodeError, OverflowError)
+"""What the readers raise besides ProtocolError when bytes are missing or are not what they should be."""
+
+_INT8 = Struct(">b").unpack_from
+_INT16 = Struct(">h").unpack_from
+_INT32 = Struct(">i").unpack_from
+_INT64 = Struct(">q").unpack_from
+_UINT16 = Struct(">H").unpack_from
+_FLOAT64 = Struct(">d").unpack_from
+_MAX_VARINT_SHIFT = 28
+
+
+class Reader:
+    __slots__ = ("data", "elements_left", "position")
+
+    def __init__(self, data: memoryview, position: int = 0, max_elements: int = MAX_ELEMENTS) -> None:
+        self.data = data
+        self.position = position
+        self.elements_left = max_elements
+
+    def finish(self) -> None:
+        """Nothing may follow the message."""
+        if self.position != len(self.data):
+            raise ProtocolError(f"{len(self.data) - self.position} bytes after the end of the message")
+
+    def boolean(self) -> bool:
+        self.position += 1
+        return self.data[self.position - 1] != 0
+
+    def int8(self) -> int:
+        (value,) = _INT8(self.data, self.position)
+        self.position += 1
+        return value  # type: ignore[no-any-return]
+
+    def int16(self) -> int:
+        (value,) = _INT16(self.data, self.position)
+        self.position += 2
+        return value  # type: ignore[no-any-return]
+
+    def int32(self) -> int:
+        (value,) = _INT32(self.data, self.position)
+        self.position += 4
+        return value  # type: ignore[no-any-return]
+
+    def int64(self) -> int:
+        (value,) = _INT64(self.data, self.position)
+        self.position += 8
+        return value  # type: ignore[no-any-return]
+
+    def uint16(self) -> int:
+        (value,) = _UINT16(self.data, self.position)
+        self.position += 2
+        return value  # type: ignore[no-any-return]
+
+    def float64(self) -> float:
+        (value,) = _FLOAT64(self.data, self.position)
+        self.position += 8
+        return value  # type: ignore[no-any-return]
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=bytes(self._take(16)))
+
+    def unsigned_varint(self) -> int:
+        byte = self.data[self.position]
+        if byte < 128:
+            self.position += 1
+            return byte
+        return self._long_varint()
+
+    def string(self) -> str:
+        return str(self._take(self.int16()), "utf-8")
+
+    def nullable_string(self) -> str | None:
+        length = self.int16()
+        return None if length == -1 else str(self._take(length), "utf-8")
+
+    def compact_string(self) -> str:
+        start = self.position + 1
+        end = start + self.data[start - 1] - 1
+        if start <= end <= len(self.data) and end - start < 127:  # the usual case, in one step
+            self.position = end
+            return str(self.data[start:end], "utf-8")
+        return str(self._take(self.unsigned_varint() - 1), "utf-8")
+
+    def nullable_compact_string(self) -> str | None:
+        if self.data[self.position] == 0:
+            self.position += 1
+            return None
+        length = self.unsigned_varint() - 1
+        return None if length == -1 else str(self._take(length), "utf-8")
+
+    def bytes_(self) -> memoryview:
+        return self._take(self.int32())
+
+    def nullable_bytes(self) -> memoryview | None:
+        length = self.int32()
+        return None if length == -1 else self._take(length)
+
+    def compact_bytes(self) -> memoryview:
+        return self._take(self.unsigned_varint() - 1)
+
+    def nullable_compact_bytes(self) -> memoryview | None:
+        length = self.unsigned_varint() - 1
+        return None if length == -1 else self._take(length)
+
+    def array_length(self, element_bytes: int = 1) -> int:
+        """How many elements follow, each of at least `element_bytes`."""
+        return self._count(self.int32(), element_bytes)
+
+    def nullable_array_length(self, element_bytes: int = 1) -> int:
+        """The same, or -1 for null."""
+        count = self.int32()
+        return -1 if count == -1 else self._count(count, element_bytes)
+
+    def compact_array_length(self, element_bytes: int = 1) -> int:
+        return self._count(self.unsigned_varint() - 1, element_bytes)
+
+    def nullable_compact_array_length(self, element_bytes: int = 1) -> int:
+        count = self.unsigned_varint() - 1
+        return -1 if count == -1 else self._count(count, element_bytes)
+
+    def tags(self) -> int:
+        """How many tagged fields follow."""
+        count = self.unsigned_varint()
+        if count > MAX_TAGS:
+            raise ProtocolError(f"{count} tagged fields, {MAX_TAGS} are allowed")
+        return count
+
+    def tag(self, after: int) -> tuple[int, int]:
+        """The next tag and where its field ends. Tags must rise (KIP-482), so none comes twice."""
+        tag = self.unsigned_varint()
+        if tag <= after:
+            raise ProtocolError("tagged fields out of order")
+        size = self.unsigned_varint()
+        end = self.position + size
+        if end > len(self.data):
+            raise ProtocolError("a tagged field is longer than its message")
+        return tag, end
+
+    def close_tag(self, end: int) -> None:
+        """The field of a tag we know was read; it must have been as long as it said."""
+        if self.position != end:
+            raise ProtocolError("a tagged field is not as long as it says")
+
+    def skip_tags(self) -> None:
+        """Pass over tagged fields that mean nothing to us."""
+        if self.data[self.position] == 0:  # none, as nearly always
+            self.position += 1
+            return
+        last = -1
+        for _ in range(self.tags()):
+            last, self.position = self.tag(last)
+
+    def _long_varint(self) -> int:
+        value = shift = 0
+        byte = 128
+        while byte > 127:
+            if shift > _MAX_VARINT_SHIFT:
+                raise ProtocolError("a variable-length number of more than 5 bytes")
+            byte = self.data[self.position]
+            self.position += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        if value > 0xFFFFFFFF:
+            raise ProtocolError("a variable-length number of more than 32 bits")
+        return value
+
+    def _take(self, length: int) -> memoryview:
+        start = self.position
+        self.position = end = start + length
+        if length < 0 or end > len(self.data):
+            raise ProtocolError(f"a field of {length} bytes where {len(self.data) - start} are left")
+        return self.data[start:end]
+
+    def _count(self, count: int, element_bytes: int) -> int:
+        if count < 0 or count * element_bytes > len(self.data) - self.position:
+            raise ProtocolError(f"an array of {count} where {len(self.data) - self.position} bytes are left")
+        self.elements_left -= count
+        if self.elements_left < 0:
+            raise ProtocolError("more array elements than a message may have")
+        return count
