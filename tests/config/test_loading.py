@@ -20,12 +20,19 @@ def retention(config: BrokerConfig) -> int:
 
 
 def test_each_place_goes_over_the_one_before() -> None:
-    config = load_broker_config(
+    loaded = load_broker_config(
         file=("broker.properties", "port=1\nhttp.port=1\nnum.partitions=1\nlog.retention.ms=1"),
         environment={"PENSTOCK_HTTP_PORT": "2", "PENSTOCK_NUM_PARTITIONS": "2"},
         command_line={"num.partitions": "3"},
     )
+    config = loaded.config
     assert (config[PORT], config[HTTP_PORT], config[NUM_PARTITIONS], retention(config)) == (1, 2, 3, 1)
+    assert loaded.places == {
+        "port": "broker.properties",
+        "http.port": "environment",
+        "num.partitions": "command line",
+        "log.retention.ms": "broker.properties",
+    }
 
 
 def test_a_properties_file_has_comments_blank_lines_and_spaces() -> None:
@@ -89,12 +96,12 @@ def test_variables_that_are_not_broker_settings_are_left_alone() -> None:
         "PENSTOCK_PORT": "tcp://10.0.0.1:9092",
         "PENSTOCK_PORT_9092_TCP_ADDR": "10.0.0.1",
     }
-    assert dict(load_broker_config(environment=environment).static) == {}
+    assert dict(load_broker_config(environment=environment).config.static) == {}
 
 
 def test_the_variable_of_an_option_sets_it() -> None:
     variable = environment_variable("max.connections")
-    assert load_broker_config(environment={variable: "7"})[MAX_CONNECTIONS] == 7
+    assert load_broker_config(environment={variable: "7"}).config[MAX_CONNECTIONS] == 7
 
 
 def test_assignments_split_at_the_first_equals_sign() -> None:
@@ -116,7 +123,5 @@ def test_settings_of_two_places_that_contradict_each_other_are_refused() -> None
 
 
 def test_settings_that_fit_together_need_not_fit_the_defaults() -> None:
-    config = load_broker_config(
-        command_line={"socket.request.max.bytes": "500000", "message.max.bytes": "400000"}
-    )
-    assert config.static["message.max.bytes"] == "400000"
+    settings = {"socket.request.max.bytes": "500000", "message.max.bytes": "400000"}
+    assert load_broker_config(command_line=settings).config.static["message.max.bytes"] == "400000"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.config.broker_options import BROKER_OPTIONS
@@ -22,23 +23,31 @@ _SERVICE_LINK = re.compile(r"PENSTOCK_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp)://")
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings in force, and for each that was given the place that gave it."""
+
+    config: BrokerConfig
+    places: Mapping[str, str]
+
+
 def load_broker_config(
     *,
     file: tuple[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
     command_line: Mapping[str, str] | None = None,
-) -> BrokerConfig:
-    """The settings in force; `file` is its name (the ending says the form) and its content."""
-    layers: list[tuple[str, Mapping[str, str]]] = []
-    if file is not None:
-        layers.append((file[0], parse_file(*file)))
+) -> Loaded:
+    """Put the places together; `file` is a name (the ending says the form) and its content."""
+    layers = [(file[0], parse_file(*file))] if file is not None else []
     layers.append(("environment", parse_environment(environment or {})))
-    layers.append(("command line", command_line or {}))
-    merged: dict[str, str] = {}
+    layers.append(("command line", dict(command_line or {})))
+    values: dict[str, str] = {}
+    places: dict[str, str] = {}
     for place, layer in layers:
         _check(place, layer)
-        merged |= layer
-    return BrokerConfig(merged)
+        values |= layer
+        places |= dict.fromkeys(layer, place)
+    return Loaded(BrokerConfig(values), places)
 
 
 def _check(place: str, layer: Mapping[str, str]) -> None:

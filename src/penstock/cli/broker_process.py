@@ -1,0 +1,146 @@
+"""A broker as a process: its event loop, its limits, its signals, and what it says when it cannot start."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+
+from penstock.cli.failures import ExitCode, Failure
+from penstock.config import (
+    EVENT_LOOP,
+    HOST,
+    HTTP_PORT,
+    LOG_DIR,
+    LOG_OPEN_FILES_MAX,
+    MAX_CONNECTIONS,
+    PORT,
+    Address,
+    BrokerConfig,
+    EventLoop,
+)
+from penstock.errors import PenstockError
+from penstock.gateway.health import BrokerState
+from penstock.observability.library_logs import take_over_library_logs
+from penstock.observability.logs import Log, open_log
+from penstock.server.broker import Broker
+from penstock.server.environment import Environment, real_environment
+
+OPEN_FILES_BESIDES = 200
+"""For the store, checkpoints, HTTP, the pools and the standard streams."""
+
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def run_broker(config: BrokerConfig) -> None:
+    """Serve until SIGTERM or SIGINT, then stop cleanly."""
+    environment = _open_environment(config)
+    log = open_log(config, environment.clock, sys.stderr)
+    take_over_library_logs(log)
+    _raise_open_files_limit(config, log)
+    _warn_if_open_to_all(config, log)
+    with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
+        runner.run(_serve(config, environment, log))
+
+
+async def _serve(config: BrokerConfig, environment: Environment, log: Log) -> None:
+    stop = asyncio.Event()
+    _on_signals(stop.set)
+    broker = Broker(config, environment, log)
+    try:
+        await broker.start()
+    except (OSError, PenstockError) as error:
+        failure = _cannot_start(config, error, broker.state)
+        if broker.state is BrokerState.SERVING:
+            await broker.stop()
+        raise failure from None
+    print(_greeting(config, broker), flush=True)
+    await stop.wait()
+    await broker.stop()
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    """The first signal asks for a clean stop, a second one ends the process at once."""
+    loop = asyncio.get_running_loop()
+
+    def stop_once() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_once)
+
+
+def _loop_factory(config: BrokerConfig) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if config[EVENT_LOOP] is EventLoop.ASYNCIO:
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        if config[EVENT_LOOP] is EventLoop.AUTO:
+            return None
+        raise Failure("uvloop is not installed", "Install it, or use --set event.loop=asyncio.") from None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _open_environment(config: BrokerConfig) -> Environment:
+    try:
+        return real_environment(config[LOG_DIR])
+    except OSError as error:
+        raise _cannot_start(config, error, BrokerState.STARTING) from None
+
+
+def _cannot_start(config: BrokerConfig, error: Exception, state: BrokerState) -> Exception:
+    """What to say of an error at the start; one that is nobody's fault but ours is passed on as it is."""
+    if isinstance(error, PenstockError):
+        return Failure(str(error), code=ExitCode.USAGE)
+    if not isinstance(error, OSError):
+        return error
+    if error.filename is not None:
+        return Failure(
+            f"cannot use the data directory {config[LOG_DIR]}: {error.strerror} ({error.filename})",
+            "Name one that this user can write to with --data-dir.",
+            code=ExitCode.USAGE,
+        )
+    option, number = ("--port", config[PORT])
+    if state is BrokerState.SERVING:
+        option, number = ("--http-port", config[HTTP_PORT])
+    return Failure(
+        f"cannot listen on {Address(config[HOST], number)}: {os.strerror(error.errno) if error.errno else error}",
+        f"Choose another with {option} or --host, or stop what uses it.",
+        code=ExitCode.USAGE,
+    )
+
+
+def _greeting(config: BrokerConfig, broker: Broker) -> str:
+    serving = f"penstock serves Kafka clients at {Address(config[HOST], broker.port)}"
+    if config[HTTP_PORT] < 0:
+        return serving
+    return f"{serving}, metrics and health at http://{Address(config[HOST], broker.http_port)}"
+
+
+def _raise_open_files_limit(config: BrokerConfig, log: Log) -> None:
+    """Take what the system grants, and say so where it is less than the settings may need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = config[MAX_CONNECTIONS] + config[LOG_OPEN_FILES_MAX] + OPEN_FILES_BESIDES
+    wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if max(soft, wanted) < needed:
+        log.warning(
+            "the limit of open files is below what the settings may need", limit=wanted, needed=needed
+        )
+
+
+def _warn_if_open_to_all(config: BrokerConfig, log: Log) -> None:
+    if config[HOST] not in LOOPBACK_HOSTS:
+        log.warning(
+            "anybody who can reach this address can read and write: no authentication", host=config[HOST]
+        )

@@ -1,0 +1,85 @@
+"""`penstock config show`: the settings a broker would run with, and where each comes from."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.options import ConfigOption, JsonOption, SetOption, read_config_file
+from penstock.cli.output import print_json, print_table
+from penstock.config import BROKER_GROUPS, BROKER_OPTIONS, TOPICS, Option
+from penstock.config.loading import Loaded, environment_variable, load_broker_config, parse_assignments
+
+HIDDEN = "(hidden)"
+
+app = typer.Typer(help="Look at settings.", no_args_is_help=True)
+
+
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="config")
+
+
+@app.callback()
+def _group() -> None:
+    """Look at settings."""
+
+
+@app.command()
+def show(
+    docs: Annotated[
+        bool, typer.Option("--docs", help="Explain every setting of brokers and topics.")
+    ] = False,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show the settings that `penstock broker` would run with here."""
+    if docs:
+        _show_docs(json)
+        return
+    loaded = load_broker_config(
+        file=read_config_file(config),
+        environment=os.environ,
+        command_line=parse_assignments(settings or []),
+    )
+    if json:
+        print_json({name: _entry(loaded, option) for name, option in BROKER_OPTIONS.items()})
+    else:
+        rows = [(name, *_entry(loaded, option).values()) for name, option in sorted(BROKER_OPTIONS.items())]
+        print_table(["setting", "value", "from"], rows)
+
+
+def _entry(loaded: Loaded, option: Option[Any]) -> dict[str, str]:
+    value = HIDDEN if option.sensitive else option.format(loaded.config[option])
+    return {"value": value, "from": loaded.places.get(option.name, "default")}
+
+
+def _show_docs(json: bool) -> None:
+    if json:
+        print_json(
+            [
+                _documented(option, group.title)
+                for group in (*BROKER_GROUPS, TOPICS)
+                for option in group.options
+            ]
+        )
+        return
+    for group in (*BROKER_GROUPS, TOPICS):
+        typer.secho(f"\n{group.title}", bold=True)
+        for option in group.options:
+            default = option.format(option.default) or "none"
+            typer.echo(f"\n  {option.name}  (default {default}; {option.type.expected})\n    {option.doc}")
+
+
+def _documented(option: Option[Any], group: str) -> dict[str, object]:
+    return {
+        "name": option.name,
+        "group": group,
+        "default": option.format(option.default),
+        "values": option.type.expected,
+        "live": option.dynamic,
+        "environment": environment_variable(option.name) if option.name in BROKER_OPTIONS else None,
+        "doc": option.doc,
+    }

@@ -1,0 +1,77 @@
+"""`penstock consume`: records of a topic to standard output. Needs no consumer group."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from penstock.cli.cluster import Cluster
+from penstock.cli.failures import ExitCode, Failure
+from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, TopicArgument
+from penstock.cli.reader import read_topic
+from penstock.cli.record_format import Form, json_form, template_form, value_form
+from penstock.cli.starting_point import parse_start
+
+
+def register(root: typer.Typer) -> None:
+    root.command()(consume)
+
+
+def consume(
+    topic: TopicArgument,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="WHERE",
+            help="beginning, end, an offset, -N for the last N of each partition, or a time (2h ago: 2h).",
+        ),
+    ] = "beginning",
+    partition: Annotated[
+        list[int] | None, typer.Option(min=0, help="Only this partition; repeatable.")
+    ] = None,
+    maximum: Annotated[int | None, typer.Option("--max", min=1, help="Stop after so many records.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what arrives; stop with Ctrl-C.")
+    ] = False,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="TEMPLATE",
+            help="What to print: {topic} {partition} {offset} {time} {timestamp} {key} {value} {headers} "
+            "and \\t, \\n.",
+        ),
+    ] = None,
+    key_separator: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Print the key, this text, and the value.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON object on each line.")] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Print the records of a topic, up to its present end or, with --follow, as they come."""
+    form = _form(template, key_separator, json)
+    cluster = Cluster(bootstrap)
+    numbers = cluster.partitions_of(topic, partition)
+    begin = parse_start(start)(cluster, topic, numbers)
+    output = sys.stdout.buffer
+    for record in read_topic(cluster, topic, begin, follow=follow, maximum=maximum):
+        output.write(form(record))
+        if follow:
+            output.flush()
+    output.flush()
+
+
+def _form(template: str | None, key_separator: str | None, json: bool) -> Form:
+    if (template is not None) + (key_separator is not None) + json > 1:
+        raise Failure("give only one of --format, --key-separator and --json", code=ExitCode.USAGE)
+    is_terminal = sys.stdout.isatty()
+    if json:
+        return json_form
+    if key_separator is not None:
+        return template_form("{key}" + key_separator.replace("{", "{{") + "{value}\\n", escape=is_terminal)
+    if template is not None:
+        return template_form(template, escape=is_terminal)
+    return value_form(escape=is_terminal)

@@ -1,0 +1,51 @@
+"""What commands print: a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from penstock.cli.failures import Failure
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
+    """Numbers to the right, the rest to the left; never cut, so that it can be copied."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for position, column in enumerate(columns):
+        is_number = all(isinstance(row[position], int) for row in rows) and bool(rows)
+        table.add_column(
+            column, justify="right" if is_number else "left", no_wrap=not is_number, overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(f"{cell:,}" if type(cell) is int else str(cell)) for cell in row))
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, 200)
+    console.print(table)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something that cannot be undone, where there is somebody to ask."""
+    if not yes and sys.stdin.isatty() and not typer.confirm(question):
+        raise Failure("nothing was done")
+
+
+def show_bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

@@ -1,0 +1,141 @@
+"""`penstock produce`: records from a pipe or from files into a topic."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from penstock.cli.cluster import Cluster, client_config
+from penstock.cli.failures import ExitCode, Failure
+from penstock.cli.input import InputFormat, read_records
+from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, TopicArgument
+from penstock.cli.output import print_json, show_bytes
+from penstock.cli.progress import reading_progress
+from penstock.cli.record import Headers
+from penstock.cli.sender import Sender, Sent
+
+STDIN = "-"
+
+
+class Acks(StrEnum):
+    ALL = "all"
+    ONE = "1"
+    NONE = "0"
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+def register(root: typer.Typer) -> None:
+    root.command()(produce)
+
+
+def produce(
+    topic: TopicArgument,
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="Files; else standard input.")
+    ] = None,
+    form: Annotated[
+        InputFormat,
+        typer.Option("--format", help="A record is a line, a JSON line, or a whole file (binary)."),
+    ] = InputFormat.LINES,
+    key_separator: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="A line is a key, this text, and a value.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="The key of records that bring none.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header for every record; repeatable.")
+    ] = None,
+    tombstones: Annotated[bool, typer.Option(help="An empty value is no value: it deletes the key.")] = False,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="The partition; else the key picks it.")
+    ] = None,
+    acks: Annotated[
+        Acks, typer.Option(help="Who must have a record: all in-sync replicas, 1, 0.")
+    ] = Acks.ALL,
+    compression: Annotated[Compression, typer.Option(help="How batches are compressed.")] = Compression.NONE,
+    idempotent: Annotated[bool, typer.Option(help="No duplicates from retries; needs --acks all.")] = False,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds to try each record for.")] = 30.0,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    json: JsonOption = False,
+) -> None:
+    """Send records to a topic: lines of standard input, JSON lines, or whole files."""
+    if idempotent and acks is not Acks.ALL:
+        raise Failure("--idempotent needs --acks all", code=ExitCode.USAGE)
+    headers = _parse_headers(header or [])
+    Cluster(bootstrap)
+    config = client_config(bootstrap) | _producer_config(acks, compression, idempotent, timeout)
+    sender = Sender(topic, config)
+    with ExitStack() as stack:
+        sources = [(name, _open(name, stack)) for name in files or [STDIN]]
+        progress = stack.enter_context(
+            reading_progress([Path(name) for name in files or [] if name != STDIN])
+        )
+        for name, source in sources:
+            for record in read_records(
+                progress.watch(source),
+                "standard input" if name == STDIN else name,
+                form,
+                key_separator=None if key_separator is None else _unescape(key_separator),
+                key=None if key is None else key.encode(),
+                headers=headers,
+                empty_is_null=tombstones,
+            ):
+                sender.send(record, partition)
+    sender.finish()
+    _report(topic, sender.sent, json)
+
+
+def _producer_config(
+    acks: Acks, compression: Compression, idempotent: bool, timeout: float
+) -> dict[str, Any]:
+    return {
+        "acks": str(acks),
+        "compression.type": str(compression),
+        "enable.idempotence": idempotent,
+        "delivery.timeout.ms": int(timeout * 1000),
+        "linger.ms": 20,
+        "partitioner": "murmur2_random",
+    }
+
+
+def _open(name: str, stack: ExitStack) -> BinaryIO:
+    if name == STDIN:
+        return sys.stdin.buffer
+    try:
+        return stack.enter_context(Path(name).open("rb"))
+    except OSError as error:
+        raise Failure(f"cannot read {name}: {error.strerror}") from None
+
+
+def _parse_headers(headers: list[str]) -> Headers:
+    parsed = []
+    for header in headers:
+        name, separator, value = header.partition("=")
+        if not separator:
+            raise Failure(f"{header!r} is not NAME=VALUE", code=ExitCode.USAGE)
+        parsed.append((name, value.encode()))
+    return tuple(parsed)
+
+
+def _unescape(text: str) -> bytes:
+    return text.replace("\\t", "\t").encode()
+
+
+def _report(topic: str, sent: Sent, as_json: bool) -> None:
+    if as_json:
+        offsets = {str(partition): offset for partition, offset in sorted(sent.next_offsets.items())}
+        print_json({"topic": topic, "records": sent.records, "bytes": sent.bytes, "next_offsets": offsets})
+    else:
+        noun = "record" if sent.records == 1 else "records"
+        typer.echo(f"sent {sent.records:,} {noun} ({show_bytes(sent.bytes)}) to {topic}", err=True)

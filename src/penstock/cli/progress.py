@@ -1,0 +1,80 @@
+"""Progress bars on standard error, where that is a terminal; elsewhere nothing is shown nor loaded."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+
+class ReadingProgress(Protocol):
+    def watch(self, stream: BinaryIO) -> BinaryIO:
+        """The same stream, with what is read from it shown."""
+        ...
+
+    def advance(self, count: int) -> None:
+        """So many bytes more are done."""
+        ...
+
+
+class _Silent:
+    def watch(self, stream: BinaryIO) -> BinaryIO:
+        return stream
+
+    def advance(self, count: int) -> None:
+        pass
+
+
+class _Bar:
+    def __init__(self, total_bytes: int | None) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        columns = [BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()]
+        self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self.progress.add_task("", total=total_bytes)
+
+    def watch(self, stream: BinaryIO) -> BinaryIO:
+        return cast(BinaryIO, io.BufferedReader(_Counting(stream, self)))
+
+    def advance(self, count: int) -> None:
+        self.progress.advance(self._task, count)
+
+
+class _Counting(io.RawIOBase):
+    def __init__(self, stream: BinaryIO, bar: _Bar) -> None:
+        self._stream = stream
+        self._bar = bar
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        content = (
+            self._stream.read1(len(buffer))
+            if hasattr(self._stream, "read1")
+            else self._stream.read(len(buffer))
+        )
+        buffer[: len(content)] = content
+        self._bar.advance(len(content))
+        return len(content)
+
+
+@contextmanager
+def reading_progress(files: Sequence[Path]) -> Iterator[ReadingProgress]:
+    """A bar over the size of the files, or a running count for a pipe; silent where nobody watches."""
+    if not sys.stderr.isatty() or (sys.stdin.isatty() and not files):
+        yield _Silent()
+        return
+    bar = _Bar(sum(file.stat().st_size for file in files) if files else None)
+    with bar.progress:
+        yield bar

@@ -1,0 +1,76 @@
+"""Reads partitions from given offsets with a Kafka consumer that belongs to no group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from penstock.cli.cluster import Cluster, client_config
+from penstock.cli.failures import Failure
+from penstock.cli.record import IncomingRecord
+
+POLL_SECONDS = 0.5
+MESSAGES_PER_POLL = 1000
+
+
+def read_topic(
+    cluster: Cluster, topic: str, begin: Mapping[int, int], *, follow: bool, maximum: int | None
+) -> Iterator[IncomingRecord]:
+    """Records from the offsets on, up to the ends of this moment or, with `follow`, for ever."""
+    ends = cluster.offsets(topic, begin, OffsetSpec.latest())
+    unfinished = {number for number, offset in begin.items() if follow or offset < ends[number]}
+    if not unfinished:
+        return
+    consumer = Consumer(_consumer_config(cluster))
+    try:
+        consumer.assign([TopicPartition(topic, number, begin[number]) for number in sorted(unfinished)])
+        count = 0
+        while unfinished:
+            for message in consumer.consume(MESSAGES_PER_POLL, POLL_SECONDS):
+                number = message.partition()
+                if message.error() is None:
+                    if follow or message.offset() < ends[number]:
+                        yield _record(message)
+                        count += 1
+                    if count == maximum:
+                        return
+                    position = message.offset() + 1
+                else:
+                    _check(message.error())
+                    position = message.offset()
+                if not follow and position >= ends[number]:
+                    unfinished.discard(number)
+    except KafkaException as error:
+        raise Failure(f"cannot read {topic}: {error.args[0].str()}") from None
+    finally:
+        consumer.close()
+
+
+def _consumer_config(cluster: Cluster) -> dict[str, object]:
+    return client_config(cluster.bootstrap) | {
+        "group.id": "penstock-cli",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": 100,
+    }
+
+
+def _check(error: KafkaError) -> None:
+    """The end of a partition is no error; those that the client gets over by itself are not either."""
+    if error.code() != KafkaError._PARTITION_EOF and not error.retriable():
+        raise KafkaException(error)
+
+
+def _record(message: Message) -> IncomingRecord:
+    return IncomingRecord(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        tuple((name, value) for name, value in message.headers() or ()),
+    )

@@ -1,0 +1,92 @@
+"""Sends records with a Kafka producer and keeps count of what became of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from penstock.cli.failures import Failure
+from penstock.cli.record import OutgoingRecord
+
+FULL_QUEUE_POLL_SECONDS = 0.5
+ANY_PARTITION = -1
+BY_CLOCK = 0
+
+
+@dataclass(slots=True)
+class Sent:
+    """What has been acknowledged so far."""
+
+    records: int = 0
+    bytes: int = 0
+    next_offsets: dict[int, int] = field(default_factory=dict)
+
+
+class Sender:
+    def __init__(self, topic: str, config: dict[str, Any]) -> None:
+        self.sent = Sent()
+        self._topic = topic
+        self._failed = 0
+        self._first_error: KafkaError | None = None
+        try:
+            self._producer = Producer(config)
+        except KafkaException as error:
+            raise Failure(f"these options do not go together: {error.args[0].str()}") from None
+
+    def send(self, record: OutgoingRecord, partition: int | None) -> None:
+        """Hand over one record; stops early when the first ones were refused."""
+        if self._first_error is not None:
+            self.finish()
+        chosen = record.partition if record.partition is not None else partition
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value=record.value,
+                    key=record.key,
+                    partition=ANY_PARTITION if chosen is None else chosen,
+                    timestamp=BY_CLOCK if record.timestamp_ms is None else record.timestamp_ms,
+                    headers=list(record.headers),
+                    on_delivery=self._on_delivery,
+                )
+            except BufferError:
+                self._producer.poll(FULL_QUEUE_POLL_SECONDS)
+            except KafkaException as error:
+                raise Failure(f"a record was refused: {error.args[0].str()}") from None
+            else:
+                self._producer.poll(0)
+                return
+
+    def finish(self) -> None:
+        """Wait for every acknowledgement; a Failure when records were not stored."""
+        self._producer.flush()
+        error = self._first_error
+        if error is not None:
+            count = f"{self._failed} of {self._failed + self.sent.records}"
+            raise Failure(
+                f"{count} records were not stored in {self._topic}: {error.str()} ({error.name()})",
+                _hint(error, self._topic),
+            )
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed += 1
+            self._first_error = self._first_error or error
+            return
+        self.sent.records += 1
+        self.sent.bytes += len(message)
+        partition, offset = message.partition(), message.offset()
+        if partition is not None and offset is not None and offset >= 0:
+            self.sent.next_offsets[partition] = max(offset + 1, self.sent.next_offsets.get(partition, 0))
+
+
+def _hint(error: KafkaError, topic: str) -> str:
+    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        return f"Create it with `penstock topic create {topic}`."
+    if error.code() == KafkaError._UNKNOWN_PARTITION:
+        return f"`penstock topic describe {topic}` shows its partitions."
+    if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._BAD_MSG):
+        return "max.message.bytes of the topic is the limit; `penstock topic alter --set` changes it."
+    return ""

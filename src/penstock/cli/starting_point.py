@@ -1,0 +1,45 @@
+"""Where `penstock consume --from` begins: the beginning, the end, an offset, the last few, or a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from confluent_kafka.admin import OffsetSpec
+
+from penstock.cli.cluster import Cluster
+from penstock.cli.times import parse_time_ms
+from penstock.clock import SystemClock
+
+Start = Callable[[Cluster, str, list[int]], dict[int, int]]
+"""From the topic and its partitions to the offset to begin at in each."""
+
+_MOST_OFFSET_DIGITS = 10
+
+
+def parse_start(text: str) -> Start:
+    """A number of 11 digits or more is a time in milliseconds; a shorter one is an offset."""
+    if text == "beginning":
+        return lambda cluster, topic, partitions: cluster.offsets(topic, partitions, OffsetSpec.earliest())
+    if text == "end":
+        return lambda cluster, topic, partitions: cluster.offsets(topic, partitions, OffsetSpec.latest())
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdigit() and len(digits) <= _MOST_OFFSET_DIGITS:
+        return _from_last(int(digits)) if text.startswith("-") else _from_offset(int(digits))
+    return _from_time(parse_time_ms(text, SystemClock().now_ms()))
+
+
+def _from_offset(offset: int) -> Start:
+    """At the offset, or as near to it as there are records."""
+    return lambda cluster, topic, partitions: {
+        held.partition: min(max(offset, held.start), held.end) for held in cluster.ranges(topic, partitions)
+    }
+
+
+def _from_last(count: int) -> Start:
+    return lambda cluster, topic, partitions: {
+        held.partition: max(held.end - count, held.start) for held in cluster.ranges(topic, partitions)
+    }
+
+
+def _from_time(time_ms: int) -> Start:
+    return lambda cluster, topic, partitions: cluster.offsets_at_time(topic, partitions, time_ms)
