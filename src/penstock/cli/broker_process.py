@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import resource
 import signal
@@ -112,8 +111,9 @@ def _cannot_start(config: BrokerConfig, error: Exception, state: BrokerState) ->
     option, number = ("--port", config[PORT])
     if state is BrokerState.SERVING:
         option, number = ("--http-port", config[HTTP_PORT])
+    reason = os.strerror(error.errno) if error.errno else str(error)
     return Failure(
-        f"cannot listen on {Address(config[HOST], number)}: {os.strerror(error.errno) if error.errno else error}",
+        f"cannot listen on {Address(config[HOST], number)}: {reason}",
         f"Choose another with {option} or --host, or stop what uses it.",
         code=ExitCode.USAGE,
     )

@@ -84,3 +84,7 @@ def _complain(message: str, hint: str) -> None:
     typer.secho(f"error: {message}", err=True, fg="red")
     if hint:
         typer.echo(hint, err=True)
+
+
+if __name__ == "__main__":
+    main()
