@@ -1,0 +1,47 @@
+"""What the handlers that change the cluster share: waiting for a change, and errors item by item."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.server.dispatch import Request
+
+R = TypeVar("R")
+
+NO_TIME = timedelta(0)
+NOT_ASKED = -(2**31)
+"""In a field of authorized operations: nobody asked."""
+
+
+async def carried_out(
+    request: Request, change: Awaitable[Sequence[R | BrokerError]], count: int, timeout: timedelta = NO_TIME
+) -> Sequence[R | BrokerError]:
+    """The change's results once this broker has followed it; what refused it as a whole goes for each item.
+
+    It is never broken off half-way: after the timeout (0 or less: none) it goes on, only the answer is earlier.
+    """
+
+    async def work() -> Sequence[R | BrokerError]:
+        results = await change
+        await request.broker.replicas.settled()
+        return results
+
+    limit_s = timeout.total_seconds() if timeout > NO_TIME else None
+    try:
+        return await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(work())), limit_s)
+    except BrokerError as error:
+        return [error] * count
+    except TimeoutError:
+        return [BrokerError(ErrorCode.request_timed_out, "it takes longer than the request allowed")] * count
+
+
+def code_of(result: object) -> ErrorCode:
+    return result.code if isinstance(result, BrokerError) else ErrorCode.none
+
+
+def message_of(result: object) -> str | None:
+    return str(result) if isinstance(result, BrokerError) else None

@@ -1,0 +1,53 @@
+"""Settings as CreateTopics and DescribeConfigs tell them: the value, and every place that has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.cluster.image import Topic
+from penstock.config import BrokerConfig, Option, Source, Synonym, TopicConfig
+from penstock.server.context import BrokerContext
+from penstock.server.dispatch import Fields
+
+DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+"""Kafka's number for what was set at run time for all brokers."""
+
+
+def topic_config(broker: BrokerContext, topic: Topic) -> TopicConfig:
+    return TopicConfig(broker.config, topic.configs)
+
+
+def config_fields(
+    broker: BrokerContext, config: BrokerConfig | TopicConfig, option: Option[Any], *, read_only: bool
+) -> Fields:
+    synonyms = [
+        {"name": name, "value": None if option.sensitive else value, "source": source}
+        for name, value, source in _places(broker, config.synonyms(option))
+    ]
+    in_force = synonyms[0]
+    return {
+        "name": option.name,
+        "value": in_force["value"],
+        "read_only": read_only,
+        "config_source": in_force["source"],
+        "is_sensitive": option.sensitive,
+        "synonyms": synonyms,
+        "config_type": int(option.kind),
+        "documentation": option.doc,
+    }
+
+
+def _places(broker: BrokerContext, synonyms: Iterator[Synonym]) -> Iterator[tuple[str, str, int]]:
+    """The places that have a value, with those of this broker alone and of all brokers told apart."""
+    image = broker.image
+    for synonym in synonyms:
+        if synonym.source is not Source.DYNAMIC_BROKER_CONFIG:
+            yield synonym.name, synonym.value, int(synonym.source)
+            continue
+        own = image.configs_of(broker.node_id).values.get(synonym.name)
+        if own is not None:
+            yield synonym.name, own, int(Source.DYNAMIC_BROKER_CONFIG)
+        everyones = image.configs_of(None).values.get(synonym.name)
+        if everyones is not None:
+            yield synonym.name, everyones, DYNAMIC_DEFAULT_BROKER_CONFIG

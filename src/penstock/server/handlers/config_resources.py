@@ -1,0 +1,53 @@
+"""What settings belong to, as DescribeConfigs, AlterConfigs and IncrementalAlterConfigs name it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from penstock.cluster.config_changes import ConfigChange
+from penstock.errors import BrokerError, ErrorCode
+from penstock.server.dispatch import Fields, Request
+from penstock.server.handlers.administration import NO_TIME, carried_out, code_of, message_of
+from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+
+
+class ConfigResourceType(IntEnum):
+    """Kafka's ConfigResource.Type, those that have settings here."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+def check_resource(request: Request, operation: Operation, resource: Any) -> ConfigResourceType:
+    """What kind of thing it is; BrokerError when there is no such kind, or the client has no right to it."""
+    try:
+        kind = ConfigResourceType(resource.resource_type)
+    except ValueError:
+        raise BrokerError(
+            ErrorCode.invalid_request, f"resources of type {resource.resource_type} have no settings here"
+        ) from None
+    if kind is ConfigResourceType.TOPIC:
+        request.require(operation, ResourceType.TOPIC, resource.resource_name)
+    else:
+        request.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    return kind
+
+
+async def alter(request: Request, message: Any, changes: list[ConfigChange | BrokerError]) -> Fields:
+    """Make the changes of a request, in the order of its resources (some refused already), and say how it went."""
+    good = [change for change in changes if isinstance(change, ConfigChange)]
+    altering = request.broker.controller.alter_configs(good, validate_only=message.validate_only)
+    outcomes = iter(await carried_out(request, altering, len(good)))
+    responses = []
+    for resource, change in zip(message.resources, changes, strict=True):
+        outcome = change if isinstance(change, BrokerError) else next(outcomes)
+        responses.append(
+            {
+                "error_code": code_of(outcome),
+                "error_message": message_of(outcome),
+                "resource_type": resource.resource_type,
+                "resource_name": resource.resource_name,
+            }
+        )
+    return {"throttle_time": NO_TIME, "responses": responses}

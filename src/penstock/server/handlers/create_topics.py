@@ -1,0 +1,80 @@
+"""CreateTopics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.cluster.image import Topic
+from penstock.cluster.topics import NewTopic
+from penstock.config import TOPIC_OPTIONS
+from penstock.errors import BrokerError, ErrorCode
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.handlers.administration import NO_TIME, carried_out, code_of, message_of
+from penstock.server.handlers.config_fields import config_fields, topic_config
+from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+
+
+async def handle(request: Request, message: Any) -> Fields:
+    allowed = [asked for asked in message.topics if may_create(request, asked.name)]
+    change = request.broker.controller.create_topics(
+        [_new_topic(asked) for asked in allowed], validate_only=message.validate_only
+    )
+    results = await carried_out(request, change, len(allowed), message.timeout)
+    outcomes = iter(results)
+    topics = [
+        _result(
+            request, asked.name, next(outcomes) if may_create(request, asked.name) else _denied(asked.name)
+        )
+        for asked in message.topics
+    ]
+    return {"throttle_time": NO_TIME, "topics": topics}
+
+
+API = Api(19, 2, 7, handle)
+
+
+def may_create(request: Request, topic: str) -> bool:
+    return request.allowed(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or request.allowed(
+        Operation.CREATE, ResourceType.TOPIC, topic
+    )
+
+
+def _denied(topic: str) -> BrokerError:
+    return BrokerError(ErrorCode.topic_authorization_failed, f"not allowed to create {topic[:80]!r}")
+
+
+def _new_topic(asked: Any) -> NewTopic:
+    return NewTopic(
+        asked.name,
+        asked.num_partitions,
+        asked.replication_factor,
+        [(assigned.partition_index, assigned.broker_ids) for assigned in asked.assignments],
+        {config.name: config.value for config in asked.configs},
+    )
+
+
+def _result(request: Request, name: str, outcome: Topic | BrokerError) -> Fields:
+    fields = {
+        "name": name,
+        "error_code": code_of(outcome),
+        "error_message": message_of(outcome),
+        "topic_id": None,
+        "topic_config_error_code": 0,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": (),
+    }
+    if isinstance(outcome, BrokerError):
+        return fields
+    fields["topic_id"] = outcome.id
+    if not request.allowed(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+        return fields | {"topic_config_error_code": int(ErrorCode.topic_authorization_failed)}
+    config = topic_config(request.broker, outcome)
+    return fields | {
+        "num_partitions": len(outcome.partitions),
+        "replication_factor": len(outcome.partitions[0].replicas),
+        "configs": [
+            config_fields(request.broker, config, option, read_only=False)
+            for option in TOPIC_OPTIONS.values()
+        ],
+    }

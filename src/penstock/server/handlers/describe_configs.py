@@ -1,0 +1,96 @@
+"""DescribeConfigs, told from the declarations of the options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.cluster.topics import check_topic_name
+from penstock.config import BROKER_OPTIONS, TOPIC_OPTIONS
+from penstock.errors import BrokerError, ErrorCode
+from penstock.server.context import BrokerContext
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.handlers.administration import NO_TIME
+from penstock.server.handlers.config_fields import DYNAMIC_DEFAULT_BROKER_CONFIG, config_fields, topic_config
+from penstock.server.handlers.config_resources import ConfigResourceType, check_resource
+from penstock.server.security import Operation
+
+
+def handle(request: Request, message: Any) -> Fields:
+    results = [_describe(request, message, resource) for resource in message.resources]
+    return {"throttle_time": NO_TIME, "results": results}
+
+
+API = Api(32, 1, 4, handle)
+
+
+def _describe(request: Request, message: Any, resource: Any) -> Fields:
+    fields = {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": (),
+    }
+    try:
+        kind = check_resource(request, Operation.DESCRIBE_CONFIGS, resource)
+        if kind is ConfigResourceType.TOPIC:
+            configs = _of_topic(request.broker, resource.resource_name)
+        else:
+            configs = _of_broker(request.broker, resource.resource_name)
+    except BrokerError as error:
+        return fields | {"error_code": error.code, "error_message": str(error)}
+    # Kafka reads both null and an empty list as all.
+    keys = set(resource.configuration_keys or ())
+    return fields | {
+        "configs": [_trim(message, config) for config in configs if not keys or config["name"] in keys]
+    }
+
+
+def _trim(message: Any, config: Fields) -> Fields:
+    trimmed = dict(config)
+    if not message.include_synonyms:
+        trimmed["synonyms"] = ()
+    if not getattr(message, "include_documentation", False):
+        trimmed["documentation"] = None
+    return trimmed
+
+
+def _of_topic(broker: BrokerContext, name: str) -> Iterator[Fields]:
+    check_topic_name(name)
+    topic = broker.image.topic(name)
+    if topic is None:
+        raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name}")
+    config = topic_config(broker, topic)
+    return (config_fields(broker, config, option, read_only=False) for option in TOPIC_OPTIONS.values())
+
+
+def _of_broker(broker: BrokerContext, name: str) -> Iterator[Fields]:
+    if not name:
+        return _of_all_brokers(broker)
+    if name != str(broker.node_id):
+        raise BrokerError(
+            ErrorCode.invalid_request,
+            f"this is broker {broker.node_id}; ask it for itself, or with no name for all",
+        )
+    return (
+        config_fields(broker, broker.config, option, read_only=not option.dynamic)
+        for option in BROKER_OPTIONS.values()
+    )
+
+
+def _of_all_brokers(broker: BrokerContext) -> Iterator[Fields]:
+    """Only what was set for all brokers at run time."""
+    for name, value in broker.image.configs_of(None).values.items():
+        option = BROKER_OPTIONS[name]
+        shown = None if option.sensitive else value
+        yield {
+            "name": name,
+            "value": shown,
+            "read_only": False,
+            "config_source": DYNAMIC_DEFAULT_BROKER_CONFIG,
+            "is_sensitive": option.sensitive,
+            "synonyms": [{"name": name, "value": shown, "source": DYNAMIC_DEFAULT_BROKER_CONFIG}],
+            "config_type": int(option.kind),
+            "documentation": option.doc,
+        }

@@ -1,0 +1,88 @@
+"""DescribeTopicPartitions: topics page by page, so that no answer grows with the cluster (KIP-966)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.topics import check_topic_name
+from penstock.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
+from penstock.errors import BrokerError, ErrorCode
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.handlers.administration import NO_TIME, NOT_ASKED
+from penstock.server.handlers.partition_fields import partition_fields
+from penstock.server.security import Operation, ResourceType
+
+
+def handle(request: Request, message: Any) -> Fields:
+    image = request.broker.image
+    first_name, first_partition = "", 0
+    if message.cursor is not None:
+        first_name, first_partition = message.cursor.topic_name, max(0, message.cursor.partition_index)
+    limit = min(message.response_partition_limit, request.broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT])
+    left = max(1, limit)
+    topics: list[Fields] = []
+    next_cursor = None
+    for name in _names(request, message, first_name):
+        topic = image.topic(name)
+        if left == 0:
+            next_cursor = {"topic_name": name, "partition_index": 0}
+            break
+        if topic is None or not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            topics.append(_refused(request, name))
+            continue
+        start = first_partition if name == first_name else 0
+        end = min(len(topic.partitions), start + left)
+        topics.append(_described(request, image, topic, range(start, end)))
+        left -= max(0, end - start)
+        if end < len(topic.partitions):
+            next_cursor = {"topic_name": name, "partition_index": end}
+            break
+    return {"throttle_time": NO_TIME, "topics": topics, "next_cursor": next_cursor}
+
+
+API = Api(75, 0, 0, handle)
+
+
+def _names(request: Request, message: Any, first: str) -> list[str]:
+    """In order, from `first` on. No names ask for all topics the client may know of."""
+    asked = {topic.name for topic in message.topics}
+    if not asked:
+        asked = {
+            name
+            for name in request.broker.image.topics
+            if request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        }
+    return sorted(name for name in asked if name >= first)
+
+
+def _refused(request: Request, name: str) -> Fields:
+    try:
+        request.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        check_topic_name(name)
+        code = ErrorCode.unknown_topic_or_partition
+    except BrokerError as error:
+        code = error.code
+    return {
+        "error_code": code,
+        "name": name,
+        "topic_id": None,
+        "is_internal": False,
+        "partitions": (),
+        "topic_authorized_operations": NOT_ASKED,
+    }
+
+
+def _described(request: Request, image: ClusterImage, topic: Topic, indexes: range) -> Fields:
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic.id,
+        "is_internal": False,
+        "partitions": [
+            partition_fields(image, index, topic.partitions[index])
+            | {"eligible_leader_replicas": (), "last_known_elr": ()}
+            for index in indexes
+        ],
+        "topic_authorized_operations": request.authorized_operations(ResourceType.TOPIC, topic.name),
+    }

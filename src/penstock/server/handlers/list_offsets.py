@@ -1,0 +1,110 @@
+"""ListOffsets: the ends of a partition, and the first offset at or after a time.
+
+Nothing at or above the high watermark is named. A time is looked up in a pool: that may wait for the disk.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from penstock.errors import BrokerError, ErrorCode, StorageError
+from penstock.model import Offset
+from penstock.replication.replica import Replica
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.handlers.administration import NO_TIME
+from penstock.server.security import Operation, ResourceType
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
+FIRST_VERSION = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+NONE = -1
+
+Search = Callable[[], Fields]
+"""The rest of an answer that waits for the disk."""
+
+
+def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
+    counts = Counter(
+        (topic.name, asked.partition_index) for topic in message.topics for asked in topic.partitions
+    )
+    topics: list[tuple[str, list[Fields | Search]]] = []
+    for topic in message.topics:
+        topics.append(
+            (topic.name, [_answer(request, topic.name, asked, counts) for asked in topic.partitions])
+        )
+    if any(callable(answer) for _, answers in topics for answer in answers):
+        return request.broker.threads.run("read", partial(_response, topics))
+    return _response(topics)
+
+
+API = Api(2, 1, 11, handle)
+
+
+def _response(topics: list[tuple[str, list[Fields | Search]]]) -> Fields:
+    return {
+        "throttle_time": NO_TIME,
+        "topics": [
+            {"name": name, "partitions": [answer() if callable(answer) else answer for answer in answers]}
+            for name, answers in topics
+        ],
+    }
+
+
+def _answer(request: Request, topic: str, asked: Any, counts: Counter[tuple[str, int]]) -> Fields | Search:
+    index, timestamp = asked.partition_index, asked.timestamp
+    try:
+        request.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        if counts[topic, index] > 1:
+            raise BrokerError(ErrorCode.invalid_request, "the partition is in the request twice")
+        if timestamp < 0 and request.version < FIRST_VERSION.get(timestamp, request.version + 1):
+            raise BrokerError(ErrorCode.unsupported_version)
+        replica = request.broker.replicas.get(topic, index)
+        replica.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
+    except BrokerError as error:
+        return _fields(index, code=error.code)
+    high_watermark, log = replica.partition.high_watermark, replica.log
+    if timestamp == LATEST:
+        return _fields(index, NONE, high_watermark, replica.partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return _fields(index, NONE, log.log_start_offset, log.leader_epochs.epoch_at(log.log_start_offset))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _fields(index)
+    return partial(_search, replica, index, timestamp, high_watermark)
+
+
+def _search(replica: Replica, index: int, timestamp: int, below: Offset) -> Fields:
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            found = replica.log.max_timestamp(below)
+        else:
+            found = replica.log.find_timestamp(timestamp, below)
+    except StorageError:
+        return _fields(index, code=ErrorCode.kafka_storage_error)
+    return (
+        _fields(index) if found is None else _fields(index, found.timestamp, found.offset, found.leader_epoch)
+    )
+
+
+def _fields(
+    index: int,
+    timestamp: int = NONE,
+    offset: int = NONE,
+    leader_epoch: int = NONE,
+    code: ErrorCode = ErrorCode.none,
+) -> Fields:
+    return {
+        "partition_index": index,
+        "error_code": code,
+        "timestamp": timestamp,
+        "offset": offset,
+        "leader_epoch": leader_epoch,
+    }

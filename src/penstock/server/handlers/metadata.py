@@ -1,0 +1,165 @@
+"""Metadata: the brokers, and who leads which partition; a topic that is asked for may be created first."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.topics import NewTopic, check_topic_name
+from penstock.config import AUTO_CREATE_TOPICS_ENABLE
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import TopicId
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.handlers.administration import NO_TIME, NOT_ASKED, carried_out
+from penstock.server.handlers.create_topics import may_create
+from penstock.server.handlers.describe_cluster import cluster_operations
+from penstock.server.handlers.partition_fields import partition_fields
+from penstock.server.security import Operation, ResourceType
+
+FIRST_VERSION_BY_ID = 12
+
+_FINAL_CODES = frozenset({ErrorCode.invalid_replication_factor, ErrorCode.policy_violation})
+"""Of a creation that failed: told as they are. Any other is told as one that makes the client ask again."""
+
+Asked = dict[tuple[str | None, TopicId | None], None]
+"""The topics asked for, in order; one that is named twice counts once."""
+
+
+def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
+    asked = _asked(request, message)
+    missing = [name for name, _ in asked or () if name is not None and _must_create(request, message, name)]
+    if missing:
+        return _create_and_answer(request, message, asked, missing)
+    return _answer(request, message, asked, {})
+
+
+API = Api(3, 0, 13, handle)
+
+
+def _asked(request: Request, message: Any) -> Asked | None:
+    """None asks for all."""
+    if message.topics is None or (request.version == 0 and not message.topics):
+        return None
+    return dict.fromkeys((topic.name, getattr(topic, "topic_id", None)) for topic in message.topics)
+
+
+def _may_be_created(request: Request, message: Any) -> bool:
+    return request.broker.config[AUTO_CREATE_TOPICS_ENABLE] and getattr(
+        message, "allow_auto_topic_creation", True
+    )
+
+
+def _must_create(request: Request, message: Any, name: str) -> bool:
+    return (
+        name not in request.broker.image.topics
+        and _may_be_created(request, message)
+        and _is_name(name)
+        and request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        and may_create(request, name)
+    )
+
+
+def _is_name(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except BrokerError:
+        return False
+    return True
+
+
+async def _create_and_answer(
+    request: Request, message: Any, asked: Asked | None, missing: list[str]
+) -> Fields:
+    change = request.broker.controller.create_topics([NewTopic(name) for name in missing])
+    results = await carried_out(request, change, len(missing))
+    refusals = {
+        name: result.code
+        for name, result in zip(missing, results, strict=True)
+        if isinstance(result, BrokerError)
+    }
+    return _answer(request, message, asked, refusals)
+
+
+def _answer(request: Request, message: Any, asked: Asked | None, refusals: Mapping[str, ErrorCode]) -> Fields:
+    image = request.broker.image
+    if asked is None:
+        topics = [
+            _topic_fields(request, message, image, topic)
+            for topic in image.topics.values()
+            if request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
+    else:
+        topics = [_look_up(request, message, name, topic_id, refusals) for name, topic_id in asked]
+    wants_operations = getattr(message, "include_cluster_authorized_operations", False)
+    return {
+        "throttle_time": NO_TIME,
+        "brokers": [
+            {"node_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
+            for broker in image.brokers.values()
+        ],
+        "cluster_id": image.cluster_id,
+        "controller_id": image.controller_id,
+        "topics": topics,
+        "cluster_authorized_operations": cluster_operations(request) if wants_operations else NOT_ASKED,
+        "error_code": ErrorCode.none,
+    }
+
+
+def _look_up(
+    request: Request,
+    message: Any,
+    name: str | None,
+    topic_id: TopicId | None,
+    refusals: Mapping[str, ErrorCode],
+) -> Fields:
+    image = request.broker.image
+    if request.version < FIRST_VERSION_BY_ID and (name is None or topic_id is not None):
+        return _problem_fields(ErrorCode.invalid_request, name or "", topic_id)
+    topic = image.topic(name or "") if topic_id is None else image.topic_by_id(topic_id)
+    known_as = topic.name if topic is not None else name or ""
+    if not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, known_as):
+        # Who may not know of the topic does not learn its name from its id.
+        return _problem_fields(ErrorCode.topic_authorization_failed, None if topic_id else name, topic_id)
+    if topic is not None:
+        return _topic_fields(request, message, image, topic)
+    if topic_id is not None:
+        return _problem_fields(ErrorCode.unknown_topic_id, None, topic_id)
+    return _problem_fields(_why_missing(request, message, name or "", refusals), name or "", None)
+
+
+def _why_missing(request: Request, message: Any, name: str, refusals: Mapping[str, ErrorCode]) -> ErrorCode:
+    if not _is_name(name) or refusals.get(name) is ErrorCode.invalid_topic_exception:
+        return ErrorCode.invalid_topic_exception
+    if name in refusals:
+        return refusals[name] if refusals[name] in _FINAL_CODES else ErrorCode.leader_not_available
+    if _may_be_created(request, message) and not may_create(request, name):
+        return ErrorCode.topic_authorization_failed
+    return ErrorCode.unknown_topic_or_partition
+
+
+def _topic_fields(request: Request, message: Any, image: ClusterImage, topic: Topic) -> Fields:
+    wants_operations = getattr(message, "include_topic_authorized_operations", False)
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic.id,
+        "is_internal": False,
+        "partitions": [
+            partition_fields(image, index, partition) for index, partition in enumerate(topic.partitions)
+        ],
+        "topic_authorized_operations": request.authorized_operations(ResourceType.TOPIC, topic.name)
+        if wants_operations
+        else NOT_ASKED,
+    }
+
+
+def _problem_fields(code: ErrorCode, name: str | None, topic_id: TopicId | None) -> Fields:
+    return {
+        "error_code": code,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": False,
+        "partitions": (),
+        "topic_authorized_operations": NOT_ASKED,
+    }

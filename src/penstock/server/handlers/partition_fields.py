@@ -1,0 +1,21 @@
+"""Partitions as Metadata and DescribeTopicPartitions tell them, from the image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.cluster.image import NO_LEADER, ClusterImage, Partition
+from penstock.errors import ErrorCode
+
+
+def partition_fields(image: ClusterImage, index: int, partition: Partition) -> dict[str, Any]:
+    has_leader = partition.leader != NO_LEADER
+    return {
+        "error_code": ErrorCode.none if has_leader else ErrorCode.leader_not_available,
+        "partition_index": index,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": partition.replicas,
+        "isr_nodes": partition.isr,
+        "offline_replicas": tuple(replica for replica in partition.replicas if replica not in image.brokers),
+    }
