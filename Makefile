@@ -6,8 +6,9 @@ DATA_DIR ?= data
 PORT ?= 9092
 HTTP_PORT ?= 8080
 ARGS ?=
+CYCLES ?= 200
 
-.PHONY: help setup run test lint format lock clean
+.PHONY: help setup run test lint format bench kill-cycles lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -41,6 +42,12 @@ format: $(VENV)/.dev  ## Format the code, mend what can be mended, write docs/co
 	$(BIN)/ruff format src tests bench
 	$(BIN)/ruff check --fix src tests bench
 	$(BIN)/python -m penstock.config.reference > docs/configuration.md
+
+bench: $(VENV)/.dev  ## Measure beside Apache Kafka (ARGS="--quick --only produce-1k"; see bench/README.md)
+	$(BIN)/python -m bench $(ARGS)
+
+kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times (200), resumable
+	$(BIN)/python tests/faults/kill_cycles.py --cycles $(CYCLES) $(ARGS)
 
 lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
 	$(BIN)/python -m pip install --quiet uv

@@ -45,11 +45,22 @@ class BrokerProcess:
         assert self._process is not None, "the broker is not running"
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        return self._process is not None
+
     def start(self) -> None:
         """Start and wait until the port answers; always the same ports and data, so clients find it again."""
+        self.spawn()
+        self.wait_until_ready()
+
+    def spawn(self) -> None:
         assert self._process is None, "the broker is running"
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(self._command(), stdout=log, stderr=log)
+
+    def wait_until_ready(self) -> None:
+        assert self._process is not None, "the broker is not running"
         deadline = time.monotonic() + START_TIMEOUT_S
         while not answers(self.port):
             if self._process.poll() is not None or time.monotonic() > deadline:

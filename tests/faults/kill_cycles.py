@@ -1,0 +1,137 @@
+"""`kill -9` under load at random moments, in blocks of cycles on one data directory, each judged at its end.
+
+`make kill-cycles CYCLES=200` runs this file; it writes down each finished block, so that a run that was broken
+off goes on where it was. A failing block says its seed and keeps its data directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from writers import Writer, read_all
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from broker_process import BrokerProcess
+
+TOPIC = "kills"
+PARTITIONS = 3
+WRITERS = 4
+CYCLES_A_BLOCK = 20
+LONGEST_LIFE_S = 1.5
+SETTINGS = (
+    ("durability=auto", "event.loop=uvloop"),
+    ("durability=os", "event.loop=asyncio"),
+    ("durability=fsync", "event.loop=uvloop"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockResult:
+    cycles: int
+    acknowledged: int
+    stored: int
+    violations: tuple[str, ...]
+
+
+def run_block(directory: Path, seed: int, cycles: int, say: Callable[[str], None]) -> BlockResult:
+    """Start, write, kill, start again, `cycles` times; then read everything and judge it."""
+    source = random.Random(seed)
+    broker = BrokerProcess(directory, source.choice(SETTINGS))
+    broker.start()
+    try:
+        _create_topic(broker)
+        writers = [Writer(number, broker.bootstrap, TOPIC, PARTITIONS) for number in range(WRITERS)]
+        for writer in writers:
+            writer.start()
+        for cycle in range(cycles):
+            say(f"seed {seed}: cycle {cycle + 1} of {cycles}")
+            _live_and_die(broker, source)
+        broker.start()
+        return _judge(broker, writers, cycles)
+    finally:
+        broker.kill()
+
+
+def _live_and_die(broker: BrokerProcess, source: random.Random) -> None:
+    """Most lives are killed while they serve, some already while they start."""
+    if not broker.running:
+        broker.spawn()
+        if source.random() < 0.8:
+            broker.wait_until_ready()
+    time.sleep(source.random() * LONGEST_LIFE_S)
+    broker.kill()
+
+
+def _judge(broker: BrokerProcess, writers: Sequence[Writer], cycles: int) -> BlockResult:
+    for writer in writers:
+        writer.stop()
+    stored = list(read_all(broker.bootstrap, TOPIC, PARTITIONS))
+    violations: list[str] = []
+    for number, writer in enumerate(writers):
+        mine = [message for message in stored if message.sent.producer == number]
+        violations += [*writer.history.refused, *writer.history.violations(mine)]
+    acknowledged = sum(len(writer.history.acknowledged) for writer in writers)
+    if not acknowledged:
+        violations.append("nothing was acknowledged: the block has tested nothing")
+    broker.stop()
+    return BlockResult(cycles, acknowledged, len(stored), tuple(violations))
+
+
+def _create_topic(broker: BrokerProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    # Small segments, so that kills meet rolls as well as appends.
+    topic = NewTopic(TOPIC, PARTITIONS, 1, config={"segment.bytes": str(1 << 20)})
+    admin.create_topics([topic])[TOPIC].result(30)
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    options.state.mkdir(parents=True, exist_ok=True)
+    progress = options.state / "progress.json"
+    done: list[dict[str, object]] = json.loads(progress.read_text()) if progress.exists() else []
+    while (finished := sum(int(str(block["cycles"])) for block in done)) < options.cycles:
+        seed = options.seed + len(done)
+        cycles = min(CYCLES_A_BLOCK, options.cycles - finished)
+        result = _fresh_block(options.state / f"block-{seed}", seed, cycles)
+        print(
+            f"\rseed {seed}: {cycles} kills, {result.acknowledged:,} acknowledged, {result.stored:,} stored"
+        )
+        if result.violations:
+            print(*result.violations, f"the data is kept in {options.state}", sep="\n")
+            return 1
+        done.append({"seed": seed, "cycles": result.cycles, "acknowledged": result.acknowledged})
+        progress.write_text(json.dumps(done))
+    print(f"{finished} kills, nothing lost, nothing twice, order kept")
+    progress.unlink()
+    return 0
+
+
+def _fresh_block(directory: Path, seed: int, cycles: int) -> BlockResult:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    result = run_block(directory, seed, cycles, say=lambda text: print(f"\r{text}", end="", flush=True))
+    if not result.violations:
+        shutil.rmtree(directory)
+    return result
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cycles", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--state", type=Path, default=Path("build/kill-cycles"))
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

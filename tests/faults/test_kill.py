@@ -1,0 +1,17 @@
+"""What was acknowledged survives `kill -9` at any moment; `make kill-cycles` does more of the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kill_cycles import run_block
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_acknowledged_is_lost_or_doubled_by_kills_under_load(tmp_path: Path, seed: int) -> None:
+    result = run_block(tmp_path, seed, cycles=10, say=print)
+    assert result.violations == ()
