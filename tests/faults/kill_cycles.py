@@ -1,7 +1,7 @@
 """`kill -9` under load at random moments, in blocks of cycles on one data directory, each judged at its end.
 
-`make kill-cycles CYCLES=200` runs this file; it writes down each finished block, so that a run that was broken
-off goes on where it was. A failing block says its seed and keeps its data directory.
+`make kill-cycles CYCLES=200` runs this file; it writes down each finished block, so that a run that was
+broken off goes on where it was. A failing block says its seed and keeps its data directory.
 """
 
 from __future__ import annotations
