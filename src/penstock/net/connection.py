@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from typing_extensions import Buffer
 
@@ -28,6 +28,7 @@ _BUFFERS_PER_SEND = 256
 _COLD_CHUNK_BYTES = 1 << 20
 
 
+@final
 class Later:
     """An answer that is not ready yet. With `barrier` the connection dispatches nothing behind it until it is."""
 
@@ -297,12 +298,9 @@ class Connection:
             self._socket.on_writable(self._on_writable if waiting else None)
 
     def _send_buffers(self) -> int:
-        output = self._output
-        if len(output) == 1 and not self._head_sent:
-            return self._socket.sendmsg((output[0],), False)
         buffers: list[Buffer] = []
         more = False
-        for part in output:
+        for part in self._output:
             if type(part) is LogSlice or len(buffers) == _BUFFERS_PER_SEND:
                 more = True
                 break

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import TopicId, TopicPartition
+from penstock.model import Offset, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader
 from penstock.records.validation import check_records
 from penstock.replication.flusher import Flusher
@@ -36,7 +36,14 @@ class _HeldAppend:
 
 class Replica:
     def __init__(
-        self, name: TopicPartition, topic_id: TopicId, log: Log, partition: Partition, flusher: Flusher, threads: Threads
+        self,
+        name: TopicPartition,
+        topic_id: TopicId,
+        log: Log,
+        partition: Partition,
+        flusher: Flusher,
+        threads: Threads,
+        changed: dict[Replica, None],
     ) -> None:
         self.name = name
         self.topic_id = topic_id
@@ -47,6 +54,7 @@ class Replica:
         self._commit_waiters = CommitWaiters()
         self._flusher = flusher
         self._threads = threads
+        self._changed = changed
         self._held: deque[_HeldAppend] = deque()
         if partition.needs_flush:
             flusher.request(self)
@@ -59,6 +67,7 @@ class Replica:
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
         """Append one checked batch; BrokerError when it is refused, and then nothing has changed."""
         info = self.log.append(batch, header, self.partition.leader_epoch, now_ms)
+        self._changed[self] = None
         if self.partition.on_append(self.log.log_end_offset):
             self._on_high_watermark()
         if self.partition.needs_flush:
@@ -104,7 +113,7 @@ class Replica:
 
     def when_committed(self, info: AppendInfo, callback: CommitCallback) -> bool:
         """True when the append is committed already; else calls back when it is, or cannot be."""
-        required = info.last_offset + 1
+        required = Offset(info.last_offset + 1)
         if self.partition.high_watermark >= required:
             return True
         if self.log.failed:
@@ -129,6 +138,11 @@ class Replica:
     def on_flush_failed(self, error: OSError) -> None:
         self.log.fail(error)
         self._commit_waiters.fail(self._failure())
+
+    def on_checkpoint_failed(self) -> None:
+        """Perhaps only for lack of space; but a log that failed with it commits nothing more."""
+        if self.log.failed:
+            self._commit_waiters.fail(self._failure())
 
     def retire(self) -> None:
         """The partition is no longer here: whoever waits is told to look for it elsewhere."""

@@ -32,6 +32,8 @@ class ReplicaManager:
         self._flusher = flusher
         self._threads = threads
         self._replicas: dict[tuple[str, int], Replica] = {}
+        self.changed: dict[Replica, None] = {}
+        """Those appended to since they were last checkpointed."""
         self._following: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -91,7 +93,8 @@ class ReplicaManager:
         assert log is not None
         leader_epoch = topic.partitions[index].leader_epoch
         partition = Partition(leader_epoch, settings[DURABILITY], log.log_end_offset, log.flushed_offset)
-        replica = Replica(TopicPartition(topic.name, index), topic.id, log, partition, self._flusher, self._threads)
+        name = TopicPartition(topic.name, index)
+        replica = Replica(name, topic.id, log, partition, self._flusher, self._threads, self.changed)
         self._replicas[topic.name, index] = replica
         return replica
 
@@ -100,4 +103,5 @@ class ReplicaManager:
             replica = self._replicas.pop((topic.name, index), None)
             if replica is not None:
                 replica.retire()
+                self.changed.pop(replica, None)
         await self._threads.run("background", self._logs.begin_delete(topic.id).work)

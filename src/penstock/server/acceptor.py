@@ -54,6 +54,7 @@ class Acceptor:
             max_unsent_bytes=config[CONNECTION_MAX_IN_FLIGHT_BYTES],
         )
         self._accepted_this_second = 0
+        self._waiting: list[Socket] | None = []
         self._watched: dict[Connection, _Watched] = {}
         self._by_host: Counter[str] = Counter()
         self._listener: Listener | None = None
@@ -64,15 +65,28 @@ class Acceptor:
         return len(self._watched)
 
     async def listen(self, network: Network, host: str, port: int) -> int:
-        """Begin to accept; returns the port that was bound."""
+        """Bind, and let connections wait until `open`; returns the port that was bound."""
         self._listener = await network.listen(host, port, self._accept)
-        self._schedule_sweep()
         return self._listener.port
+
+    def open(self) -> None:
+        """Serve those who wait and all that come."""
+        waiting, self._waiting = self._waiting, None
+        for socket in waiting or ():
+            self._accept(socket)
+        self._schedule_sweep()
+
+    def close_listener(self) -> None:
+        """Accept no more; connections that are open stay."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
 
     def close(self) -> None:
         """Accept no more and end every connection."""
-        if self._listener is not None:
-            self._listener.close()
+        self.close_listener()
+        for socket in self._waiting or ():
+            socket.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for connection in tuple(self._watched):
@@ -80,6 +94,9 @@ class Acceptor:
 
     def _accept(self, socket: Socket) -> bool:
         """Take a new connection; false when further ones had better wait a moment."""
+        if self._waiting is not None:
+            self._waiting.append(socket)
+            return False
         self._accepted_this_second += 1
         host = socket.peer.rpartition(":")[0]
         config = self._broker.config

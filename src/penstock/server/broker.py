@@ -8,12 +8,13 @@ which makes the next start instant.
 from __future__ import annotations
 
 import asyncio
-from enum import Enum
 
 from penstock.cluster.controller import Controller
 from penstock.cluster.image import ImageChange
 from penstock.config import (
     HOST,
+    HTTP_PORT,
+    LOG_OPEN_FILES_MAX,
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
     METRICS_MAX_TOPICS,
     MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS,
@@ -22,10 +23,12 @@ from penstock.config import (
     SHUTDOWN_TIMEOUT_MS,
     BrokerConfig,
 )
+from penstock.gateway.health import BrokerState, Health
+from penstock.gateway.service import HttpService
 from penstock.model import BrokerEpoch, BrokerId
 from penstock.observability.logs import Log
 from penstock.observability.loop_lag import LoopLag
-from penstock.observability.metrics import BrokerMetrics
+from penstock.observability.metrics import BrokerMetrics, TopicSize
 from penstock.replication.flusher import Flusher
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.server.acceptor import Acceptor
@@ -43,19 +46,131 @@ from penstock.wire.apis import api_name
 SESSION_PARTITIONS_PER_SLOT = 100
 
 
-class State(Enum):
-    STARTING = "starting"
-    SERVING = "serving"
-    STOPPING = "stopping"
-
-
 class Broker:
     def __init__(self, config: BrokerConfig, environment: Environment, log: Log) -> None:
-        self.state = State.STARTING
+        apis = all_apis()
+        self.state = BrokerState.STARTING
         self.port = config[PORT]
-        self.metrics = BrokerMetrics({api.key: api_name(api.key) for api in all_apis()}, config[METRICS_MAX_TOPICS])
-        self._static_config = config
+        self.http_port = config[HTTP_PORT]
+        self._config = config
         self._environment = environment
         self._log = log
         self._node_id = BrokerId(config[NODE_ID])
-        self._loop_lag = LoopLag(self.metrics.event_loop_lag)
+        self._epoch = BrokerEpoch(-1)
+        clock, threads = environment.clock, environment.threads
+        self._metrics = BrokerMetrics({api.key: api_name(api.key) for api in apis}, config[METRICS_MAX_TOPICS])
+        self._logs = LogManager(environment.disk, self._node_id, config[LOG_OPEN_FILES_MAX])
+        self._controller = Controller(environment.store, self._node_id, config, environment.random)
+        self._flusher = Flusher(environment.disk, threads, clock, self._metrics.flushes.observe)
+        self._replicas = ReplicaManager(self._node_id, config, self._logs, self._flusher, threads)
+        self._context = BrokerContext(
+            node_id=self._node_id,
+            config=config,
+            clock=clock,
+            threads=threads,
+            disk=environment.disk,
+            controller=self._controller,
+            logs=self._logs,
+            replicas=self._replicas,
+            producer_ids=ProducerIds(self._controller.allocate_producer_ids),
+            fetch_sessions=self._make_fetch_sessions(),
+            authorizer=AllowAll(),
+            metrics=self._metrics,
+        )
+        self._dispatcher = Dispatcher(self._context, apis)
+        self._acceptor = Acceptor(self._context, self._dispatcher, log)
+        self._maintenance = Maintenance(self._context, self._logs, environment.disk, log)
+        self._http = HttpService(threads, self._metrics, self._health)
+        self._loop_lag = LoopLag(self._metrics.event_loop_lag)
+
+    async def start(self) -> None:
+        """Returns when clients are served. An error leaves nothing behind that a restart would not mend."""
+        environment = self._environment
+        await environment.threads.run("background", self._logs.open)
+        await environment.store.start()
+        await self._controller.load()
+        self._context.config = config = self._controller.config
+        self.port = await self._acceptor.listen(environment.network, config[HOST], config[PORT])
+        address = config.advertised_address(self.port)
+        self._epoch = await self._controller.register_broker(address.host, address.port, self._logs.machine_id)
+        await self._controller.take_leadership()
+        await self._replicas.load(self._controller.image)
+        self._controller.subscribe(self._on_image)
+        await self._maintenance.start()
+        self._show_metrics()
+        self._loop_lag.start()
+        self._acceptor.open()
+        self.state = BrokerState.SERVING
+        self._log.info("serving", address=address, node_id=self._node_id, partitions=len(self._replicas))
+        if config[HTTP_PORT] >= 0:
+            self.http_port = await self._http.start(config[HOST], config[HTTP_PORT])
+
+    async def stop(self) -> None:
+        """Answer what is under way, make everything durable and leave the mark of a clean stop."""
+        self.state = BrokerState.STOPPING
+        self._acceptor.close_listener()
+        await self._drain()
+        self._acceptor.close()
+        await self._dispatcher.close()
+        await self._http.stop()
+        self._loop_lag.stop()
+        await self._maintenance.stop()
+        await self._replicas.settled()
+        await self._flusher.drain()
+        await self._environment.threads.run("background", lambda: self._logs.close(self._epoch))
+        await self._environment.store.close()
+        self._environment.threads.close()
+        self._log.info("stopped", node_id=self._node_id)
+
+    async def _drain(self) -> None:
+        """Let appends that wait for a flush be answered; long polls are not waited for."""
+        timeout_seconds = self._context.config[SHUTDOWN_TIMEOUT_MS] / 1000
+        try:
+            await asyncio.wait_for(self._flusher.drain(), timeout_seconds)
+        except TimeoutError:
+            self._log.warning("stopping with unanswered requests", waited_seconds=timeout_seconds)
+
+    def _make_fetch_sessions(self) -> FetchSessions:
+        slots = self._config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
+        return FetchSessions(
+            slots,
+            slots * SESSION_PARTITIONS_PER_SLOT,
+            self._config[MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS],
+            self._environment.random,
+        )
+
+    def _on_image(self, change: ImageChange) -> None:
+        if change.before.broker_configs != change.after.broker_configs:
+            self._context.config = self._controller.config
+        self._replicas.follow(change, self._context.config)
+
+    def _health(self) -> Health:
+        failed = tuple(str(replica.name) for replica in self._replicas if replica.log.failed)
+        return Health(self.state, failed, self._logs.full)
+
+    def _show_metrics(self) -> None:
+        metrics, traffic = self._metrics, self._acceptor.traffic
+        metrics.add_counter("penstock_received_bytes", "Bytes received from clients.", lambda: traffic.received_bytes)
+        metrics.add_counter("penstock_sent_bytes", "Bytes sent to clients.", lambda: traffic.sent_bytes)
+        metrics.add_gauge(
+            "penstock_request_memory_bytes", "Bytes that unanswered requests hold.", lambda: traffic.memory.used_bytes
+        )
+        metrics.add_gauge("penstock_connections", "Open connections.", lambda: self._acceptor.connections)
+        metrics.add_gauge("penstock_partitions", "Partitions on this broker.", lambda: len(self._replicas))
+        metrics.add_gauge(
+            "penstock_failed_logs", "Logs taken out of service by an I/O error.", lambda: len(self._health().failed_logs)
+        )
+        metrics.add_gauge("penstock_disk_full", "1 while writes are refused for lack of space.", lambda: self._logs.full)
+        metrics.add_gauge(
+            "penstock_fetch_sessions", "Fetch sessions remembered.", lambda: len(self._context.fetch_sessions)
+        )
+        metrics.topic_sizes = self._topic_sizes
+
+    def _topic_sizes(self) -> list[TopicSize]:
+        sizes: dict[str, list[int]] = {}
+        for replica in self._replicas:
+            size = sizes.setdefault(replica.name.topic, [0, 0, 0])
+            size[0] += 1
+            size[1] += replica.log.size_bytes
+            size[2] += replica.log.log_end_offset
+        return [TopicSize(topic, *size) for topic, size in sizes.items()]

@@ -14,6 +14,8 @@ from penstock.replication.replica_manager import ReplicaManager
 from penstock.server.fetch_sessions import FetchSessions
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.security import Authorizer
+from penstock.storage.disk import Disk
+from penstock.storage.log_manager import LogManager
 from penstock.threads import Threads
 
 
@@ -23,7 +25,9 @@ class BrokerContext:
     config: BrokerConfig
     clock: Clock
     threads: Threads
+    disk: Disk
     controller: Controller
+    logs: LogManager
     replicas: ReplicaManager
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import final
 
 from typing_extensions import Buffer
 
 from penstock.storage.disk import File
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class LogSlice:
     file: File

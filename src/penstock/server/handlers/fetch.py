@@ -10,17 +10,25 @@ from dataclasses import dataclass
 from functools import partial
 
 from penstock.config import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS
-from penstock.errors import BrokerError, ErrorCode, StorageError
+from penstock.errors import BrokerError, ErrorCode, StorageError, WouldBlock
+from penstock.model import LeaderEpoch, Offset, TopicId
 from penstock.net.connection import Answer, Later, Parts
 from penstock.replication.replica import Replica
 from penstock.server.dispatch import Api, Request
 from penstock.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, FetchTarget
 from penstock.server.security import Operation, ResourceType
-from penstock.storage.log import LogSlice, WouldBlock
-from penstock.wire.fetch import FetchRequest, FetchResult, decode_fetch_request, encode_fetch_response
+from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
+from penstock.wire.fetch import (
+    FetchRequest,
+    FetchResult,
+    FetchTopicResult,
+    decode_fetch_request,
+    encode_fetch_response,
+)
 
 FIRST_RECORD_BATCH_VERSION = 4
 FIRST_SESSION_VERSION = 7
+READ_COMMITTED = 1
 
 
 def handle(request: Request, frame: memoryview, position: int) -> Answer:
@@ -40,9 +48,9 @@ class _Read:
     """One call of Log.read, to be made on the loop or, where it would have to wait for the disk, in a pool."""
 
     replica: Replica
-    offset: int
+    offset: Offset
     max_bytes: int
-    below: int
+    below: Offset
     at_least_one: bool
 
     def __call__(self, *, wait: bool) -> LogSlice:
@@ -130,11 +138,12 @@ class _FetchOperation:
             high_watermark=high_watermark,
             last_stable_offset=high_watermark,
             log_start_offset=replica.log.log_start_offset,
+            aborted_transactions=() if self._fetch.isolation_level == READ_COMMITTED else None,
         )
         result.diverging_epoch = _diverging_epoch(replica, target)
         limit = max(0, min(target.max_bytes, max_bytes))
         if result.diverging_epoch is None and (limit or at_least_one):
-            result.records = self._slice(index, _Read(replica, target.offset, limit, high_watermark, at_least_one))
+            result.records = self._slice(index, _Read(replica, Offset(target.offset), limit, high_watermark, at_least_one))
         return result
 
     def _slice(self, index: int, read: _Read) -> LogSlice:
@@ -153,6 +162,7 @@ class _FetchOperation:
         broker = self._request.broker
         topic = target.topic
         if topic is None:
+            assert target.topic_id is not None
             known = broker.image.topic_by_id(target.topic_id)
             if known is None:
                 raise BrokerError(ErrorCode.unknown_topic_id)

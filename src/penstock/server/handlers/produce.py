@@ -10,8 +10,9 @@ import asyncio
 from functools import partial
 
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
-from penstock.net.connection import Answer, Later
+from penstock.net.connection import Answer, Later, Parts
 from penstock.records.batch import BatchHeader
+from penstock.records.compression import Codec
 from penstock.records.validation import check_batch
 from penstock.replication.replica import Replica
 from penstock.server.dispatch import Api, Request
@@ -126,7 +127,7 @@ class _ProduceOperation:
     def _check_batch(self, header: BatchHeader) -> None:
         if header.is_transactional:
             raise BrokerError(ErrorCode.invalid_txn_state, "no transaction of this producer is open")
-        if header.codec == _ZSTD and self._request.header.api_version < FIRST_ZSTD_VERSION:
+        if header.codec == Codec.ZSTD and self._request.header.api_version < FIRST_ZSTD_VERSION:
             raise BrokerError(ErrorCode.unsupported_compression_type, "zstd needs Produce version 7")
 
     def _on_append(self, replica: Replica, result: ProduceResult, info: AppendInfo) -> None:
@@ -180,10 +181,10 @@ class _ProduceOperation:
         except ProtocolError as error:
             self._later.fail(error)
 
-    def _response(self) -> list[bytes] | None:
+    def _response(self) -> Parts | None:
         errors = [result for topic in self._topics for result in topic.partitions if result.error_code]
         for result in errors:
-            self._request.broker.metrics.produce_failed(result.error_code)
+            self._request.broker.metrics.produce_failed(ErrorCode(result.error_code))
         if self._produce.acks == ACKS_NONE:
             if errors:
                 # There is no answer to put the error in; a lost connection makes the producer look again (as Kafka does).

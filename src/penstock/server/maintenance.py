@@ -1,0 +1,122 @@
+"""What a broker does beside serving: moving recovery points, retention, compaction, watching the free space.
+
+Each is a loop of its own that looks around at its interval; whatever may wait for the disk runs in a pool. A loop
+that meets an error says so and goes on at its next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from penstock.config import (
+    LOG_CLEANER_BACKOFF_MS,
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_ENABLE,
+    LOG_DIR_MIN_FREE_BYTES,
+    LOG_FLUSH_CHECKPOINT_BYTES,
+    LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
+    LOG_RETENTION_CHECK_INTERVAL_MS,
+    REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
+    BrokerConfig,
+    Option,
+)
+from penstock.observability.logs import Log
+from penstock.replication.replica import Replica
+from penstock.server.context import BrokerContext
+from penstock.storage.compaction import begin_compaction
+from penstock.storage.disk import Disk
+from penstock.storage.log_manager import LogManager
+from penstock.storage.retention import begin_retention
+
+_FREE_SPACE_SECONDS = 1.0
+_BIG_LOGS_SECONDS = 1.0
+_REPLICAS_PER_TURN = 200
+
+
+class Maintenance:
+    def __init__(self, broker: BrokerContext, logs: LogManager, disk: Disk, log: Log) -> None:
+        self._broker = broker
+        self._logs = logs
+        self._disk = disk
+        self._log = log
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        await self._watch_free_space()
+        self._every(lambda _: _FREE_SPACE_SECONDS, self._watch_free_space)
+        self._every(lambda _: _BIG_LOGS_SECONDS, self._checkpoint_big_logs)
+        self._every(_seconds(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self._checkpoint_logs)
+        self._every(_seconds(REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS), self._write_checkpoints)
+        self._every(_seconds(LOG_RETENTION_CHECK_INTERVAL_MS), self._retain)
+        self._every(_seconds(LOG_CLEANER_BACKOFF_MS), self._compact)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _every(self, interval: Callable[[BrokerConfig], float], work: Callable[[], Awaitable[None]]) -> None:
+        async def run() -> None:
+            while True:
+                await asyncio.sleep(interval(self._broker.config))
+                try:
+                    await work()
+                except Exception as error:  # noqa: BLE001 - a loop that dies would end retention for good
+                    self._log.error_rarely("maintenance failed", error, work=work.__name__)
+
+        self._tasks.append(asyncio.get_running_loop().create_task(run()))
+
+    async def _watch_free_space(self) -> None:
+        free_bytes = await self._broker.threads.run("background", self._disk.free_bytes)
+        floor_bytes = self._broker.config[LOG_DIR_MIN_FREE_BYTES]
+        full = free_bytes < floor_bytes
+        if full != self._logs.full:
+            self._logs.full = full
+            message = "disk is full: writes are refused" if full else "disk has space again: writes go on"
+            self._log.warning(message, free_bytes=free_bytes, floor_bytes=floor_bytes)
+
+    async def _checkpoint_big_logs(self) -> None:
+        """A log that grew much since its last checkpoint gets another, so that recovery stays short."""
+        limit = self._broker.config[LOG_FLUSH_CHECKPOINT_BYTES]
+        await self._checkpoint([replica for replica in self._broker.replicas.changed if replica.log.unmarked_bytes >= limit])
+
+    async def _checkpoint_logs(self) -> None:
+        await self._checkpoint(list(self._broker.replicas.changed))
+
+    async def _checkpoint(self, replicas: list[Replica]) -> None:
+        for replica in replicas:
+            self._broker.replicas.changed.pop(replica, None)
+            job = replica.log.begin_checkpoint()
+            if job is None:
+                continue
+            try:
+                await self._broker.threads.run("background", job.work)
+            except OSError as error:
+                self._log.error("checkpoint failed", error, partition=replica.name)
+                replica.log.abandon_checkpoint(job, error)
+                replica.on_checkpoint_failed()
+            else:
+                replica.log.finish_checkpoint(job)
+
+    async def _write_checkpoints(self) -> None:
+        await self._logs.write_checkpoints(self._broker.threads)
+
+    async def _retain(self) -> None:
+        now_ms = self._broker.clock.now_ms()
+        for replica in self._broker.replicas:
+            job = begin_retention(replica.log, now_ms, replica.partition.high_watermark)
+            if job is not None:
+                await self._broker.threads.run("background", job.work)
+
+    async def _compact(self) -> None:
+        config = self._broker.config
+        if not config[LOG_CLEANER_ENABLE]:
+            return
+        for replica in self._broker.replicas:
+            if replica.log.config.compacts:
+                await self._compact_log(replica, config[LOG_CLEANER_DEDUPE_BUFFER_SIZE])
+
+
+def _seconds(option: Option[int]) -> Callable[[BrokerConfig], float]:
+    return lambda config: config[option] / 1000
