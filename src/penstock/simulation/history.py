@@ -1,0 +1,62 @@
+"""What clients sent and what they were told about it: the facts the model judges a broker by.
+
+Every record's value is unique and says where it was sent, so that whatever a reader finds can be traced to
+the one write that may have put it there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class InvariantViolated(Exception):
+    """A broker broke a promise; `invariant` is its number in the list of invariants, or a word for it."""
+
+    def __init__(self, invariant: str, message: str) -> None:
+        super().__init__(f"{invariant}: {message}")
+        self.invariant = invariant
+
+
+class Outcome(Enum):
+    PENDING = "pending"
+    OK = "ok"
+    FAIL = "fail"
+    """It certainly did not happen."""
+    UNKNOWN = "unknown"
+    """It may have happened, may yet happen, or not."""
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    """One batch on its way into a partition."""
+
+    values: tuple[bytes, ...]
+    timestamps: tuple[int, ...]
+    lane: str
+    """Batches of one lane, an idempotent producer's session or a connection, are stored as they were sent."""
+    order: int
+    acks: int
+    weak_changes: int
+    """How often the topic's promise had changed when the write was first sent."""
+    outcome: Outcome = Outcome.PENDING
+
+    def __str__(self) -> str:
+        origin = f"{self.lane}, number {self.order}, acks {self.acks}"
+        return f"{self.values[0][:60]!r} ({origin}, {self.outcome.value})"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecord:
+    offset: int
+    timestamp: int
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """A whole partition, read after a restart before anybody else was let in."""
+
+    log_start: int
+    log_end: int
+    records: tuple[ReadRecord, ...]

@@ -1,0 +1,197 @@
+"""What a partition must hold: every fact a client learned about it, and which of them may be taken back.
+
+Facts come from acknowledgements and from reads. Durability is a prefix: once a write that was promised to be
+durable is acknowledged, or a record is shown that may not be taken back, so is everything before it. Raises
+InvariantViolated at the first contradiction.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+
+from penstock.simulation.history import Audit, InvariantViolated, Outcome, ReadRecord, Write
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What was certain about a partition when a request was sent; its answer must not say less."""
+
+    log_start: int
+    visible_end: int
+
+
+class PartitionModel:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.log_start = 0
+        """The log starts here or later."""
+        self.log_start_limit = 0
+        """The log starts here or before, except by retention."""
+        self.may_expire = False
+        """Whether retention may remove records at any time."""
+        self.visible_end = 0
+        """Everything below has been seen or committed, so every reader can see it."""
+        self.durable_end = 0
+        """Everything below survives a power loss."""
+        self._writes: dict[bytes, Write] = {}
+        self._values: dict[int, bytes] = {}
+        self._offsets: dict[bytes, int] = {}
+        self._lanes: dict[str, list[tuple[int, int]]] = {}
+
+    @property
+    def known_end(self) -> int:
+        """One past the last offset that is known to be taken."""
+        return max(self._values, default=self.log_start - 1) + 1
+
+    def view(self) -> View:
+        return View(self.log_start, self.visible_end)
+
+    # --- writing
+
+    def on_send(self, write: Write) -> None:
+        for value in write.values:
+            self._writes[value] = write
+
+    def on_ack(self, write: Write, base_offset: int, *, durable: bool) -> None:
+        """`durable`: the promise covers it, so a power loss may not take it or anything before it."""
+        write.outcome = Outcome.OK
+        for index, value in enumerate(write.values):
+            self._learn(base_offset + index, value)
+        end = base_offset + len(write.values)
+        if write.acks == -1:
+            self.visible_end = max(self.visible_end, end)
+        if durable:
+            self.durable_end = max(self.durable_end, end)
+
+    def on_refusal(self, write: Write) -> None:
+        """It was certainly not stored."""
+        write.outcome = Outcome.FAIL
+        for value in write.values:
+            if value in self._offsets:
+                raise self._violation("I1", f"{write} was refused but is at {self._offsets[value]}")
+
+    def on_unknown(self, write: Write) -> None:
+        write.outcome = Outcome.UNKNOWN
+
+    # --- reading
+
+    def on_read(self, records: list[ReadRecord], *, durable: bool) -> None:
+        for record in records:
+            self._learn(record.offset, record.value)
+            expected = self._timestamp(record.value)
+            if expected is not None and expected != record.timestamp:
+                raise self._violation(
+                    "I15", f"timestamp {record.timestamp} at {record.offset}, sent {expected}"
+                )
+        if records:
+            end = records[-1].offset + 1
+            self.visible_end = max(self.visible_end, end)
+            if durable:
+                self.durable_end = max(self.durable_end, end)
+
+    def check_ends(self, view: View, log_start: int, high_watermark: int) -> None:
+        """What an answer says of the partition's ends, against what was known when it was asked for."""
+        self.on_log_start(view, log_start)
+        if high_watermark < view.visible_end:
+            raise self._violation(
+                "I8", f"high watermark {high_watermark}, but {view.visible_end - 1} was visible"
+            )
+
+    def on_log_start(self, view: View, log_start: int) -> None:
+        if log_start < view.log_start:
+            raise self._violation("log start", f"went back from {view.log_start} to {log_start}")
+        if log_start > self.log_start_limit and not self.may_expire:
+            raise self._violation("log start", f"is {log_start}, nobody asked beyond {self.log_start_limit}")
+        self.log_start = max(self.log_start, log_start)
+
+    def must_serve(self, view: View, offset: int) -> bool:
+        """Whether a read at this offset has to find a record."""
+        return self.log_start_limit <= offset < view.visible_end and not self.may_expire
+
+    def check_time_lookup(self, view: View, timestamp: int, found: ReadRecord | None) -> None:
+        """The first record at or after a time: `found` carries its offset and timestamp."""
+        if found is not None and found.timestamp < timestamp:
+            raise self._violation("time index", f"{found.timestamp} at {found.offset} is before {timestamp}")
+        end = view.visible_end if found is None else min(found.offset, view.visible_end)
+        for offset in range(max(self.log_start, self.log_start_limit), end):
+            value = self._values.get(offset)
+            sent = None if value is None else self._timestamp(value)
+            if sent is not None and sent >= timestamp and not self.may_expire:
+                raise self._violation("time index", f"looked for {timestamp}, missed {sent} at {offset}")
+
+    # --- restarting
+
+    def on_audit(self, audit: Audit, *, cache_lost: bool, durable: bool) -> None:
+        """Compare with the whole log after a restart; `cache_lost` says that unsynced bytes may be gone.
+
+        `durable`: whatever the log shows now may not be taken back any more.
+        """
+        self.on_log_start(View(self.log_start, 0), audit.log_start)
+        required = self.durable_end if cache_lost else self.known_end
+        if audit.log_end < max(required, audit.log_start):
+            raise self._lost(audit.log_end)
+        self._check_contiguous(audit)
+        self._forget_from(audit.log_end)
+        self.on_read(list(audit.records), durable=durable)
+        self.visible_end = max(self.visible_end, audit.log_end)
+
+    def _check_contiguous(self, audit: Audit) -> None:
+        expected = audit.log_start
+        for record in audit.records:
+            if record.offset != expected:
+                raise self._violation(
+                    "I5", f"expected a record at {expected}, the next one is {record.offset}"
+                )
+            expected += 1
+        if expected != audit.log_end:
+            raise self._violation("I1", f"the log ends at {audit.log_end}, but its records end at {expected}")
+
+    def _lost(self, log_end: int) -> InvariantViolated:
+        offset = min((offset for offset in self._values if offset >= log_end), default=log_end)
+        what = self._writes[self._values[offset]] if offset in self._values else "a committed record"
+        return self._violation("I1", f"the log ends at {log_end}; {what} at {offset} is lost")
+
+    def _forget_from(self, offset: int) -> None:
+        """An allowed loss: offsets from here on are free again."""
+        for lost in [known for known in self._values if known >= offset]:
+            value = self._values.pop(lost)
+            del self._offsets[value]
+            write = self._writes[value]
+            self._lanes[write.lane].remove((write.order, lost))
+        self.visible_end = min(self.visible_end, offset)
+        self.durable_end = min(self.durable_end, offset)
+
+    # --- facts
+
+    def _learn(self, offset: int, value: bytes) -> None:
+        known = self._values.get(offset)
+        if known is not None:
+            if known != value:
+                raise self._violation("I3", f"{offset} was {known[:60]!r} and is {value[:60]!r}")
+            return
+        write = self._writes.get(value)
+        if write is None:
+            raise self._violation("I14", f"{value[:60]!r} at {offset} was never sent here")
+        if write.outcome is Outcome.FAIL:
+            raise self._violation("I1", f"{write} was refused but is at {offset}")
+        if value in self._offsets:
+            raise self._violation("I2", f"{write} is at {self._offsets[value]} and again at {offset}")
+        self._check_order(write, offset)
+        self._values[offset] = value
+        self._offsets[value] = offset
+
+    def _check_order(self, write: Write, offset: int) -> None:
+        lane = self._lanes.setdefault(write.lane, [])
+        place = bisect_left(lane, (write.order, offset))
+        if (place > 0 and lane[place - 1][1] > offset) or (place < len(lane) and lane[place][1] < offset):
+            raise self._violation("I4", f"{write} is at {offset}, out of the order {write.lane} sent in")
+        insort(lane, (write.order, offset))
+
+    def _timestamp(self, value: bytes) -> int | None:
+        """What the record was sent with; None where the broker sets the time."""
+        write = self._writes[value]
+        return write.timestamps[write.values.index(value)] if write.timestamps else None
+
+    def _violation(self, invariant: str, message: str) -> InvariantViolated:
+        return InvariantViolated(invariant, f"{self.name}: {message}")

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.simulation.history import Audit, InvariantViolated, ReadRecord, Write
+from penstock.simulation.partition_model import PartitionModel
+
+
+@pytest.fixture
+def model() -> PartitionModel:
+    return PartitionModel("orders-0")
+
+
+def send(model: PartitionModel, *values: str, lane: str = "p", order: int = 0, acks: int = -1) -> Write:
+    encoded = tuple(value.encode() for value in values)
+    write = Write(encoded, tuple(range(100, 100 + len(values))), lane, order, acks, 0)
+    model.on_send(write)
+    return write
+
+
+def records(first: int, *values: str, timestamp: int = 100) -> list[ReadRecord]:
+    return [ReadRecord(first + index, timestamp, value.encode()) for index, value in enumerate(values)]
+
+
+def audit(log_start: int, *values: str) -> Audit:
+    return Audit(log_start, log_start + len(values), tuple(records(log_start, *values)))
+
+
+def violates(invariant: str) -> pytest.RaisesExc[InvariantViolated]:
+    return pytest.raises(InvariantViolated, match=f"^{invariant}: ")
+
+
+def test_what_was_promised_must_survive_a_power_loss(model: PartitionModel) -> None:
+    model.on_ack(send(model, "a"), 0, durable=True)
+    model.on_audit(audit(0, "a"), cache_lost=True, durable=True)
+    with violates("I1"):
+        model.on_audit(audit(0), cache_lost=True, durable=True)
+
+
+def test_what_lies_before_a_durable_write_must_survive_too(model: PartitionModel) -> None:
+    send(model, "a", acks=0)
+    model.on_ack(send(model, "b", order=1), 1, durable=True)
+    with violates("I1"):
+        model.on_audit(audit(0, "a"), cache_lost=True, durable=True)
+
+
+def test_a_write_without_the_promise_may_be_lost_with_the_cache_only(model: PartitionModel) -> None:
+    model.on_ack(send(model, "a", acks=1), 0, durable=False)
+    with violates("I1"):
+        model.on_audit(audit(0), cache_lost=False, durable=False)
+    model.on_audit(audit(0), cache_lost=True, durable=False)
+
+
+def test_what_a_reader_saw_may_not_be_taken_back(model: PartitionModel) -> None:
+    send(model, "a")
+    model.on_read(records(0, "a"), durable=True)
+    with violates("I1"):
+        model.on_audit(audit(0), cache_lost=True, durable=True)
+
+
+def test_an_allowed_loss_frees_its_offsets(model: PartitionModel) -> None:
+    write = send(model, "a", acks=1)
+    model.on_ack(write, 0, durable=False)
+    model.on_audit(audit(0), cache_lost=True, durable=False)
+    model.on_ack(send(model, "b", order=1), 0, durable=True)
+    model.on_read(records(0, "b"), durable=True)
+
+
+def test_an_unknown_write_may_or_may_not_be_there(model: PartitionModel) -> None:
+    model.on_unknown(send(model, "a"))
+    model.on_audit(audit(0), cache_lost=False, durable=True)
+    model.on_read(records(0, "a"), durable=True)
+
+
+def test_a_refused_write_is_never_found(model: PartitionModel) -> None:
+    model.on_refusal(send(model, "a"))
+    with violates("I1"):
+        model.on_read(records(0, "a"), durable=True)
+
+
+def test_a_write_that_was_read_cannot_have_been_refused(model: PartitionModel) -> None:
+    write = send(model, "a")
+    model.on_read(records(0, "a"), durable=True)
+    with violates("I1"):
+        model.on_refusal(write)
+
+
+def test_a_record_is_stored_once(model: PartitionModel) -> None:
+    model.on_ack(send(model, "a"), 0, durable=True)
+    with violates("I2"):
+        model.on_read(records(1, "a"), durable=True)
+
+
+def test_an_offset_has_one_value(model: PartitionModel) -> None:
+    model.on_ack(send(model, "a"), 0, durable=True)
+    send(model, "b", order=1)
+    with violates("I3"):
+        model.on_read(records(0, "b"), durable=True)
+
+
+def test_records_of_a_lane_keep_their_order(model: PartitionModel) -> None:
+    send(model, "a", order=0)
+    model.on_ack(send(model, "b", order=1), 0, durable=True)
+    with violates("I4"):
+        model.on_read(records(1, "a"), durable=True)
+
+
+def test_lanes_do_not_bind_each_other(model: PartitionModel) -> None:
+    send(model, "a", lane="one", order=0)
+    model.on_ack(send(model, "b", lane="other", order=1), 0, durable=True)
+    model.on_read(records(1, "a"), durable=True)
+
+
+def test_a_log_has_no_holes(model: PartitionModel) -> None:
+    send(model, "a", "b", "c")
+    found = (*records(0, "a"), *records(2, "c"))
+    with violates("I5"):
+        model.on_audit(Audit(0, 3, found), cache_lost=False, durable=True)
+    with violates("I1"):
+        model.on_audit(Audit(0, 3, tuple(records(0, "a"))), cache_lost=False, durable=True)
+
+
+def test_the_high_watermark_does_not_go_back(model: PartitionModel) -> None:
+    model.on_ack(send(model, "a"), 0, durable=True)
+    view = model.view()
+    model.check_ends(view, 0, 1)
+    with violates("I8"):
+        model.check_ends(view, 0, 0)
+
+
+def test_an_answer_is_judged_by_what_was_known_when_it_was_asked_for(model: PartitionModel) -> None:
+    view = model.view()
+    model.on_ack(send(model, "a"), 0, durable=True)
+    model.check_ends(view, 0, 0)
+
+
+def test_records_belong_where_they_were_sent(model: PartitionModel) -> None:
+    with violates("I14"):
+        model.on_read(records(0, "from elsewhere"), durable=True)
+
+
+def test_a_record_keeps_its_timestamp(model: PartitionModel) -> None:
+    send(model, "a")
+    with violates("I15"):
+        model.on_read(records(0, "a", timestamp=99), durable=True)
+
+
+def test_the_log_start_moves_forward_and_only_as_far_as_asked(model: PartitionModel) -> None:
+    for number in range(5):
+        model.on_ack(send(model, f"{number}", order=number), number, durable=True)
+    model.log_start_limit = 3
+    model.on_log_start(model.view(), 2)
+    with violates("log start"):
+        model.on_log_start(model.view(), 1)
+    with violates("log start"):
+        model.on_log_start(model.view(), 4)
+    with violates("log start"):
+        model.on_audit(audit(0, "0", "1", "2", "3", "4"), cache_lost=True, durable=True)
+    model.may_expire = True
+    model.on_log_start(model.view(), 4)
+
+
+def test_a_time_lookup_finds_the_first_record_of_that_time(model: PartitionModel) -> None:
+    model.on_ack(send(model, "a", "b", "c"), 0, durable=True)  # at 100, 101, 102
+    view = model.view()
+    model.check_time_lookup(view, 101, ReadRecord(1, 101, b"b"))
+    model.check_time_lookup(view, 103, None)
+    with violates("time index"):
+        model.check_time_lookup(view, 101, ReadRecord(2, 102, b"c"))
+    with violates("time index"):
+        model.check_time_lookup(view, 101, ReadRecord(0, 100, b"a"))
+    with violates("time index"):
+        model.check_time_lookup(view, 102, None)
