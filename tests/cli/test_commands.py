@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.main import COMMANDS, run
+from penstock.cli.commands import COMMANDS, run
 
 LIGHT_MODULES = {"rich", "confluent_kafka", "starlette", "uvicorn", "prometheus_client"}
 
@@ -88,7 +88,7 @@ def test_config_show_docs_explains_every_setting(capsys: pytest.CaptureFixture[s
 
 def test_the_broker_command_loads_nothing_it_does_not_need() -> None:
     script = (
-        "import sys, penstock.cli.main as m; m.make_app(['broker']); import penstock.cli.broker_process;"
+        "import sys, penstock.cli.commands as m; m.make_app(['broker']); import penstock.cli.broker_process;"
         "print(' '.join(sys.modules))"
     )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
