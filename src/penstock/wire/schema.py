@@ -1,0 +1,108 @@
+"""The fields of every message in every version, as the `kio` package has them from Kafka's specifications.
+
+Of kio only these descriptions are used. Its own reader may not see a stranger's bytes: it takes the length of
+an array at its word and aborts the process. A version's module is loaded when the first such message comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from datetime import timedelta
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeAlias, cast, get_args, get_origin
+
+from kio.index import KioIndexError, load_request_schema, load_response_schema
+from kio.schema.index import api_key_map, schema_name_map
+
+from penstock.errors import ProtocolError
+
+Direction = Literal["request", "response"]
+Entity: TypeAlias = Callable[..., Any]
+"""A kio message class, or one nested in it."""
+
+_IMPLICIT_DEFAULTS: dict[str, Any] = {
+    "string": "",
+    "bytes": b"",
+    "records": b"",
+    "bool": False,
+    "uuid": None,
+    "timedelta_i32": timedelta(0),
+    "timedelta_i64": timedelta(0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaField:
+    name: str
+    kafka_type: str
+    """kio's name for the type of the value, or of each element; "struct" where that is an entity."""
+    entity: Entity | None
+    is_array: bool
+    is_nullable: bool
+    tag: int | None
+    default: Any
+    """What a message without the field means."""
+
+
+@cache
+def load_entity(direction: Direction, api_key: int, version: int) -> Entity:
+    """The message class; ProtocolError where there is none."""
+    try:
+        if direction == "request":
+            return load_request_schema(api_key, version)
+        return load_response_schema(api_key, version)
+    except KioIndexError:
+        raise ProtocolError(f"no version {version} of api key {api_key}") from None
+
+
+def known_versions(api_key: int) -> list[int]:
+    """The versions with a schema, newest first."""
+    return sorted(schema_name_map[api_key_map[api_key]], reverse=True)
+
+
+@cache
+def entity_fields(entity: Entity) -> tuple[SchemaField, ...]:
+    """In the order of the wire; tagged fields last, by tag."""
+    described = [_describe(field) for field in fields(cast(Any, entity))]
+    return tuple(sorted(described, key=lambda field: -1 if field.tag is None else field.tag))
+
+
+def is_flexible(entity: Entity) -> bool:
+    return bool(cast(Any, entity).__flexible__)
+
+
+def _describe(field: Any) -> SchemaField:
+    value_type, is_nullable = _strip_optional(field.type)
+    is_array = get_origin(value_type) is tuple
+    if is_array:
+        value_type, _ = _strip_optional(get_args(value_type)[0])
+    entity = cast(Entity, value_type) if is_dataclass(value_type) else None
+    kafka_type = "struct" if entity is not None else field.metadata["kafka_type"]
+    return SchemaField(
+        name=field.name,
+        kafka_type=kafka_type,
+        entity=entity,
+        is_array=is_array,
+        is_nullable=is_nullable,
+        tag=field.metadata.get("tag"),
+        default=_default(field, kafka_type, is_array, is_nullable),
+    )
+
+
+def _strip_optional(annotation: Any) -> tuple[Any, bool]:
+    if get_origin(annotation) is UnionType:
+        (inner,) = (each for each in get_args(annotation) if each is not NoneType)
+        return inner, True
+    return annotation, False
+
+
+def _default(field: Any, kafka_type: str, is_array: bool, is_nullable: bool) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    if is_array:
+        return ()
+    if is_nullable or kafka_type == "struct":
+        return None
+    return _IMPLICIT_DEFAULTS.get(kafka_type, 0)
