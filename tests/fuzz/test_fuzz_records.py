@@ -6,7 +6,7 @@ import contextlib
 import struct
 
 import pytest
-from harness import fuzz, mutations
+from fuzz_harness import fuzz, mutations
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidBatch
