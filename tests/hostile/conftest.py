@@ -1,0 +1,53 @@
+"""One broker a module, attacked by every test of it, and a watch over each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import raw
+from watch import INNOCENT_TOPIC, Watch, create_topic, wait_until
+
+from broker_process import BrokerProcess
+
+BASE_SETTINGS = ("auto.create.topics.enable=false",)
+
+
+@pytest.fixture(scope="module")
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
+    """The module's broker, with the settings its `SETTINGS` names."""
+    settings = (*BASE_SETTINGS, *getattr(request.module, "SETTINGS", ()))
+    process = BrokerProcess(tmp_path_factory.mktemp("hostile"), settings)
+    process.start()
+    try:
+        prepare(process)
+        yield process
+        process.stop()
+    finally:
+        process.kill()
+
+
+def prepare(process: BrokerProcess) -> None:
+    """Make the innocent client's topic, and wait for HTTP, which starts a little later."""
+    with raw.RawClient(process.port) as client:
+        assert create_topic(client, INNOCENT_TOPIC).error_code == 0
+    wait_until(lambda: _serves_http(process.http_port), 10)
+
+
+def _serves_http(port: int) -> bool:
+    import socket
+
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture
+def watch(broker: BrokerProcess) -> Iterator[Watch]:
+    watching = Watch(broker)
+    yield watching
+    watching.finish()

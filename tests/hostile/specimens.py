@@ -1,0 +1,108 @@
+"""A good request of every API that one broker serves, to be damaged in all ways.
+
+Long waits are left out and nothing they name exists, so an answer comes at once and nothing changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import raw
+from kio.schema.index import api_key_map, schema_name_map
+
+from penstock.records.building import NewRecord, build_batch
+
+_BATCH = bytes(build_batch([NewRecord(b"key", b"value", 1_700_000_000_000)]))
+_TOPIC = "nowhere"
+
+SPECIMENS: dict[int, dict[str, Any]] = {
+    raw.PRODUCE: {
+        "acks": -1,
+        "timeout": 1000,
+        "topic_data": [{"name": _TOPIC, "partition_data": [{"index": 0, "records": _BATCH}]}],
+    },
+    raw.FETCH: {
+        "replica_id": -1,
+        "max_bytes": 1000,
+        "topics": [{"topic": _TOPIC, "partitions": [{"partition": 0, "partition_max_bytes": 1000}]}],
+        "forgotten_topics_data": [{"topic": _TOPIC, "partitions": [1]}],
+        "rack_id": "r",
+    },
+    raw.LIST_OFFSETS: {
+        "replica_id": -1,
+        "topics": [{"name": _TOPIC, "partitions": [{"partition_index": 0, "timestamp": -1}]}],
+    },
+    raw.METADATA: {"topics": [{"name": _TOPIC}], "allow_auto_topic_creation": False},
+    raw.API_VERSIONS: {"client_software_name": "hostile", "client_software_version": "1"},
+    raw.CREATE_TOPICS: {
+        "topics": [
+            {
+                "name": _TOPIC,
+                "num_partitions": -1,
+                "replication_factor": -1,
+                "assignments": [{"partition_index": 0, "broker_ids": [9]}],
+                "configs": [{"name": "retention.ms", "value": "1"}],
+            }
+        ],
+        "validate_only": True,
+    },
+    raw.DELETE_TOPICS: {"topics": [{"name": _TOPIC}], "topic_names": [_TOPIC]},
+    raw.DELETE_RECORDS: {"topics": [{"name": _TOPIC, "partitions": [{"partition_index": 0, "offset": 1}]}]},
+    raw.INIT_PRODUCER_ID: {"transaction_timeout": 1000},
+    raw.OFFSET_FOR_LEADER_EPOCH: {
+        "replica_id": -1,
+        "topics": [{"topic": _TOPIC, "partitions": [{"partition": 0, "leader_epoch": 0}]}],
+    },
+    raw.DESCRIBE_CONFIGS: {
+        "resources": [
+            {"resource_type": 2, "resource_name": _TOPIC, "configuration_keys": ["retention.ms"]},
+            {"resource_type": 4, "resource_name": "1", "configuration_keys": ["host"]},
+        ]
+    },
+    raw.ALTER_CONFIGS: {
+        "resources": [
+            {"resource_type": 2, "resource_name": _TOPIC, "configs": [{"name": "retention.ms", "value": "1"}]}
+        ],
+        "validate_only": True,
+    },
+    raw.DESCRIBE_LOG_DIRS: {"topics": [{"topic": _TOPIC, "partitions": [0]}]},
+    raw.CREATE_PARTITIONS: {
+        "topics": [{"name": _TOPIC, "count": 2, "assignments": [{"broker_ids": [9]}]}],
+        "validate_only": True,
+    },
+    raw.INCREMENTAL_ALTER_CONFIGS: {
+        "resources": [
+            {
+                "resource_type": 2,
+                "resource_name": _TOPIC,
+                "configs": [{"name": "retention.ms", "config_operation": 0, "value": "1"}],
+            }
+        ],
+        "validate_only": True,
+    },
+    raw.DESCRIBE_CLUSTER: {},
+    raw.DESCRIBE_TOPIC_PARTITIONS: {
+        "topics": [{"name": _TOPIC}],
+        "response_partition_limit": 10,
+        "cursor": {"topic_name": _TOPIC, "partition_index": 0},
+    },
+}
+API_KEYS = sorted(SPECIMENS)
+API_NAMES = [api_key_map[key] for key in API_KEYS]
+
+
+def api_name(api_key: int) -> str:
+    return api_key_map[api_key]
+
+
+def body(api_key: int, version: int) -> bytes:
+    return raw.body(api_key, version, **SPECIMENS[api_key])
+
+
+def header(api_key: int, version: int) -> bytes:
+    return raw.header(api_key, version)
+
+
+def known_versions(api_key: int) -> set[int]:
+    """The versions that there are schemas for."""
+    return set(schema_name_map[api_key_map[api_key]])

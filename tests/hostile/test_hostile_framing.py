@@ -1,0 +1,153 @@
+"""Frames that are none: wrong sizes, other protocols, and senders who stop half-way (K01, K02, K04, K05)."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import time
+
+import pytest
+import raw
+from watch import MIB, Watch, wait_until
+
+SETTINGS = (
+    "request.receive.timeout.ms=1500",
+    "connections.max.idle.ms=2500",
+)
+MAX_FRAME_BYTES = 104_857_600
+
+
+def size(value: int) -> bytes:
+    return struct.pack(">i", value)
+
+
+@pytest.mark.parametrize("claimed", [-1, -2, -(2**31), -(2**31) + 8])
+def test_a_negative_size_closes_the_connection(watch: Watch, claimed: int) -> None:
+    watch.refuses(size(claimed), size(claimed) + raw.header(raw.METADATA, 0))
+
+
+@pytest.mark.parametrize("claimed", [2**31 - 1, MAX_FRAME_BYTES + 1])
+def test_a_size_above_the_limit_closes_before_the_body(watch: Watch, claimed: int) -> None:
+    watch.refuses(size(claimed))
+
+
+def test_a_size_above_the_limit_behind_a_good_request_closes_after_its_answer(watch: Watch) -> None:
+    with watch.counts_refusals(), watch.client() as client:
+        client.send(raw.request(raw.API_VERSIONS, 0))
+        raw.decode_response(raw.API_VERSIONS, 0, client.read_frame())
+        client.send(size(2**31 - 1))
+        client.expect_refused()
+
+
+def test_size_zero_closes_the_connection(watch: Watch) -> None:
+    watch.refuses(size(0))
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x00", b"\x00\x12", b"\x00\x12\x00", raw.header(raw.API_VERSIONS, 0)[:9]]
+)
+def test_a_frame_shorter_than_a_header_closes_the_connection(watch: Watch, content: bytes) -> None:
+    watch.refuses(raw.framed(content))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
+        b"POST /topics HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+        bytes.fromhex("16030100c2010000be0303") + bytes(200),
+        bytes.fromhex("1603030200") + bytes(512),
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"\x00\x00\x00\x08\x04\xd2\x16\x2f" + bytes(8),
+        b"*1\r\n$4\r\nPING\r\n",
+        b"\xff" * 64,
+        b"\x00" * 64,
+    ],
+    ids=["http-get", "http-post", "tls-1.0", "tls-1.2", "ssh", "postgres", "redis", "ones", "zeros"],
+)
+def test_another_protocol_is_turned_away(watch: Watch, content: bytes) -> None:
+    watch.refuses(content)
+
+
+def test_random_bytes_do_no_harm(watch: Watch) -> None:
+    chance = random.Random(3)
+    for _ in range(200):
+        with watch.client() as client:
+            client.send(chance.randbytes(chance.randrange(1, 300)))
+            client.finish_sending()
+            client.read_until_closed()
+
+
+def test_random_frames_do_no_harm(watch: Watch) -> None:
+    chance = random.Random(4)
+    for _ in range(300):
+        with watch.client() as client:
+            content = struct.pack(">hhi", chance.randrange(80), chance.randrange(14), 5) + chance.randbytes(
+                60
+            )
+            client.send(raw.framed(content))
+            client.finish_sending()
+            client.read_until_closed()
+
+
+def test_memory_follows_the_bytes_received_not_the_size_claimed(watch: Watch) -> None:
+    watch.max_growth_bytes = 24 * MIB
+    clients = [watch.client() for _ in range(100)]
+    for client in clients:
+        client.send(size(MAX_FRAME_BYTES) + bytes(1000))
+    with watch.client() as polite:
+        polite.call(raw.API_VERSIONS, 0)
+    assert watch.rss - watch.started_rss < watch.max_growth_bytes
+    for client in clients:
+        client.close()
+
+
+def test_a_request_that_never_ends_is_given_up(watch: Watch) -> None:
+    started = time.monotonic()
+    with watch.client() as client:
+        client.send(raw.request(raw.METADATA, 1)[:-1])
+        client.expect_refused()
+    assert time.monotonic() - started > 1.0
+
+
+def test_a_size_prefix_that_never_ends_is_given_up(watch: Watch) -> None:
+    with watch.client() as client:
+        client.send(b"\x00\x00")
+        client.expect_refused()
+
+
+def test_a_connection_that_says_nothing_is_closed_in_the_end(watch: Watch) -> None:
+    with watch.client() as client:
+        client.expect_refused()
+
+
+def test_a_request_sent_byte_by_byte_is_answered(watch: Watch) -> None:
+    with watch.client() as client:
+        for byte in raw.request(
+            raw.API_VERSIONS, 3, client_software_name="slow", client_software_version="1"
+        ):
+            client.send(bytes((byte,)))
+        answer = raw.decode_response(raw.API_VERSIONS, 3, client.read_frame())
+    assert answer.error_code == 0
+
+
+def test_two_hundred_slow_senders_hold_up_nobody(watch: Watch) -> None:
+    clients = [watch.client() for _ in range(200)]
+    frame = raw.request(raw.API_VERSIONS, 0)
+    for byte in frame:
+        for client in clients:
+            client.send(bytes((byte,)))
+    for client in clients:
+        assert raw.decode_response(raw.API_VERSIONS, 0, client.read_frame()).error_code == 0
+        client.close()
+
+
+def test_a_client_that_vanishes_in_a_request_leaves_nothing_behind(watch: Watch) -> None:
+    before = watch.established_connections()
+    for _ in range(50):
+        client = watch.client()
+        client.send(size(1000) + bytes(500))
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+    wait_until(lambda: watch.established_connections() <= before, 5)
