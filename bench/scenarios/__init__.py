@@ -9,7 +9,16 @@ from collections.abc import Callable, Sequence
 
 from bench.comparison import Row
 from bench.context import Context
-from bench.scenarios import consume, produce, synchronous
+from bench.scenarios import (
+    connections,
+    consume,
+    durability,
+    isolation,
+    partitions,
+    produce,
+    start,
+    synchronous,
+)
 from bench.servers import Server
 
 PAIRED: dict[str, Callable[[Context, Sequence[Server]], list[Row]]] = {
@@ -21,4 +30,10 @@ PAIRED: dict[str, Callable[[Context, Sequence[Server]], list[Row]]] = {
     "consume-1k": consume.one_kilobyte,
     "synchronous": synchronous.one_at_a_time,
 }
-ALONE: dict[str, Callable[[Context], list[Row]]] = {}
+ALONE: dict[str, Callable[[Context], list[Row]]] = {
+    "start": start.first_answer,
+    "partitions": partitions.ten_thousand,
+    "connections": connections.ten_thousand,
+    "durability": durability.default_durability,
+    "isolation": isolation.noisy_neighbours,
+}

@@ -1,0 +1,94 @@
+"""A Kafka connection as thin as it can be: pipelined Produce and Fetch frames, thousands in a process."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import cast
+
+from bench.frames import (
+    FetchAnswer,
+    ProduceAnswer,
+    fetch_request,
+    produce_request,
+    read_fetch,
+    read_produce,
+)
+
+CONNECTING_AT_ONCE = 100
+
+
+class RawConnection(asyncio.Protocol):
+    """Answers come in request order, so the waiting requests are a queue."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._waiting: deque[asyncio.Future[bytes]] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._correlation_id = 0
+
+    async def produce(self, topic: str, partition: int, batch: bytes) -> ProduceAnswer:
+        return read_produce(await self._ask(produce_request(self._next_id(), topic, partition, batch)))
+
+    async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int) -> FetchAnswer:
+        return read_fetch(
+            await self._ask(fetch_request(self._next_id(), topic, partition, offset, max_wait_ms))
+        )
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= 4:
+            (length,) = struct.unpack_from(">i", self._received)
+            if len(self._received) < 4 + length:
+                return
+            body = bytes(self._received[4 : 4 + length])
+            del self._received[: 4 + length]
+            answer = self._waiting.popleft()
+            if not answer.done():
+                answer.set_result(body)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        for answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(error or ConnectionResetError("the broker closed the connection"))
+        self._waiting.clear()
+
+    def _next_id(self) -> int:
+        self._correlation_id += 1
+        return self._correlation_id
+
+    def _ask(self, request: bytes) -> asyncio.Future[bytes]:
+        assert self._transport is not None, "not connected"
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answer)
+        self._transport.write(request)
+        return answer
+
+
+async def connect_many(bootstrap: str, count: int) -> Sequence[RawConnection]:
+    """Open connections, a hundred at a time so that no listen queue overflows."""
+    host, port = bootstrap.split(":")
+    loop = asyncio.get_running_loop()
+    allowed = asyncio.Semaphore(CONNECTING_AT_ONCE)
+
+    async def connect() -> RawConnection:
+        async with allowed:
+            _, connection = await loop.create_connection(RawConnection, host, int(port))
+            return connection
+
+    return await asyncio.gather(*(connect() for _ in range(count)))
+
+
+def raise_open_files_limit() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

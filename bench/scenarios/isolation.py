@@ -1,0 +1,102 @@
+"""Other clients' latency beside a reader of cold data and 10 GB of sustained writes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.comparison import Bar, Row
+from bench.context import Context
+from bench.driver import DriverFailed, Figures, finish_driver, run_driver, start_driver
+from bench.measure import Spread
+from bench.servers import Penstock
+from bench.topics import create_topic
+
+GB = 1_000_000_000
+WRITE_MB_PER_S = 100
+VICTIMS, VICTIM_MESSAGES_PER_S = 10, 200
+NAME = "isolation"
+
+
+def noisy_neighbours(context: Context) -> list[Row]:
+    """Victims write at a fixed rate, first alone, then beside the noise, in turns."""
+    sustained = context.scaled(10 * GB, 2 * GB)
+    rounds = context.scaled(2, 1)
+    seconds = sustained / WRITE_MB_PER_S / 1e6 / rounds
+    found: dict[str, list[Figures]] = {"quiet": [], "noisy": []}
+    with Penstock() as server:
+        for name in ("victim", "cold", "busy"):
+            create_topic(server, name, 4)
+        context.say(f"{NAME}: writing what will be read cold")
+        _write(server, "cold", context.scaled(4_000_000, 1_000_000))
+        for number in range(rounds):
+            context.say(f"{NAME}: round {number + 1} of {rounds}, quiet")
+            found["quiet"].append(_victims(server, seconds / 2))
+            context.say(f"{NAME}: round {number + 1} of {rounds}, noisy")
+            with _noise(server, int(sustained / rounds)):
+                found["noisy"].append(_victims(server, seconds * 0.8))
+    return _rows(found)
+
+
+def _victims(server: Penstock, seconds: float) -> Figures:
+    load = {"partitions": 4, "writers": VICTIMS, "messages_per_s": VICTIM_MESSAGES_PER_S}
+    return run_driver("writers", bootstrap=server.bootstrap, topic="victim", seconds=seconds, **load)
+
+
+@contextmanager
+def _noise(server: Penstock, sustained_bytes: int) -> Iterator[None]:
+    """A writer at a steady high rate and a reader whose pages are dropped again and again."""
+    stop = threading.Event()
+    reader = threading.Thread(target=_read_cold, args=(server, stop))
+    writer = _start_writer(server, sustained_bytes)
+    reader.start()
+    try:
+        yield
+        finish_driver("produce", writer)
+    finally:
+        stop.set()
+        writer.kill()
+        reader.join()
+
+
+def _start_writer(server: Penstock, sustained_bytes: int) -> subprocess.Popen[str]:
+    load = {"count": sustained_bytes // 1_024, "size": 1_024, "messages_per_s": WRITE_MB_PER_S * 1e6 / 1_024}
+    return start_driver("produce", bootstrap=server.bootstrap, topic="busy", partitions=4, **load)
+
+
+def _read_cold(server: Penstock, stop: threading.Event) -> None:
+    while not stop.is_set():
+        drop_from_memory(server, "cold")
+        try:
+            run_driver("consume", bootstrap=server.bootstrap, topic="cold", partitions=4, count=900_000)
+        except DriverFailed:
+            if not stop.is_set():
+                raise
+
+
+def drop_from_memory(server: Penstock, topic: str) -> None:
+    """Write a topic's segments out and drop their pages, so that the next read waits for the disk."""
+    for path in (server.directory / "data").rglob("*.log"):
+        if path.parent.name.startswith(f"{topic}-"):
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+
+
+def _write(server: Penstock, topic: str, count: int) -> None:
+    run_driver("produce", bootstrap=server.bootstrap, topic=topic, partitions=4, count=count, size=1_024)
+
+
+def _rows(found: dict[str, list[Figures]]) -> list[Row]:
+    rows = [
+        Row(NAME, f"{kind}: {key[:-3]}", "ms", Spread.of([figures[key] for figures in measured]))
+        for kind, measured in found.items()
+        for key in ("p50_ms", "p99_ms")
+    ]
+    pairs = zip(found["noisy"], found["quiet"], strict=True)
+    ratio = Spread.of([noisy["p99_ms"] / quiet["p99_ms"] for noisy, quiet in pairs])
+    return [*rows, Row(NAME, "p99, times that without", "x", ratio, bar=Bar("value", "at most", 2.0))]

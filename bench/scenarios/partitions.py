@@ -1,0 +1,59 @@
+"""10,000 partitions in one broker under the usual limit of open files, against a broker with 10."""
+
+from __future__ import annotations
+
+import time
+
+from bench.comparison import Bar, Row
+from bench.context import Context
+from bench.measure import Spread, cpu_seconds, rss_mb
+from bench.scenarios.produce import measure_produce
+from bench.scenarios.start import fill_partitions
+from bench.servers import Penstock, Server
+
+MANY, FEW = 10_000, 10
+NAME = "10,000 partitions"
+
+
+def ten_thousand(context: Context) -> list[Row]:
+    """One topic of each size in a broker of its own; both run, so that rounds can take turns."""
+    load = {"count": context.scaled(500_000, 150_000), "size": 1_024, "config": {"partitioner": "consistent"}}
+    with Penstock() as many, Penstock() as few:
+        for server, partitions in ((few, FEW), (many, MANY)):
+            context.say(f"{NAME}: filling {partitions}")
+            fill_partitions(server, "t", partitions)
+        ratios = []
+        for number in range(-context.warm_ups, context.rounds):
+            context.say(f"{NAME}: round {number + 1} of {context.rounds}")
+            rates = [_rate(server, count, load) for server, count in ((many, MANY), (few, FEW))]
+            ratios += [rates[0] / rates[1]] if number >= 0 else []
+        context.say(f"{NAME}: idle")
+        idle = _idle_percent(many, context.scaled(20, 10))
+        memory = rss_mb(many.pid)
+        many.stop()
+        many.start()
+    return [
+        Row(NAME, "idle CPU", "%", Spread.of([idle]), bar=Bar("value", "at most", 2.0)),
+        Row(
+            NAME,
+            "produce rate to one, times that with 10",
+            "x",
+            Spread.of(ratios),
+            bar=Bar("value", "at least", 0.9),
+        ),
+        Row(NAME, "resident", "MB", Spread.of([memory])),
+        Row(NAME, "start to first answer", "s", Spread.of([many.start_s])),
+    ]
+
+
+def _rate(server: Server, partitions: int, load: dict[str, object]) -> float:
+    """Without keys the consistent partitioner sends every message to the same partition."""
+    return measure_produce(server, "t", load, partitions)["mb_per_s"]
+
+
+def _idle_percent(server: Server, seconds: float) -> float:
+    """CPU of a broker nobody talks to, after what the load left behind has been done."""
+    time.sleep(5)
+    before = cpu_seconds(server.pid)
+    time.sleep(seconds)
+    return (cpu_seconds(server.pid) - before) / seconds * 100

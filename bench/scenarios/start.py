@@ -1,0 +1,36 @@
+"""From spawning the process to its first answer: empty, and with 1,000 partitions after a clean stop."""
+
+from __future__ import annotations
+
+from bench.comparison import Bar, Metric, Row
+from bench.context import Context
+from bench.driver import Figures
+from bench.scenarios.produce import measure_produce
+from bench.servers import Server
+from bench.topics import create_topic
+
+BAR = Bar("value", "at most", 1.0)
+METRICS = (Metric("start_s", "start to first answer", "s", BAR),)
+PARTITIONS = 1_000
+SPREAD = {"partitioner": "random", "sticky.partitioning.linger.ms": 0}
+
+
+def first_answer(context: Context) -> list[Row]:
+    """Each round is a clean stop and a start of every server."""
+    with context.servers() as servers:
+        rows = context.compare("start, no topics", METRICS, servers, restart)
+        for server in servers:
+            fill_partitions(server, "many", PARTITIONS)
+        return rows + context.compare("start, 1,000 partitions", METRICS, servers, restart)
+
+
+def restart(server: Server) -> Figures:
+    server.stop()
+    server.start()
+    return {"start_s": server.start_s}
+
+
+def fill_partitions(server: Server, topic: str, partitions: int) -> None:
+    """A topic whose every partition has something in it."""
+    create_topic(server, topic, partitions)
+    measure_produce(server, topic, {"count": 20 * partitions, "size": 100, "config": SPREAD}, partitions)

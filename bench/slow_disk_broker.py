@@ -1,0 +1,50 @@
+"""`python -m bench.slow_disk_broker DELAY_MS broker ...`: a broker whose every sync takes that much longer.
+
+The delay is put in at the disk seam, from here: the product has no such setting.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+
+from penstock.cli import broker_process
+from penstock.cli.main import main
+from penstock.server.environment import Environment, real_environment
+from penstock.storage.disk import RealDisk, RealFile
+
+
+class SlowFile(RealFile):
+    __slots__ = ()
+    delay_s = 0.0
+
+    def sync(self) -> None:
+        time.sleep(self.delay_s)
+        super().sync()
+
+
+class SlowDisk(RealDisk):
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        opened = super().open(path, create=create)
+        slow = SlowFile(opened._fd)
+        opened._fd = -1
+        return slow
+
+    def sync_dir(self, path: str) -> None:
+        time.sleep(SlowFile.delay_s)
+        super().sync_dir(path)
+
+    def sync_all(self) -> bool:
+        time.sleep(SlowFile.delay_s)
+        return super().sync_all()
+
+
+def slow_environment(data_dir: str) -> Environment:
+    return dataclasses.replace(real_environment(data_dir), disk=SlowDisk(data_dir))
+
+
+if __name__ == "__main__":
+    SlowFile.delay_s = float(sys.argv.pop(1)) / 1_000
+    broker_process.real_environment = slow_environment  # type: ignore[attr-defined]
+    main()
