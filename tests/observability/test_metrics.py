@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.errors import ErrorCode
-from penstock.observability.exposition import collect, render
+from penstock.observability.exposition import render, take_snapshot
 from penstock.observability.loop_lag import INTERVAL_SECONDS, LoopLag
 from penstock.observability.metrics import MAX_REASONS, BrokerMetrics, Histogram, TopicSize
 
@@ -20,7 +20,7 @@ def scrape(metrics: BrokerMetrics) -> dict[tuple[str, tuple[str, ...]], float]:
     """Every sample by its name and label values."""
     return {
         (sample.name, tuple(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(render(collect(metrics)).decode())
+        for family in text_string_to_metric_families(render(take_snapshot(metrics)).decode())
         for sample in family.samples
     }
 

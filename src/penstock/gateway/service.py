@@ -41,7 +41,7 @@ class HttpService:
         return HttpServer(make_app(self._health, self._render_metrics))
 
     async def _render_metrics(self) -> bytes:
-        from penstock.observability.exposition import collect, render
+        from penstock.observability.exposition import render, take_snapshot
 
-        families = collect(self._metrics)
-        return await self._threads.run("read", lambda: render(families))
+        snapshot = take_snapshot(self._metrics)
+        return await self._threads.run("read", lambda: render(snapshot))

@@ -1,12 +1,14 @@
 """A broker's metrics as Prometheus' text. Imported late: the library takes time to load.
 
-Collecting reads the broker's state and belongs on the loop; turning it into text takes longer and may run
-in a pool.
+A snapshot reads the broker's state and belongs on the loop; turning it into text takes longer and runs in a
+pool.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -15,89 +17,98 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from penstock.observability.metrics import OTHER, SECONDS_BOUNDS, BrokerMetrics, Histogram, TopicSize
+from penstock.observability.metrics import OTHER, SECONDS_BOUNDS, BrokerMetrics, Histogram, Reading, TopicSize
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 _BUCKETS = (*(repr(bound) for bound in SECONDS_BOUNDS), "+Inf")
 
 
-class _Collected(Collector):
-    def __init__(self, families: Sequence[Metric]) -> None:
-        self._families = families
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The numbers of one moment."""
 
-    def collect(self) -> Iterable[Metric]:
-        return self._families
+    requests: list[tuple[str, Histogram]]
+    flushes: Histogram
+    event_loop_lag: Histogram
+    produce_errors: list[tuple[str, int]]
+    refusals: list[tuple[str, int]]
+    readings: list[tuple[Reading, float]]
+    topics: list[TopicSize]
+    max_topics: int
 
 
-def collect(metrics: BrokerMetrics) -> list[Metric]:
-    """Everything the metrics say at this moment."""
-    return [*_requests(metrics), *_process(metrics), *_readings(metrics), *_topics(metrics)]
+def take_snapshot(metrics: BrokerMetrics) -> Snapshot:
+    return Snapshot(
+        requests=[(metrics.api_names[key], histogram.copy()) for key, histogram in metrics.requests.items()],
+        flushes=metrics.flushes.copy(),
+        event_loop_lag=metrics.event_loop_lag.copy(),
+        produce_errors=[(code.name.upper(), count) for code, count in metrics.produce_errors.items()],
+        refusals=list(metrics.refusals.counts.items()),
+        readings=[(reading, reading.read()) for reading in metrics.readings],
+        topics=list(metrics.topic_sizes()),
+        max_topics=metrics.max_topics,
+    )
 
 
-def render(families: Sequence[Metric]) -> bytes:
-    """The text of what was collected, and of the process itself (processor time, memory, open files)."""
+def render(snapshot: Snapshot) -> bytes:
+    """The snapshot as text, and with it the process itself (processor time, memory, open files)."""
     registry = CollectorRegistry()
-    registry.register(_Collected(families))
+    registry.register(_Families(snapshot))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
-def _requests(metrics: BrokerMetrics) -> Iterator[Metric]:
-    family = HistogramMetricFamily(
-        "penstock_request_seconds", "Time from a complete request to its answer, by API.", labels=["api"]
-    )
-    for key, histogram in metrics.requests.items():
-        _add_histogram(family, [metrics.api_names[key]], histogram)
-    yield family
-    errors = CounterMetricFamily(
-        "penstock_produce_errors",
-        "Partitions of Produce requests that were refused, by error.",
-        labels=["error"],
-    )
-    for code, count in metrics.produce_errors.items():
-        errors.add_metric([code.name.upper()], count)
-    yield errors
-    refusals = CounterMetricFamily(
-        "penstock_refused", "Connections that were refused or closed for what they sent.", labels=["reason"]
-    )
-    for reason, count in metrics.refusals.counts.items():
-        refusals.add_metric([reason], count)
-    yield refusals
+class _Families(Collector):
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        shown = self._snapshot
+        yield _histogram(
+            "request", "Time from a complete request to its answer, by API.", shown.requests, "api"
+        )
+        yield _histogram("flush", "Time of a flush round: making records durable.", [("", shown.flushes)])
+        lag = [("", shown.event_loop_lag)]
+        yield _histogram("event_loop_lag", "How late the event loop ran what was due.", lag)
+        yield _counter(
+            "produce_errors", "Partitions of Produce requests refused.", shown.produce_errors, "error"
+        )
+        yield _counter(
+            "refused", "Connections refused or closed for what they sent.", shown.refusals, "reason"
+        )
+        for reading, value in shown.readings:
+            kind = CounterMetricFamily if reading.is_counter else GaugeMetricFamily
+            yield kind(reading.name, reading.doc, value=value)
+        yield from _topics(list(_capped(shown.topics, shown.max_topics)))
 
 
-def _process(metrics: BrokerMetrics) -> Iterator[Metric]:
-    flushes = HistogramMetricFamily(
-        "penstock_flush_seconds", "Time of a flush round: making appended records durable."
-    )
-    _add_histogram(flushes, [], metrics.flushes)
-    yield flushes
-    lag = HistogramMetricFamily(
-        "penstock_event_loop_lag_seconds", "How late the event loop ran what was due."
-    )
-    _add_histogram(lag, [], metrics.event_loop_lag)
-    yield lag
+def _histogram(name: str, doc: str, rows: Iterable[tuple[str, Histogram]], label: str = "") -> Metric:
+    family = HistogramMetricFamily(f"penstock_{name}_seconds", doc, labels=[label] if label else [])
+    for value, histogram in rows:
+        running = list(accumulate(histogram.counts))
+        buckets = list(zip(_BUCKETS, running, strict=True))
+        family.add_metric([value] if label else [], buckets, histogram.total_seconds)
+    return family
 
 
-def _readings(metrics: BrokerMetrics) -> Iterator[Metric]:
-    for reading in metrics.readings:
-        kind = CounterMetricFamily if reading.is_counter else GaugeMetricFamily
-        yield kind(reading.name, reading.doc, value=reading.read())
+def _counter(name: str, doc: str, rows: Iterable[tuple[str, int]], label: str) -> Metric:
+    family = CounterMetricFamily(f"penstock_{name}", doc, labels=[label])
+    for value, count in rows:
+        family.add_metric([value], count)
+    return family
 
 
-def _topics(metrics: BrokerMetrics) -> Iterator[Metric]:
+def _topics(sizes: Sequence[TopicSize]) -> Iterator[Metric]:
     partitions = GaugeMetricFamily("penstock_topic_partitions", "Partitions, by topic.", labels=["topic"])
-    sizes = GaugeMetricFamily("penstock_topic_log_bytes", "Bytes stored, by topic.", labels=["topic"])
-    records = CounterMetricFamily(
-        "penstock_topic_appended_records",
-        "Offsets given out since the topic was made, by topic.",
-        labels=["topic"],
-    )
-    for size in _capped(metrics.topic_sizes(), metrics.max_topics):
+    stored = GaugeMetricFamily("penstock_topic_log_bytes", "Bytes stored, by topic.", labels=["topic"])
+    for size in sizes:
         partitions.add_metric([size.topic], size.partitions)
-        sizes.add_metric([size.topic], size.size_bytes)
-        records.add_metric([size.topic], size.appended_records)
-    yield from (partitions, sizes, records)
+        stored.add_metric([size.topic], size.size_bytes)
+    yield partitions
+    yield stored
+    appended = [(size.topic, size.appended_records) for size in sizes]
+    yield _counter("topic_appended_records", "Offsets given out since the topic was made.", appended, "topic")
 
 
 def _capped(sizes: Iterable[TopicSize], limit: int) -> Iterator[TopicSize]:
@@ -112,12 +123,3 @@ def _capped(sizes: Iterable[TopicSize], limit: int) -> Iterator[TopicSize]:
             sum(size.size_bytes for size in rest),
             sum(size.appended_records for size in rest),
         )
-
-
-def _add_histogram(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
-    buckets = []
-    running = 0
-    for bound, count in zip(_BUCKETS, histogram.counts, strict=True):
-        running += count
-        buckets.append((bound, running))
-    family.add_metric(labels, buckets, histogram.total_seconds)

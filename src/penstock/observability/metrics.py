@@ -47,6 +47,12 @@ class Histogram:
         self.counts[bisect_left(SECONDS_BOUNDS, seconds)] += 1
         self.total_seconds += seconds
 
+    def copy(self) -> Histogram:
+        copied = Histogram()
+        copied.counts = self.counts[:]
+        copied.total_seconds = self.total_seconds
+        return copied
+
 
 class CappedCounter:
     """A counter per label value; values beyond the cap are counted together."""
