@@ -87,7 +87,7 @@ def _describe(field: Any) -> SchemaField:
         is_array=is_array,
         is_nullable=is_nullable,
         tag=field.metadata.get("tag"),
-        default=_default(field, kafka_type, is_array, is_nullable),
+        default=_default(field, entity, is_array, is_nullable),
     )
 
 
@@ -98,11 +98,13 @@ def _strip_optional(annotation: Any) -> tuple[Any, bool]:
     return annotation, False
 
 
-def _default(field: Any, kafka_type: str, is_array: bool, is_nullable: bool) -> Any:
+def _default(field: Any, entity: Entity | None, is_array: bool, is_nullable: bool) -> Any:
     if field.default is not MISSING:
         return field.default
     if is_array:
         return ()
-    if is_nullable or kafka_type == "struct":
+    if is_nullable:
         return None
-    return _IMPLICIT_DEFAULTS.get(kafka_type, 0)
+    if entity is not None:
+        return entity(**{inner.name: inner.default for inner in entity_fields(entity)})
+    return _IMPLICIT_DEFAULTS.get(field.metadata["kafka_type"], 0)
