@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,8 @@ console = Console(stderr=True)
 
 def main() -> int:
     options = _parser().parse_args()
+    # So that servers are stopped and their data removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.list:
         print(*PAIRED, *ALONE, sep="\n")
         return 0

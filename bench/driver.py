@@ -11,15 +11,15 @@ from typing import Any
 from bench.kafka_install import ROOT
 
 Figures = dict[str, float]
-DEFAULT_TIMEOUT_S = 300.0
+TIMEOUT_S = 300.0
 
 
 class DriverFailed(Exception):
     """A driver ended with an error or ran out of time; the message has the end of what it said."""
 
 
-def run_driver(name: str, timeout_s: float = DEFAULT_TIMEOUT_S, **parameters: Any) -> Figures:
-    return finish_driver(name, start_driver(name, **parameters), timeout_s)
+def run_driver(name: str, **parameters: Any) -> Figures:
+    return finish_driver(name, start_driver(name, **parameters))
 
 
 def start_driver(name: str, **parameters: Any) -> subprocess.Popen[str]:
@@ -28,13 +28,13 @@ def start_driver(name: str, **parameters: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def finish_driver(name: str, process: subprocess.Popen[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> Figures:
+def finish_driver(name: str, process: subprocess.Popen[str]) -> Figures:
     try:
-        out, said = process.communicate(timeout=timeout_s)
+        out, said = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        raise DriverFailed(f"driver {name} took longer than {timeout_s:.0f} s") from None
+        raise DriverFailed(f"driver {name} took longer than {TIMEOUT_S:.0f} s") from None
     if process.returncode != 0:
         raise DriverFailed(f"driver {name} failed: {said.strip()[-1500:]}")
     figures: Figures = json.loads(out.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""A confluent-kafka consumer at full speed: reads `count` messages of all partitions from the beginning."""
+"""A confluent-kafka consumer at full speed: reads `count` messages of all partitions from an offset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from bench.driver import Figures, drive
 STALL_S = 30
 
 
-def consume(bootstrap: str, topic: str, partitions: int, count: int) -> Figures:
+def consume(
+    bootstrap: str, topic: str, partitions: int, count: int, offset: int = OFFSET_BEGINNING
+) -> Figures:
     """Time from the assignment to the last message."""
     consumer = Consumer(
         {
@@ -26,7 +28,7 @@ def consume(bootstrap: str, topic: str, partitions: int, count: int) -> Figures:
     )
     consumer.list_topics(topic, timeout=30)
     began = time.perf_counter()
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])
+    consumer.assign([TopicPartition(topic, partition, offset) for partition in range(partitions)])
     received = size = 0
     while received < count:
         messages = consumer.consume(10_000, timeout=STALL_S)

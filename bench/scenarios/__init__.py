@@ -17,6 +17,7 @@ from bench.scenarios import (
     partitions,
     produce,
     start,
+    stored_bytes,
     synchronous,
 )
 from bench.servers import Server
@@ -34,6 +35,7 @@ ALONE: dict[str, Callable[[Context], list[Row]]] = {
     "start": start.first_answer,
     "partitions": partitions.ten_thousand,
     "connections": connections.ten_thousand,
+    "stored-bytes": stored_bytes.hundred_gigabytes,
     "durability": durability.default_durability,
     "isolation": isolation.noisy_neighbours,
 }

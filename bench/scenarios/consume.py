@@ -33,9 +33,11 @@ def one_kilobyte(context: Context, servers: Sequence[Server]) -> list[Row]:
         return context.compare("consume 1 KB", METRICS, servers, measure)
 
 
-def measure_consume(server: Server, name: str, count: int, partitions: int = PARTITIONS) -> Figures:
-    """Read `count` messages from the beginning, and what the server spent on it."""
+def measure_consume(server: Server, name: str, count: int, **more: int) -> Figures:
+    """Read `count` messages from the beginning or `offset`, and what the server spent on it."""
     before = cpu_seconds(server.pid)
-    done = run_driver("consume", bootstrap=server.bootstrap, topic=name, partitions=partitions, count=count)
+    done = run_driver(
+        "consume", bootstrap=server.bootstrap, topic=name, partitions=PARTITIONS, count=count, **more
+    )
     spent = cpu_seconds(server.pid) - before
     return {"mb_per_s": done["bytes"] / MB / done["seconds"], "cpu_s_per_gb": spent / done["bytes"] * GB}

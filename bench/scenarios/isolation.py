@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from bench.comparison import Bar, Row
 from bench.context import Context
 from bench.driver import DriverFailed, Figures, finish_driver, run_driver, start_driver
 from bench.measure import Spread
+from bench.page_cache import drop
 from bench.servers import Penstock
 from bench.topics import create_topic
 
@@ -69,22 +69,12 @@ def _start_writer(server: Penstock, sustained_bytes: int) -> subprocess.Popen[st
 
 def _read_cold(server: Penstock, stop: threading.Event) -> None:
     while not stop.is_set():
-        drop_from_memory(server, "cold")
+        drop((server.directory / "data").rglob("logs/cold-*/*.log"))
         try:
             run_driver("consume", bootstrap=server.bootstrap, topic="cold", partitions=4, count=900_000)
         except DriverFailed:
             if not stop.is_set():
                 raise
-
-
-def drop_from_memory(server: Penstock, topic: str) -> None:
-    """Write a topic's segments out and drop their pages, so that the next read waits for the disk."""
-    for path in (server.directory / "data").rglob("*.log"):
-        if path.parent.name.startswith(f"{topic}-"):
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fdatasync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(descriptor)
 
 
 def _write(server: Penstock, topic: str, count: int) -> None:
