@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 
 from penstock.cluster.controller import Controller
-from penstock.cluster.image import ImageChange
+from penstock.cluster.image import ClusterImage, ImageChange
+from penstock.cluster.topics import draw_uuid
 from penstock.config import (
     HOST,
     HTTP_PORT,
@@ -86,13 +87,15 @@ class Broker:
     async def start(self) -> None:
         """Returns when clients are served. An error leaves nothing behind that a restart would not mend."""
         environment = self._environment
-        await environment.threads.run("background", self._logs.open)
+        await self._open_logs()
         await environment.store.start()
-        await self._controller.load()
+        image = await self._controller.load()
+        await environment.threads.run("background", lambda: self._logs.join_cluster(image.cluster_id))
+        self._report_orphans(image)
         self._context.config = config = self._controller.config
         self.port = await self._acceptor.listen(environment.network, config[HOST], config[PORT])
         address = config.advertised_address(self.port)
-        self._epoch = await self._controller.register_broker(address.host, address.port, self._logs.machine_id)
+        self._epoch = await self._controller.register_broker(address.host, address.port, environment.machine_id)
         await self._controller.take_leadership()
         await self._replicas.load(self._controller.image)
         self._controller.subscribe(self._on_image)
@@ -104,6 +107,19 @@ class Broker:
         self._log.info("serving", address=address, node_id=self._node_id, partitions=len(self._replicas))
         if config[HTTP_PORT] >= 0:
             self.http_port = await self._http.start(config[HOST], config[HTTP_PORT])
+
+    async def _open_logs(self) -> None:
+        now_ms = self._environment.clock.now_ms()
+        directory_id = draw_uuid(self._environment.random)
+        await self._environment.threads.run("background", lambda: self._logs.open(now_ms, directory_id))
+        for problem in self._logs.problems:
+            self._log.warning("data directory damaged", problem=problem)
+        for report in self._logs.reports:
+            self._log.info("log recovered", report=report)
+
+    def _report_orphans(self, image: ClusterImage) -> None:
+        for orphan in self._logs.orphans(image.topic_names):
+            self._log.warning("log of an unknown topic is kept", directory=orphan.directory)
 
     async def stop(self) -> None:
         """Answer what is under way, make everything durable and leave the mark of a clean stop."""

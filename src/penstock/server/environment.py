@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 from dataclasses import dataclass
 
 from penstock.clock import Clock, SystemClock
@@ -24,10 +25,14 @@ class Environment:
     network: Network
     threads: Threads
     store: CoordinationStore
+    machine_id: str = "localhost"
+    """The same for every broker on a machine: two of them are not two copies when it dies."""
 
 
 def real_environment(data_dir: str) -> Environment:
     disk = RealDisk(data_dir)
     threads = ThreadPools()
     store = EmbeddedStore(os.path.join(data_dir, STORE_FILE), threads)
-    return Environment(SystemClock(), random.SystemRandom(), disk, TcpNetwork(), threads, store)
+    return Environment(
+        SystemClock(), random.SystemRandom(), disk, TcpNetwork(), threads, store, machine_id=socket.gethostname()
+    )

@@ -10,13 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from penstock.config import (
-    LOG_CLEANER_BACKOFF_MS,
-    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
-    LOG_CLEANER_ENABLE,
     LOG_DIR_MIN_FREE_BYTES,
     LOG_FLUSH_CHECKPOINT_BYTES,
     LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
-    LOG_RETENTION_CHECK_INTERVAL_MS,
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
     BrokerConfig,
     Option,
@@ -24,10 +20,8 @@ from penstock.config import (
 from penstock.observability.logs import Log
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
-from penstock.storage.compaction import begin_compaction
 from penstock.storage.disk import Disk
 from penstock.storage.log_manager import LogManager
-from penstock.storage.retention import begin_retention
 
 _FREE_SPACE_SECONDS = 1.0
 _BIG_LOGS_SECONDS = 1.0
@@ -40,6 +34,7 @@ class Maintenance:
         self._logs = logs
         self._disk = disk
         self._log = log
+        self._is_outdated = False
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -48,8 +43,6 @@ class Maintenance:
         self._every(lambda _: _BIG_LOGS_SECONDS, self._checkpoint_big_logs)
         self._every(_seconds(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self._checkpoint_logs)
         self._every(_seconds(REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS), self._write_checkpoints)
-        self._every(_seconds(LOG_RETENTION_CHECK_INTERVAL_MS), self._retain)
-        self._every(_seconds(LOG_CLEANER_BACKOFF_MS), self._compact)
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -98,24 +91,12 @@ class Maintenance:
                 replica.on_checkpoint_failed()
             else:
                 replica.log.finish_checkpoint(job)
+                self._is_outdated = True
 
     async def _write_checkpoints(self) -> None:
-        await self._logs.write_checkpoints(self._broker.threads)
-
-    async def _retain(self) -> None:
-        now_ms = self._broker.clock.now_ms()
-        for replica in self._broker.replicas:
-            job = begin_retention(replica.log, now_ms, replica.partition.high_watermark)
-            if job is not None:
-                await self._broker.threads.run("background", job.work)
-
-    async def _compact(self) -> None:
-        config = self._broker.config
-        if not config[LOG_CLEANER_ENABLE]:
-            return
-        for replica in self._broker.replicas:
-            if replica.log.config.compacts:
-                await self._compact_log(replica, config[LOG_CLEANER_DEDUPE_BUFFER_SIZE])
+        if self._is_outdated or self._broker.replicas.changed:
+            self._is_outdated = False
+            await self._broker.threads.run("background", self._logs.write_checkpoints)
 
 
 def _seconds(option: Option[int]) -> Callable[[BrokerConfig], float]:

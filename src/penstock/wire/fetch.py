@@ -136,7 +136,6 @@ def decode_fetch_request(frame: memoryview, position: int, version: int) -> Fetc
     reader = Reader(frame, position)
     try:
         request = _read_request(reader, version)
-        reader.finish()
     except MALFORMED as error:
         raise ProtocolError(f"a malformed Fetch request: {error}") from None
     return request

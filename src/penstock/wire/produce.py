@@ -86,7 +86,6 @@ def decode_produce_request(frame: memoryview, position: int, version: int) -> Pr
     reader = Reader(frame, position)
     try:
         request = _read_request(reader, version)
-        reader.finish()
     except MALFORMED as error:
         raise ProtocolError(f"a malformed Produce request: {error}") from None
     return request

@@ -1,0 +1,85 @@
+"""DeleteRecords: truncate partitions up to an offset. Answered when no crash can bring the records back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import Offset
+from penstock.replication.replica import Replica
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.handlers.administration import NO_TIME
+from penstock.server.security import Operation, ResourceType
+
+HIGH_WATERMARK = -1
+UNKNOWN = -1
+
+
+async def handle(request: Request, message: Any) -> Fields:
+    outcomes = {
+        (topic.name, asked.partition_index): _advance(request, topic.name, asked.partition_index, asked.offset)
+        for topic in message.topics
+        for asked in topic.partitions
+    }
+    moved = [outcome for outcome in outcomes.values() if isinstance(outcome, Replica)]
+    failure = await _make_durable(request, moved) if moved else None
+    return {
+        "throttle_time": NO_TIME,
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _result(asked.partition_index, outcomes[topic.name, asked.partition_index], failure)
+                    for asked in topic.partitions
+                ],
+            }
+            for topic in message.topics
+        ],
+    }
+
+
+API = Api(21, 0, 2, handle)
+
+
+def _advance(request: Request, topic: str, partition: int, offset: int) -> Replica | BrokerError:
+    try:
+        request.require(Operation.DELETE, ResourceType.TOPIC, topic)
+        replica = request.broker.replicas.get(topic, partition)
+        if not replica.log.config.deletes:
+            raise BrokerError(ErrorCode.policy_violation, f"{topic} is compacted and not deleted from")
+        high_watermark = replica.partition.high_watermark
+        if offset == HIGH_WATERMARK:
+            offset = high_watermark
+        if not 0 <= offset <= high_watermark:
+            raise BrokerError(ErrorCode.offset_out_of_range, f"{offset} is not within 0 to {high_watermark}")
+        replica.log.advance_log_start(Offset(offset))
+    except BrokerError as error:
+        return error
+    return replica
+
+
+async def _make_durable(request: Request, moved: list[Replica]) -> BrokerError | None:
+    """Keep the new log starts, then free what lies below them."""
+    broker = request.broker
+    try:
+        await broker.threads.run("background", lambda: broker.logs.write_checkpoints(both=True))
+    except OSError as error:
+        return BrokerError(ErrorCode.kafka_storage_error, f"the new start could not be kept: {error}")
+    for replica in moved:
+        job = replica.log.begin_delete()
+        if job is not None:
+            try:
+                await broker.threads.run("background", job.work)
+            finally:
+                replica.log.finish_delete(job)
+    return None
+
+
+def _result(partition: int, outcome: Replica | BrokerError, failure: BrokerError | None) -> Fields:
+    error = failure if isinstance(outcome, Replica) else outcome
+    known = isinstance(outcome, Replica) and error is None
+    return {
+        "partition_index": partition,
+        "low_watermark": outcome.log.log_start_offset if known and isinstance(outcome, Replica) else UNKNOWN,
+        "error_code": error.code if error is not None else ErrorCode.none,
+    }
