@@ -282,6 +282,7 @@ class Connection:
                 part = self._output[0]
                 sent = self._send_slice(part) if type(part) is LogSlice else self._send_buffers()
                 if sent == 0:
+                    self._wait_to_write(False)  # or a writable socket would call for as long as the disk takes
                     return
                 self._consume(sent)
         except (BlockingIOError, InterruptedError):
