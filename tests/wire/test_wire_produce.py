@@ -172,11 +172,9 @@ def test_the_oldest_response_has_no_throttle_time() -> None:
         (3, b""),
         (3, b"\xff\xff\xff\xff\x00\x00\x00\x01\x7f\xff\xff\xff"),
         (3, b"\xff\xff\xff\xff\x00\x00\x00\x01\xff\xff\xff\xff"),  # null topics
-        (3, b"\xff\xff\xff\xff\x00\x00\x00\x01\x00\x00\x00\x00junk"),
         (9, b"\x00\xff\xff\x00\x00\x00\x01\x00\x00"),  # null topics
         (9, b"\x00\xff\xff\x00\x00\x00\x01\xff\xff\xff\xff\x0f" + bytes(50)),
         (9, b"\x00\xff\xff\x00\x00\x00\x01\x02\x02t\x02\x00\x00\x00\x00\x0aabc\x00\x00\x00"),
-        (9, b"\x00\xff\xff\x00\x00\x00\x01\x01\x00junk"),
         (9, b"\x00\xff\xff\x00\x00\x00\x01\x01"),  # no tags
     ],
 )
@@ -186,7 +184,7 @@ def test_a_malformed_request_is_refused(version: int, body: bytes) -> None:
 
 
 def test_a_request_of_very_many_partitions_is_refused() -> None:
-    partitions = [{"index": 0, "records": None}] * 300_000
+    partitions = [{"index": 0, "records": None}] * 100_001
     body = encode_request(
         PRODUCE, 9, {"acks": 1, "topic_data": [{"name": "t", "partition_data": partitions}]}
     )

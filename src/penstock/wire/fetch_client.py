@@ -39,7 +39,7 @@ from penstock.wire.fetch import (
 )
 from penstock.wire.headers import RequestHeader, decode_response_header, encode_request_header
 from penstock.wire.leader_hints import NodeEndpoint, read_endpoints, read_leader
-from penstock.wire.reader import MALFORMED, Reader
+from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
 _REPLICA_STATE = Struct(">iq")
 
@@ -121,10 +121,9 @@ def _encode_request_tags(request: FetchRequest, version: int) -> bytes:
 
 def decode_fetch_response(frame: memoryview, version: int) -> FetchResponse:
     _, position = decode_response_header(FETCH, version, frame)
-    reader = Reader(frame, position)
+    reader = Reader(frame, position, NO_LIMIT)
     try:
         response = _read_response(reader, version)
-        reader.finish()
     except MALFORMED as error:
         raise ProtocolError(f"a malformed Fetch response: {error}") from None
     return response

@@ -2,8 +2,8 @@
 
 Decoded messages are kio's frozen dataclasses (a time is a timedelta there, a topic id of zeros is None).
 Encoding takes nested mappings by kio's field names; times may be plain milliseconds. Bytes from outside raise
-ProtocolError and nothing else. What follows the end of a message within its frame is ignored, as Kafka does: the
-Metadata request of librdkafka 2.x for all topics has three bytes too many.
+ProtocolError and nothing else. What follows the end of a message within its frame is ignored, as Kafka does:
+the Metadata request of librdkafka 2.x for all topics has three bytes too many.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from penstock.wire.headers import (
     encode_request_header,
     encode_response_header,
 )
-from penstock.wire.reader import MALFORMED, MAX_ELEMENTS, Reader
+from penstock.wire.reader import MALFORMED, MAX_ELEMENTS, NO_LIMIT, Reader
 from penstock.wire.schema import Direction, load_entity
 
 Fields = Mapping[str, Any]
-
-_NO_LIMIT = 2**31
 
 
 def decode_request(api_key: int, version: int, frame: memoryview, position: int) -> Any:
@@ -35,8 +33,8 @@ def decode_request(api_key: int, version: int, frame: memoryview, position: int)
 
 
 def decode_response(api_key: int, version: int, frame: memoryview, position: int) -> Any:
-    """As decode_request; how large a response may be is for who asked to say."""
-    return _decode("response", api_key, version, Reader(frame, position, _NO_LIMIT))
+    """As decode_request, but however many elements there are."""
+    return _decode("response", api_key, version, Reader(frame, position, NO_LIMIT))
 
 
 def decode_response_frame(api_key: int, version: int, frame: memoryview) -> Any:

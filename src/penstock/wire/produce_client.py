@@ -24,7 +24,7 @@ from penstock.wire.produce import (
     encode_topic_key,
     read_topic_key,
 )
-from penstock.wire.reader import MALFORMED, Reader
+from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
 
 class ProduceResponse(NamedTuple):
@@ -60,10 +60,9 @@ def encode_produce_request(
 
 def decode_produce_response(frame: memoryview, version: int) -> ProduceResponse:
     _, position = decode_response_header(PRODUCE, version, frame)
-    reader = Reader(frame, position)
+    reader = Reader(frame, position, NO_LIMIT)
     try:
         response = _read_response(reader, version)
-        reader.finish()
     except MALFORMED as error:
         raise ProtocolError(f"a malformed Produce response: {error}") from None
     return response
