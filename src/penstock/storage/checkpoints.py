@@ -1,7 +1,7 @@
 """Where each log starts, what is known to be on disk, and what was committed: the small facts a restart
 needs.
 
-    magic 4 | version 2 | generation 8 | crc32c of the rest 4 | entries as MessagePack            little endian
+    magic 4 | version 2 | generation 8 | crc32c of the rest 4 | entries as MessagePack           little endian
 
 One file for all logs, kept in two copies that are written in turn; the newest that can be read counts. What
 may not be lost with one copy (where a log was truncated on request) is written to both before it is answered.
@@ -56,21 +56,26 @@ class Checkpoints:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.problems: list[str] = []
+        self.intact = True
+        """Whether both copies were there, or none ever."""
         self._generation = 0
 
     def load(self) -> list[LogCheckpoint] | None:
         """The entries of the newest copy; None where there is none that can be read."""
         newest: list[LogCheckpoint] | None = None
+        missing = 0
         for name in COPIES:
             try:
                 generation, entries = _decode(self._disk.read(name))
             except FileNotFoundError:
+                missing += 1
                 continue
             except (OSError, StorageError) as problem:
                 self.problems.append(f"{name}: {problem}")
                 continue
             if newest is None or generation > self._generation:
                 self._generation, newest = generation, entries
+        self.intact = not self.problems and missing != 1
         return newest
 
     def write(self, entries: Sequence[LogCheckpoint], *, both: bool = False) -> None:

@@ -7,6 +7,7 @@ the same bytes are never synced again into an acknowledgement.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.model import Offset
@@ -15,6 +16,8 @@ from penstock.storage.disk import Disk, File
 from penstock.storage.index import ENTRY_SIZE, IndexEntry, encode_entries
 from penstock.storage.segment import Segment
 from penstock.storage.snapshot import KEPT_SNAPSHOTS, Snapshot, snapshot_name
+
+SYNC_ALL_ABOVE = 4  # from there on one sync of the whole disk costs less; docs/decisions/0002
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +72,31 @@ class CheckpointJob:
     old_snapshots: tuple[Offset, ...]
     mark: RecoveryMark
     syncing: bool = False
-    """Set when the syncs begin, whose failure is final."""
+    """Set while syncs are under way, whose failure is final."""
+    error: OSError | None = None
     _written: list[File] = field(default_factory=list)
 
     def work(self) -> None:
+        self.sync_log()
         self.write()
-        self.sync()
+        self.sync_written()
         self.tidy()
 
+    def attempt(self, step: Callable[[CheckpointJob], None]) -> None:
+        if self.error is None:
+            try:
+                step(self)
+            except OSError as error:
+                self.error = error
+
+    def sync_log(self) -> None:
+        """First, so that an index never points past what is durable."""
+        self.syncing = True
+        self.flush.work()
+        self.syncing = False
+
     def write(self) -> None:
-        """Into the page cache only; nothing counts before `sync`."""
+        """Indexes and snapshot, into the page cache only."""
         for index_write in self.index_writes:
             self._written.append(index_write.write(self.disk))
         if self.snapshot is not None:
@@ -87,19 +105,42 @@ class CheckpointJob:
             file.pwrite(0, (self.snapshot.encode(),))
             self._written.append(file)
 
-    def sync(self) -> None:
+    def sync_written(self) -> None:
         self.syncing = True
-        self.flush.work()
         for file in self._written:
             file.sync()
         if self._written:
             self.disk.sync_dir(self.directory)
+        self.syncing = False
 
     def tidy(self) -> None:
         """Remove the snapshots that were kept only until this one was durable."""
         self._written.clear()
         for offset in self.old_snapshots[: 1 - KEPT_SNAPSHOTS]:
             self.disk.remove(f"{self.directory}/{snapshot_name(offset)}")
+
+
+def work_together(disk: Disk, jobs: Sequence[CheckpointJob]) -> None:
+    """The work of many checkpoints with few syncs; afterwards each says in `error` what it died of."""
+    _sync_together(disk, jobs, CheckpointJob.sync_log)
+    for job in jobs:
+        job.attempt(CheckpointJob.write)
+    _sync_together(disk, jobs, CheckpointJob.sync_written)
+    for job in jobs:
+        job.attempt(CheckpointJob.tidy)
+
+
+def _sync_together(disk: Disk, jobs: Sequence[CheckpointJob], sync: Callable[[CheckpointJob], None]) -> None:
+    if len(jobs) > SYNC_ALL_ABOVE:
+        try:
+            if disk.sync_all():
+                return
+        except OSError as error:
+            for job in jobs:  # which of them it hit is not known
+                job.syncing, job.error = True, error
+            return
+    for job in jobs:
+        job.attempt(sync)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ after its bytes are in the file, and counts as flushed only after they and the f
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,8 +26,9 @@ from penstock.storage.log_config import LogConfig
 from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.storage.producer_state import AppendedBatch, ProducerStates
 from penstock.storage.reading import Boundaries, floor_segment, read_slice
+from penstock.storage.replay import Replay
 from penstock.storage.segment import Segment
-from penstock.storage.snapshot import KEPT_SNAPSHOTS, Snapshot
+from penstock.storage.snapshot import KEPT_SNAPSHOTS, Snapshot, snapshot_name
 from penstock.storage.time_lookup import TimestampOffset, find_newest, find_timestamp
 from penstock.storage.walking import MAX_RELATIVE_OFFSET
 
@@ -263,7 +264,7 @@ class Log:
 
     def _refusal(self) -> BrokerError:
         if self._failure is not None:
-            message = f"the log of {self.topic_partition} failed and is recovered at the next start: {self._failure}"
+            message = f"{self.topic_partition} failed and is recovered at the next start: {self._failure}"
         else:
             message = "free space on the data directory's disk is below the floor (log.dir.min.free.bytes)"
         return BrokerError(ErrorCode.kafka_storage_error, message)
@@ -402,6 +403,68 @@ class Log:
             ErrorCode.offset_out_of_range,
             f"{offset} is not in {self.log_start_offset} to {self.log_end_offset} of {self.topic_partition}",
         )
+
+    # --- cutting
+
+    def truncate_to(self, offset: Offset, now_ms: int, keep_mark: Callable[[], None]) -> None:
+        """Drop the batch that has `offset` and all after it; waits for the disk.
+
+        `keep_mark` makes the lowered recovery point durable before anything is cut.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise self._out_of_range(offset)
+        if offset == self.log_end_offset:
+            return
+        assert self._job is None, "a job is under way"
+        count = floor_segment(self._segments, offset) + 1
+        segment = self._segments[count - 1]
+        position, header = segment.locate(offset, segment.size, wait=True)
+        end_offset = offset if header is None else Offset(header.base_offset)
+        if self.mark.offset > end_offset:
+            self.mark = RecoveryMark(
+                Offset(segment.base_offset), segment.base_offset, created_ms=segment.created_ms
+            )
+        keep_mark()
+        self._generation += 1
+        self._drop_from_end(count, segment, position, end_offset)
+        self._rebuild_state(end_offset, now_ms)
+
+    def _drop_from_end(self, count: int, segment: Segment, position: int, end_offset: Offset) -> None:
+        dropped, self._segments = self._segments[count:], self._segments[:count]
+        self._active = segment
+        self.boundaries = Boundaries()
+        self.log_end_offset = end_offset
+        self.flushed_offset = min(self.flushed_offset, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.cleaned_offset = min(self.cleaned_offset, end_offset)
+        disk = self._context.disk
+        try:
+            for old in reversed(dropped):
+                disk.remove(old.index.file.path)
+                disk.remove(old.log_file.path)
+            segment.file.truncate(position)
+            segment.cut(position)
+            for snapshot in self._snapshots:
+                if snapshot > end_offset:
+                    disk.remove(f"{self.directory}/{snapshot_name(snapshot)}")
+            disk.sync_dir(self.directory)
+        except OSError as error:
+            self.fail(error)
+            raise StorageError(f"{self.topic_partition} could not be truncated: {error}") from error
+        self._forget(dropped)
+        self._snapshots = tuple(snapshot for snapshot in self._snapshots if snapshot <= end_offset)
+
+    def _rebuild_state(self, end_offset: Offset, now_ms: int) -> None:
+        replay = Replay(self._config, now_ms)
+        replay.restore(self._context.disk, self.directory, self._snapshots, self._segments, end_offset)
+        replay.epochs.truncate_from_start(self.log_start_offset)
+        self.leader_epochs, self.producers = replay.epochs, replay.producers
+        self._epoch = self.leader_epochs.latest
+
+    def discard(self) -> None:
+        """The log is being deleted: give up its files."""
+        self.fail(OSError(errno.ENOENT, "the log was deleted"))
+        self._forget(self._segments)
 
     # --- jobs
 
@@ -546,6 +609,26 @@ class Log:
         """The work is done, or failed: files that stayed are removed at the next start, being below the log
         start."""
         self._release(job)
+
+    def begin_swap(self, replaced: tuple[Segment, ...]) -> bool:
+        """Whether compaction may put another segment in the place of these now: no other job is under way and
+        the log still has them."""
+        if self._job is not None or self.failed or not set(replaced) <= set(self._segments[:-1]):
+            return False
+        self._job = replaced
+        return True
+
+    def finish_swap(self, replaced: tuple[Segment, ...], segment: Segment) -> None:
+        """The files of `segment` are in place."""
+        self._release(replaced)
+        place = self._segments.index(replaced[0])
+        self._segments = (*self._segments[:place], segment, *self._segments[place + len(replaced) :])
+        self._forget(replaced)
+
+    def abandon_swap(self, replaced: tuple[Segment, ...], error: OSError) -> None:
+        """What is on disk now is found out by recovery."""
+        self._release(replaced)
+        self.fail(error)
 
     def _release(self, job: object) -> None:
         assert self._job is job, "a job is finished once"

@@ -153,6 +153,22 @@ class Segment:
                 self._rebuild_index(wait)
         return self.max_timestamp
 
+    def cut(self, position: int) -> None:
+        """The file was truncated at a batch boundary. The size and the newest timestamp follow."""
+        self.size = position
+        self.synced_size = min(self.synced_size, position)
+        while True:
+            try:
+                self.index.truncate(position, wait=True)
+                last = self.index.last(wait=True)
+                break
+            except IndexDamaged:
+                self._rebuild_index(wait=True)
+        newer = (header.max_timestamp for _, header in self.walk(position, last, wait=True))
+        self.max_timestamp = max(newer, default=NO_TIMESTAMP)
+        self.max_timestamp = max(self.max_timestamp, last.max_timestamp)
+        self.indexed_size = last.position
+
     def _find(self, field: int, limit: int, wait: bool) -> IndexEntry:
         while True:
             try:

@@ -1,0 +1,211 @@
+"""All logs of a data directory: found and recovered at start, made and deleted with their topics, left in
+order.
+
+Looking logs up and beginning jobs is for the loop thread; `open`, `create`, `write_checkpoints` and `close`
+wait for the disk and run in a pool, one of them at a time. A directory is deleted only on request: one whose
+topic nobody knows stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID
+
+from penstock.errors import StorageError
+from penstock.model import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
+from penstock.storage.checkpoints import Checkpoints, LogCheckpoint, RecoveryMark
+from penstock.storage.data_directory import (
+    DirectoryMeta,
+    join_cluster,
+    leave_clean_stop,
+    open_directory,
+    take_clean_stop,
+)
+from penstock.storage.disk import Disk
+from penstock.storage.file_cache import DEFAULT_MAX_OPEN_FILES, FileCache
+from penstock.storage.jobs import work_together
+from penstock.storage.log import Log, StorageContext
+from penstock.storage.log_config import LogConfig
+from penstock.storage.log_directories import DELETED_SUFFIX, LOGS, log_directory, parse_log_directory
+from penstock.storage.recovery import RecoveryReport, load
+
+LogKey = tuple[TopicId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveJob:
+    """Delete whole directories. The rename is what counts: what a crash leaves of them goes at the next
+    start."""
+
+    disk: Disk
+    directories: tuple[str, ...]
+
+    def work(self) -> None:
+        for directory in self.directories:
+            with suppress(FileNotFoundError):
+                self.disk.rename(directory, directory + DELETED_SUFFIX)
+        if self.directories:
+            self.disk.sync_dir(LOGS)
+        for directory in self.directories:
+            self.disk.remove_tree(directory + DELETED_SUFFIX)
+
+
+class LogManager:
+    def __init__(self, disk: Disk, node_id: BrokerId, max_open_files: int = DEFAULT_MAX_OPEN_FILES) -> None:
+        self.context = StorageContext(disk, FileCache(disk, max_open_files))
+        self.was_clean: BrokerEpoch | None = None
+        """The broker epoch that stopped cleanly before this start."""
+        self.reports: list[RecoveryReport] = []
+        """What recovery had to do, for the logs where it had to do anything."""
+        self.problems: list[str] = []
+        self._disk = disk
+        self._node_id = node_id
+        self._meta: DirectoryMeta | None = None
+        self._checkpoints = Checkpoints(disk)
+        self._topics: dict[TopicId, dict[int, Log]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._topics.values()))
+
+    def __iter__(self) -> Iterator[Log]:
+        for logs in tuple(self._topics.values()):
+            yield from tuple(logs.values())
+
+    def get(self, topic_id: TopicId, partition: int) -> Log | None:
+        return self._topics.get(topic_id, {}).get(partition)
+
+    def orphans(self, known: Container[TopicId]) -> list[Log]:
+        """Logs whose topic is not among the known ones; they are kept."""
+        return [log for log in self if log.topic_id not in known]
+
+    @property
+    def directory_id(self) -> UUID:
+        assert self._meta is not None, "the data directory is not open"
+        return self._meta.directory_id
+
+    @property
+    def full(self) -> bool:
+        """Set by whoever watches the free space: while it is true every append is refused."""
+        return self.context.full
+
+    @full.setter
+    def full(self, full: bool) -> None:
+        self.context.full = full
+
+    # --- start and stop
+
+    def open(self, now_ms: int, new_directory_id: UUID) -> None:
+        """Claim the data directory and recover every log in it."""
+        self._meta = open_directory(self._disk, self._node_id, new_directory_id)
+        self._disk.make_dir(LOGS)
+        self._disk.sync_dir("")
+        checkpoints = self._load_checkpoints()
+        for name in self._disk.list(LOGS):
+            if name.endswith(DELETED_SUFFIX):
+                self._disk.remove_tree(f"{LOGS}/{name}")
+            elif (identity := parse_log_directory(name)) is not None:
+                self._load(f"{LOGS}/{name}", *identity, checkpoints, now_ms)
+        if not self._checkpoints.intact:
+            self.write_checkpoints(both=True)
+        self.was_clean = take_clean_stop(self._disk)
+
+    def _load_checkpoints(self) -> dict[LogKey, LogCheckpoint] | None:
+        entries = self._checkpoints.load()
+        self.problems += self._checkpoints.problems
+        if entries is None:
+            return None if self._checkpoints.problems or self._disk.list(LOGS) else {}
+        return {(TopicId(UUID(bytes=entry.topic_id)), entry.partition): entry for entry in entries}
+
+    def _load(
+        self,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        checkpoints: dict[LogKey, LogCheckpoint] | None,
+        now_ms: int,
+    ) -> None:
+        key = (topic_id, topic_partition.partition)
+        checkpoint: LogCheckpoint | None = None
+        if checkpoints is not None:
+            checkpoint = checkpoints.get(key) or _empty_checkpoint(topic_partition, topic_id)
+            topic_partition = TopicPartition(checkpoint.topic, topic_partition.partition)
+        try:
+            log, report = load(
+                self.context, directory, topic_partition, topic_id, LogConfig(), checkpoint, now_ms
+            )
+        except OSError as error:
+            raise StorageError(f"{directory} cannot be recovered: {error}") from error
+        self._topics.setdefault(topic_id, {})[topic_partition.partition] = log
+        if report.checked_bytes or report.cut_bytes or report.problems:
+            self.reports.append(report)
+
+    def join_cluster(self, cluster_id: str) -> None:
+        """Remember the cluster; ConfigError where the data belongs to another."""
+        assert self._meta is not None, "the data directory is not open"
+        self._meta = join_cluster(self._disk, self._meta, cluster_id)
+
+    def close(self, broker_epoch: BrokerEpoch) -> None:
+        """Make everything durable, so that the next start has nothing to check. No more calls after this."""
+        self._checkpoint_all()
+        self.write_checkpoints(both=True)
+        if not any(log.failed for log in self):
+            leave_clean_stop(self._disk, broker_epoch)
+        self._disk.close()
+
+    def _checkpoint_all(self) -> None:
+        jobs = [(log, job) for log in self if (job := log.begin_checkpoint()) is not None]
+        work_together(self._disk, [job for _, job in jobs])
+        for log, job in jobs:
+            if job.error is None:
+                log.finish_checkpoint(job)
+            else:
+                log.abandon_checkpoint(job, job.error)
+
+    # --- checkpoints
+
+    def write_checkpoints(self, *, both: bool = False) -> None:
+        """Keep where logs start, what was committed, and from where recovery checks. OSError: not kept.
+
+        `both` copies, where a crash together with the loss of one may not undo it: after a log start moved on
+        request, and before a log is truncated.
+        """
+        self._checkpoints.write([log.checkpoint() for log in self], both=both)
+
+    def truncate(self, log: Log, offset: Offset, now_ms: int) -> None:
+        """Drop everything from `offset` on. The recovery point goes back first: else recovery trusts what is
+        gone."""
+        log.truncate_to(offset, now_ms, lambda: self.write_checkpoints(both=True))
+
+    # --- topics
+
+    def create(self, topic: str, topic_id: TopicId, partitions: Iterable[int], config: LogConfig) -> None:
+        """Make empty logs; their directories are durable when this returns."""
+        made: dict[int, Log] = {}
+        try:
+            for partition in partitions:
+                name = TopicPartition(topic, partition)
+                directory = log_directory(name, topic_id)
+                if self._disk.list(directory):
+                    raise StorageError(f"{directory} has data that was not loaded")
+                made[partition] = Log.create(self.context, directory, name, topic_id, config)
+            self._disk.sync_dir(LOGS)
+        except OSError as error:
+            raise StorageError(f"no logs could be made for {topic}: {error}") from error
+        self._topics.setdefault(topic_id, {}).update(made)
+
+    def begin_delete(self, topic_id: TopicId) -> RemoveJob:
+        """Take the logs of a topic out of use; the job's work removes their directories."""
+        logs = self._topics.pop(topic_id, {}).values()
+        for log in logs:
+            log.discard()
+        return RemoveJob(self._disk, tuple(log.directory for log in logs))
+
+
+def _empty_checkpoint(topic_partition: TopicPartition, topic_id: TopicId) -> LogCheckpoint:
+    """Of a log that was made after the checkpoint was written."""
+    zero = Offset(0)
+    return LogCheckpoint(
+        topic_partition.topic, topic_id.bytes, topic_partition.partition, zero, zero, zero, RecoveryMark()
+    )

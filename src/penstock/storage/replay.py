@@ -1,0 +1,82 @@
+"""A log's leader epochs and producers, made again from the newest snapshot that can be read and the batches
+after it.
+
+Used at start and after a truncation; waits for the disk. Damage on the way is reported, not fatal: a replay
+reads headers of batches that a reader may never ask for.
+"""
+
+from __future__ import annotations
+
+from penstock.errors import CorruptLog, StorageError
+from penstock.model import LeaderEpoch, Offset
+from penstock.records.batch import BatchHeader
+from penstock.storage.disk import Disk
+from penstock.storage.index import FIRST_ENTRY, IndexEntry
+from penstock.storage.leader_epochs import LeaderEpochs
+from penstock.storage.log_config import LogConfig
+from penstock.storage.producer_state import ProducerStates
+from penstock.storage.segment import Segment
+from penstock.storage.snapshot import Snapshot, snapshot_name
+
+
+class Replay:
+    """`apply` takes the header of every batch in order, whatever found it."""
+
+    def __init__(self, config: LogConfig, now_ms: int) -> None:
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerStates(config.max_producers, config.producer_id_expiration_ms)
+        self.problems: list[str] = []
+        self._now_ms = now_ms
+
+    def apply(self, header: BatchHeader) -> None:
+        self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        if header.producer_id >= 0 and not header.is_control:
+            # When it was written is not known. Taking it for recent forgets nobody too early.
+            self.producers.record(header, header.base_offset, header.max_timestamp, self._now_ms)
+
+    def restore(
+        self,
+        disk: Disk,
+        directory: str,
+        snapshots: tuple[Offset, ...],
+        segments: tuple[Segment, ...],
+        end_offset: Offset,
+    ) -> None:
+        """Bring the state up to `end_offset`, where a batch of `segments` starts or the log ends."""
+        start_offset = self._load_snapshot(disk, directory, snapshots, end_offset)
+        for place, segment in enumerate(segments):
+            last = place + 1 == len(segments)
+            if segment.base_offset < end_offset and (last or segments[place + 1].base_offset > start_offset):
+                self.replay_segment(segment, start_offset, end_offset)
+
+    def _load_snapshot(
+        self, disk: Disk, directory: str, snapshots: tuple[Offset, ...], end_offset: Offset
+    ) -> Offset:
+        for offset in sorted(snapshots, reverse=True):
+            if offset > end_offset:
+                continue
+            path = f"{directory}/{snapshot_name(offset)}"
+            try:
+                snapshot = Snapshot.decode(disk.read(path))
+            except (OSError, StorageError) as problem:
+                self.problems.append(f"{path}: {problem}")
+                continue
+            self.epochs = LeaderEpochs(snapshot.epochs)
+            self.producers.restore(snapshot.producers.items())
+            return snapshot.offset
+        return Offset(0)
+
+    def replay_segment(self, segment: Segment, start_offset: Offset, end_offset: Offset) -> None:
+        try:
+            start = FIRST_ENTRY
+            if start_offset > segment.base_offset:
+                position, header = segment.locate(start_offset, segment.size, wait=True)
+                if header is None:
+                    return
+                start = IndexEntry(header.base_offset - segment.base_offset, position, -1)
+            for _, header in segment.walk(segment.size, start, wait=True):
+                if header.base_offset >= end_offset:
+                    return
+                self.apply(header)
+        except CorruptLog as problem:
+            self.problems.append(f"{segment.log_file.path}: {problem}")

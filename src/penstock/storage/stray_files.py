@@ -1,0 +1,81 @@
+"""What a crash leaves in a partition's directory, put in order before the log is loaded.
+
+Compaction replaces segments in steps, so that a crash leaves either the old ones or the new one: it writes
+`<base>.log.cleaned` and `<base>.index.cleaned` (whose last entry says up to which offset segments are
+replaced) and syncs them; renames the index and then the log to `.swap`; removes the old segments from `base`
+up to that offset; renames the index and then the log to their names; with a `sync_dir` after every step. A
+`.log.swap` is therefore whole and is put in place here; what was not that far is removed. Names that are not
+ours are left alone.
+"""
+
+from __future__ import annotations
+
+from struct import error as struct_error
+
+from penstock.storage.disk import Disk
+from penstock.storage.index import ENTRY_SIZE, IndexDamaged, decode_entry
+from penstock.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, segment_name
+from penstock.storage.snapshot import SNAPSHOT_SUFFIX
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+DELETED_SUFFIX = ".deleted"
+TEMPORARY_SUFFIX = ".tmp"
+_NAME_DIGITS = len(segment_name(0))
+
+
+def offsets_with(names: list[str], suffix: str) -> list[int]:
+    """The offsets in names like `<offset><suffix>`, in order."""
+    stems = (name[: -len(suffix)] for name in names if name.endswith(suffix))
+    return sorted(
+        int(stem) for stem in stems if len(stem) == _NAME_DIGITS and stem.isascii() and stem.isdigit()
+    )
+
+
+def tidy_directory(disk: Disk, directory: str, names: list[str]) -> list[str]:
+    """Finish or undo what was under way; the names that are there afterwards."""
+    if all(name.endswith((LOG_SUFFIX, INDEX_SUFFIX, SNAPSHOT_SUFFIX)) for name in names) and not _lonely(
+        names
+    ):
+        return names
+    for name in names:
+        if name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, TEMPORARY_SUFFIX)):
+            disk.remove(f"{directory}/{name}")
+    for base_offset in offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX):
+        _finish_swap(disk, directory, base_offset)
+    for base_offset in offsets_with(names, INDEX_SUFFIX + SWAP_SUFFIX):
+        disk.remove(f"{directory}/{segment_name(base_offset)}{INDEX_SUFFIX}{SWAP_SUFFIX}")
+    for base_offset in _lonely(disk.list(directory)):
+        disk.remove(f"{directory}/{segment_name(base_offset)}{INDEX_SUFFIX}")
+    disk.sync_dir(directory)
+    return disk.list(directory)
+
+
+def _lonely(names: list[str]) -> set[int]:
+    """Indexes without a log."""
+    return set(offsets_with(names, INDEX_SUFFIX)) - set(offsets_with(names, LOG_SUFFIX))
+
+
+def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
+    path = f"{directory}/{segment_name(base_offset)}"
+    index = path + INDEX_SUFFIX + SWAP_SUFFIX
+    end_offset = _swap_end(disk, index, base_offset)
+    for old in offsets_with(disk.list(directory), LOG_SUFFIX):
+        if base_offset <= old < end_offset:
+            disk.remove(f"{directory}/{segment_name(old)}{INDEX_SUFFIX}")
+            disk.remove(f"{directory}/{segment_name(old)}{LOG_SUFFIX}")
+    disk.sync_dir(directory)
+    if disk.exists(index):
+        disk.rename(index, path + INDEX_SUFFIX)
+        disk.sync_dir(directory)
+    disk.rename(path + LOG_SUFFIX + SWAP_SUFFIX, path + LOG_SUFFIX)
+
+
+def _swap_end(disk: Disk, index: str, base_offset: int) -> int:
+    """Up to where old segments are replaced; without a readable index, the one of the same name alone."""
+    try:
+        content = disk.read(index)
+        last = decode_entry(base_offset, content, len(content) - ENTRY_SIZE)
+    except (FileNotFoundError, IndexDamaged, struct_error):
+        return base_offset + 1
+    return base_offset + last.relative_offset

@@ -1,0 +1,205 @@
+"""A data directory with its logs, from first start over crashes to clean stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from log_helpers import (
+    DIRECTORY_ID,
+    NODE,
+    NOW_MS,
+    TOPIC_ID,
+    append,
+    checkpoint,
+    flush,
+    open_manager,
+    read_all,
+    the_log,
+)
+
+from penstock.errors import ConfigError, StorageError
+from penstock.model import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
+from penstock.storage.disk import RealDisk
+from penstock.storage.log_config import LogConfig
+from penstock.storage.log_directories import log_directory, parse_log_directory
+from penstock.storage.log_manager import LogManager
+
+SMALL = LogConfig(segment_bytes=500, index_interval_bytes=100)
+
+
+def test_logs_are_there_again_after_a_clean_stop(tmp_path: Path) -> None:
+    manager = open_manager(RealDisk(str(tmp_path)))
+    log = the_log(manager, SMALL)
+    for number in range(40):
+        append(log, b"%d" % number)
+    before = read_all(log)
+    manager.close(BrokerEpoch(7))
+
+    again = open_manager(RealDisk(str(tmp_path)))
+    assert again.was_clean == 7
+    assert again.reports == []
+    log = the_log(again)
+    assert read_all(log) == before
+    assert (log.flushed_offset, log.recovery_point) == (40, 40)
+    append(log, b"next")
+    assert read_all(log)[-1] == (40, b"next")
+
+
+def test_the_clean_mark_counts_once(tmp_path: Path) -> None:
+    manager = open_manager(RealDisk(str(tmp_path)))
+    manager.close(BrokerEpoch(7))
+    disk = RealDisk(str(tmp_path))
+    assert open_manager(disk).was_clean == 7
+    disk.close()
+    assert open_manager(RealDisk(str(tmp_path))).was_clean is None
+
+
+def test_what_was_written_is_there_after_a_crash_of_the_process(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk)
+    log = the_log(manager, SMALL)
+    for number in range(40):
+        append(log, b"%d" % number)
+        if number == 10:
+            checkpoint(log)
+            manager.write_checkpoints()
+    before = read_all(log)
+    disk.close()
+
+    again = open_manager(RealDisk(str(tmp_path)))
+    assert again.was_clean is None
+    assert read_all(the_log(again)) == before
+    (report,) = again.reports
+    assert report.checked_bytes > 0
+    assert report.cut_bytes == 0
+
+
+def test_a_second_broker_on_the_directory_is_refused(tmp_path: Path) -> None:
+    first = RealDisk(str(tmp_path))
+    open_manager(first)
+    with pytest.raises(ConfigError, match="in use by another broker"):
+        open_manager(RealDisk(str(tmp_path)))
+    first.close()
+    open_manager(RealDisk(str(tmp_path)))
+
+
+def test_the_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    open_manager(RealDisk(str(tmp_path))).close(BrokerEpoch(1))
+    with pytest.raises(ConfigError, match="belongs to node 1"):
+        LogManager(RealDisk(str(tmp_path)), BrokerId(2)).open(NOW_MS, DIRECTORY_ID)
+
+
+def test_the_directory_keeps_its_id_and_its_cluster(tmp_path: Path) -> None:
+    manager = open_manager(RealDisk(str(tmp_path)))
+    manager.join_cluster("here")
+    manager.close(BrokerEpoch(1))
+    again = LogManager(RealDisk(str(tmp_path)), NODE)
+    again.open(NOW_MS, UUID(int=5))
+    assert again.directory_id == DIRECTORY_ID
+    again.join_cluster("here")
+    with pytest.raises(ConfigError, match="belongs to cluster here"):
+        again.join_cluster("elsewhere")
+
+
+def test_an_unreadable_meta_file_is_said_and_nothing_is_touched(tmp_path: Path) -> None:
+    open_manager(RealDisk(str(tmp_path))).close(BrokerEpoch(1))
+    (tmp_path / "meta.json").write_bytes(b"{")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        open_manager(RealDisk(str(tmp_path)))
+    assert (tmp_path / "meta.json").read_bytes() == b"{"
+
+
+def test_a_deleted_topic_is_gone_and_can_be_made_again_under_another_id(tmp_path: Path) -> None:
+    manager = open_manager(RealDisk(str(tmp_path)))
+    append(the_log(manager), b"old")
+    job = manager.begin_delete(TOPIC_ID)
+    assert manager.get(TOPIC_ID, 0) is None
+    new_id = TopicId(UUID(int=2))
+    manager.create("orders", new_id, [0], LogConfig())
+    job.work()
+    assert len(list((tmp_path / "logs").iterdir())) == 1
+    log = manager.get(new_id, 0)
+    assert log is not None
+    assert log.log_end_offset == 0
+
+
+def test_what_a_crash_left_of_a_deletion_is_removed(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk)
+    append(the_log(manager), b"old")
+    directory = tmp_path / the_log(manager).directory
+    directory.rename(str(directory) + ".deleted")
+    disk.close()
+    assert len(open_manager(RealDisk(str(tmp_path)))) == 0
+    assert list((tmp_path / "logs").iterdir()) == []
+
+
+def test_logs_nobody_knows_are_kept(tmp_path: Path) -> None:
+    manager = open_manager(RealDisk(str(tmp_path)))
+    log = the_log(manager)
+    append(log, b"precious")
+    assert manager.orphans({TOPIC_ID}) == []
+    assert manager.orphans(set()) == [log]
+    manager.close(BrokerEpoch(1))
+    assert read_all(the_log(open_manager(RealDisk(str(tmp_path))))) == [(0, b"precious")]
+
+
+def test_strange_files_among_the_logs_are_left_alone(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk)
+    directory = tmp_path / the_log(manager).directory
+    (tmp_path / "logs" / "lost+found").mkdir()
+    (directory / "notes.txt").write_text("mine")
+    disk.close()
+    again = open_manager(RealDisk(str(tmp_path)))
+    assert len(again) == 1
+    assert (directory / "notes.txt").read_text() == "mine"
+
+
+def test_a_log_is_not_made_over_data_that_is_there(tmp_path: Path) -> None:
+    manager = open_manager(RealDisk(str(tmp_path)))
+    directory = tmp_path / log_directory(TopicPartition("orders", 0), TOPIC_ID)
+    directory.mkdir()
+    (directory / "00000000000000000000.log").write_bytes(b"data")
+    with pytest.raises(StorageError, match="not loaded"):
+        the_log(manager)
+
+
+def test_offsets_go_on_after_everything_was_deleted(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk)
+    log = the_log(manager)
+    for number in range(10):
+        append(log, b"%d" % number)
+    flush(log)
+    log.advance_log_start(Offset(10))
+    job = log.begin_delete()
+    assert job is not None
+    job.work()
+    log.finish_delete(job)
+    assert log.size_bytes == 0
+    disk.close()  # a crash, before any checkpoint
+    for copy in tmp_path.glob("checkpoint.*"):
+        copy.unlink()
+    log = the_log(open_manager(RealDisk(str(tmp_path))))
+    assert (log.log_start_offset, log.log_end_offset) == (10, 10)
+    assert append(log, b"next").base_offset == 10
+
+
+@pytest.mark.parametrize("topic", ["a", "with-dashes-12", "x" * 249, "Case", "a.b_c-"])
+def test_directory_names_lead_back_to_their_partition(topic: str) -> None:
+    for number in range(50):
+        topic_id = TopicId(UUID(int=(number * 0x9E3779B97F4A7C15F39CC0605CEDC835) % 2**128))
+        directory = log_directory(TopicPartition(topic, number), topic_id)
+        name = directory.removeprefix("logs/")
+        assert len(name) + len(".deleted") <= 255
+        assert parse_log_directory(name) == (TopicPartition(topic[:200], number), topic_id)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "lost+found", "a-0", "-0-" + "A" * 22, "a-x-" + "A" * 22, "a-0-" + "!" * 22]
+)
+def test_other_names_are_nobodys_directory(name: str) -> None:
+    assert parse_log_directory(name) is None
