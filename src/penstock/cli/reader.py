@@ -28,7 +28,7 @@ def read_topic(
         consumer.assign([TopicPartition(topic, number, begin[number]) for number in sorted(unfinished)])
         count = 0
         while unfinished:
-            for message in consumer.consume(MESSAGES_PER_POLL, POLL_SECONDS):
+            for message in _next_messages(consumer):
                 number = message.partition()
                 if message.error() is None:
                     if follow or message.offset() < ends[number]:
@@ -46,6 +46,12 @@ def read_topic(
         raise Failure(f"cannot read {topic}: {error.args[0].str()}") from None
     finally:
         consumer.close()
+
+
+def _next_messages(consumer: Consumer) -> list[Message]:
+    """What has come, after a moment's wait for the first; `consume` alone would wait for all it may take."""
+    first = consumer.poll(POLL_SECONDS)
+    return [] if first is None else [first, *consumer.consume(MESSAGES_PER_POLL, 0)]
 
 
 def _consumer_config(cluster: Cluster) -> dict[str, object]:

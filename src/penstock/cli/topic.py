@@ -30,6 +30,8 @@ from penstock.cli.topic_description import describe_topic, print_description
 from penstock.clock import SystemClock
 from penstock.config.loading import parse_assignments
 
+BROKERS_DEFAULT = -1
+
 app = typer.Typer(help="Create, look at and change topics.", no_args_is_help=True)
 
 
@@ -40,15 +42,24 @@ def register(root: typer.Typer) -> None:
 @app.command()
 def create(
     topic: TopicArgument,
-    partitions: Annotated[int, typer.Option(min=1, help="How many; else the broker's num.partitions.")] = -1,
-    replication_factor: Annotated[int, typer.Option(min=1, help="Copies; else the broker's default.")] = -1,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="How many; else the broker's num.partitions.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option(min=1, help="How many copies; else the broker's default.replication.factor.")
+    ] = None,
     settings: SetOption = None,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
     """Create a topic."""
     cluster = Cluster(bootstrap)
-    wanted = NewTopic(topic, partitions, replication_factor, config=parse_assignments(settings or []))
+    wanted = NewTopic(
+        topic,
+        partitions or BROKERS_DEFAULT,
+        replication_factor or BROKERS_DEFAULT,
+        config=parse_assignments(settings or []),
+    )
     answers(cluster.admin.create_topics([wanted], request_timeout=REQUEST_SECONDS))
     count = len(cluster.partitions(topic))
     if json:
