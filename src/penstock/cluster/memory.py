@@ -60,7 +60,8 @@ class MemoryEnsemble:
 
     def end_session(self, session: int) -> None:
         """Remove the session and its ephemeral nodes; its holder finds out at its next call."""
-        self._sessions.pop(session, None)
+        if self._sessions.pop(session, None) is None:
+            return  # it had ended before, or never began
         removals = [Delete(path) for path in self._tree.owned_by(session)]
         if removals:
             self.commit(self._tree.prepare(removals, session))
