@@ -6,12 +6,14 @@ from typing import Any
 
 from penstock.cluster.image import Topic
 from penstock.cluster.topics import NewTopic
-from penstock.config import TOPIC_OPTIONS
+from penstock.config import TOPIC_OPTIONS, Option, TopicConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME, carried_out, code_of, message_of
 from penstock.server.handlers.config_fields import config_fields, topic_config
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+
+CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
 async def handle(request: Request, message: Any) -> Fields:
@@ -73,8 +75,11 @@ def _result(request: Request, name: str, outcome: Topic | BrokerError) -> Fields
     return fields | {
         "num_partitions": len(outcome.partitions),
         "replication_factor": len(outcome.partitions[0].replicas),
-        "configs": [
-            config_fields(request.broker, config, option, read_only=False)
-            for option in TOPIC_OPTIONS.values()
-        ],
+        "configs": [_config_fields(request, config, option) for option in TOPIC_OPTIONS.values()],
     }
+
+
+def _config_fields(request: Request, config: TopicConfig, option: Option[Any]) -> Fields:
+    """What CreateTopics has room for of what DescribeConfigs tells."""
+    described = config_fields(request.broker, config, option, read_only=False)
+    return {name: described[name] for name in CONFIG_FIELDS}
