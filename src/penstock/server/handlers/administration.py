@@ -22,7 +22,7 @@ async def carried_out(
 ) -> Sequence[R | BrokerError]:
     """The change's results once this broker has followed it; what refused it as a whole goes for each item.
 
-    It is never broken off half-way: after the timeout (0 or less: none) it goes on, only the answer is earlier.
+    It is never broken off half-way: after the timeout (0 or less: none) it goes on, just the answer is out.
     """
 
     async def work() -> Sequence[R | BrokerError]:

@@ -1,6 +1,6 @@
 """InitProducerId: an identity for an idempotent producer.
 
-One without a transactional id always gets a new id with epoch 0, also when it asks for a higher epoch (KIP-360).
+One without a transactional id always gets a new id with epoch 0, also when it asks to raise its epoch.
 """
 
 from __future__ import annotations

@@ -1,0 +1,218 @@
+"""Log compaction: of each key only the newest record stays, at its offset; a tombstone goes some time later.
+
+A pass reads the keys of what was written since the last one (as many as fit in its memory), then rewrites
+every closed segment up to there without the records that these keys outdate. It runs in short steps in a
+pool, so that its driver decides how much of the machine it gets; segments are exchanged between two steps.
+Oldest first, so that a tombstone never goes before what it deletes. After a crash a pass is just made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from penstock.errors import CorruptLog, InvalidBatch
+from penstock.model import Offset
+from penstock.records.batch import BatchHeader, crc_matches
+from penstock.records.iteration import iterate
+from penstock.storage.batch_filter import BatchFilter
+from penstock.storage.cleaned_segment import CleanedSegment
+from penstock.storage.file_cache import FileCache
+from penstock.storage.key_offsets import KeyOffsets
+from penstock.storage.log import Log
+from penstock.storage.segment import Segment
+from penstock.storage.walking import MAX_RELATIVE_OFFSET, read_batch
+
+STEP_BYTES = 256 * 1024
+
+
+class Progress(Enum):
+    MORE = "more"
+    """There is more to do."""
+    CLEANED = "cleaned"
+    """`cleaned` is to be put in place before the next step."""
+    DONE = "done"
+
+
+class _Span(NamedTuple):
+    """A closed segment and where the next one starts."""
+
+    segment: Segment
+    end_offset: int
+
+
+def begin_compaction(
+    log: Log, files: FileCache, now_ms: int, high_watermark: Offset, dedupe_buffer_bytes: int
+) -> Compaction | None:
+    """A pass over the log, where there may be something to gain. Loop thread; reads nothing."""
+    spans = _closed_spans(log, high_watermark)
+    if log.failed or not spans or spans[-1].end_offset <= log.cleaned_offset:
+        return None
+    return Compaction(log, files, spans, now_ms, KeyOffsets(dedupe_buffer_bytes))
+
+
+def _closed_spans(log: Log, high_watermark: Offset) -> list[_Span]:
+    """Segments that change no more, for writers, for readers and for a recovery, which starts at the mark."""
+    segments = log.segments
+    limit = min(high_watermark, log.mark.base_offset)
+    ends = (segment.base_offset for segment in segments[1:])
+    return [_Span(segment, end) for segment, end in zip(segments, ends, strict=False) if end <= limit]
+
+
+class Compaction:
+    """One pass. `step` runs in a pool, one at a time; everything else on the loop, between the steps."""
+
+    def __init__(self, log: Log, files: FileCache, spans: list[_Span], now_ms: int, keys: KeyOffsets) -> None:
+        self.end_offset = log.cleaned_offset
+        """When the pass is done: up to where every key was seen once, the log's new `cleaned_offset`."""
+        self.cleaned: CleanedSegment | None = None
+        self._files = files
+        self._directory = log.directory
+        self._config = log.config
+        self._dirty_from = max(log.cleaned_offset, log.log_start_offset)
+        self._log_start_offset = log.log_start_offset
+        self._last_offsets = {
+            producer_id: entry.batches[-1].last_offset for producer_id, entry in log.producers.copy().items()
+        }
+        self._spans = spans
+        self._now_ms = now_ms
+        self._keys = keys
+        self._spent_bytes = 0
+        self._steps = self._run()
+
+    def step(self) -> Progress:
+        """Work for a moment. After CorruptLog or OSError the pass is to be abandoned."""
+        return next(self._steps, Progress.DONE)
+
+    def abandon(self) -> None:
+        """Remove what is half done. Waits for the disk."""
+        if self.cleaned is not None:
+            self.cleaned.discard()
+
+    def _run(self) -> Iterator[Progress]:
+        self._spans = self._old_enough()
+        if not self._is_due():
+            return
+        end_offset = yield from self._read_keys()
+        for group in self._groups(end_offset):
+            yield from self._clean(group, self._make_filter(end_offset))
+        self.end_offset = Offset(end_offset)
+
+    def _old_enough(self) -> list[_Span]:
+        """The spans up to the first with a record that compaction shall not see yet."""
+        lag_ms = self._config.min_compaction_lag_ms
+        for place, span in enumerate(self._spans):
+            if lag_ms and span.segment.newest_timestamp(wait=True) > self._now_ms - lag_ms:
+                return self._spans[:place]
+        return self._spans
+
+    def _is_due(self) -> bool:
+        dirty = [span for span in self._spans if span.end_offset > self._dirty_from]
+        dirty_bytes = sum(span.segment.size for span in dirty)
+        total_bytes = sum(span.segment.size for span in self._spans)
+        if not dirty_bytes:
+            return False
+        return (
+            dirty_bytes >= total_bytes * self._config.min_cleanable_dirty_ratio
+            or self._now_ms - self._oldest_timestamp(dirty) > self._config.max_compaction_lag_ms
+        )
+
+    def _oldest_timestamp(self, dirty: list[_Span]) -> int:
+        """Of the first batch no pass has seen; now, where there is none."""
+        for segment, _ in dirty:
+            _, header = segment.locate(self._dirty_from, segment.size, wait=True)
+            if header is not None:
+                return header.max_timestamp
+        return self._now_ms
+
+    def _read_keys(self) -> Generator[Progress, None, int]:
+        """Learn the keys of what no pass has seen; returns up to which offset they fitted."""
+        for segment, end_offset in self._spans:
+            if end_offset <= self._dirty_from:
+                continue
+            for position, header in segment.walk(segment.size, wait=True):
+                if header.last_offset < self._dirty_from or header.is_control:
+                    continue
+                if self._keys.is_full:
+                    return header.base_offset
+                self._learn(header, _read_checked(segment, position, header))
+                if self._is_tired(header.size):
+                    yield Progress.MORE
+        return self._spans[-1].end_offset
+
+    def _learn(self, header: BatchHeader, batch: memoryview) -> None:
+        limit = self._config.max_decompressed_bytes
+        try:
+            records = list(iterate(batch, header, max_decompressed_bytes=limit))
+        except InvalidBatch:
+            return  # nobody can read its records, so they outdate nothing; it stays as it is
+        for record in records:
+            if record.key is not None:
+                self._keys.record(record.key, record.offset)
+
+    def _groups(self, end_offset: int) -> Iterator[list[_Span]]:
+        """The segments to rewrite, neighbours that fit into one together."""
+        group: list[_Span] = []
+        size = 0
+        for span in self._spans:
+            if span.segment.base_offset >= end_offset:
+                break
+            if group and (
+                size + span.segment.size > self._config.segment_bytes
+                or span.end_offset - group[0].segment.base_offset > MAX_RELATIVE_OFFSET
+            ):
+                yield group
+                group, size = [], 0
+            group.append(span)
+            size += span.segment.size
+        if group:
+            yield group
+
+    def _make_filter(self, end_offset: int) -> BatchFilter:
+        return BatchFilter(
+            self._keys,
+            end_offset,
+            self._log_start_offset,
+            self._last_offsets,
+            self._now_ms,
+            self._config.delete_retention_ms,
+            self._config.max_decompressed_bytes,
+        )
+
+    def _clean(self, group: list[_Span], batch_filter: BatchFilter) -> Iterator[Progress]:
+        """Write what stays of the group; only where that is less is it put in place."""
+        replaced = tuple(span.segment for span in group)
+        self.cleaned = cleaned = CleanedSegment(
+            self._files, self._directory, replaced, group[-1].end_offset, self._config.index_interval_bytes
+        )
+        for segment, _ in group:
+            for position, header in segment.walk(segment.size, wait=True):
+                batch = _read_checked(segment, position, header)
+                kept = batch_filter.apply(header, batch)
+                cleaned.is_changed |= kept is not batch
+                if kept is not None:
+                    cleaned.append(kept)
+                if self._is_tired(header.size):
+                    yield Progress.MORE
+        if cleaned.is_changed:
+            cleaned.finish()
+            yield Progress.CLEANED
+        else:
+            cleaned.discard()
+        self.cleaned = None
+
+    def _is_tired(self, bytes_read: int) -> bool:
+        self._spent_bytes += bytes_read
+        if self._spent_bytes < STEP_BYTES:
+            return False
+        self._spent_bytes = 0
+        return True
+
+
+def _read_checked(segment: Segment, position: int, header: BatchHeader) -> memoryview:
+    """The batch; damage ends the pass, for a new CRC over it would hide it from readers."""
+    batch = read_batch(segment.file, position, header)
+    if not crc_matches(batch, header):
+        raise CorruptLog(f"{segment.log_file.path}: the CRC of the batch at {position} does not match")
+    return batch
