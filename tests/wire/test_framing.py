@@ -90,12 +90,16 @@ def test_readers_do_not_mix_their_bytes() -> None:
     assert feed(second, other[100:]) == [b"other" * 50]
 
 
-def test_nothing_received_leaves_the_reader_as_it_was() -> None:
+@pytest.mark.parametrize("size", [5, 50_000])
+def test_nothing_received_leaves_the_reader_as_it_was(size: int) -> None:
     reader = FrameReader(LIMIT)
-    feed(reader, framed(b"frame")[:6])
+    data = framed(b"x" * size)
+    feed(reader, data[:-2])
     reader.buffer()
     reader.buffer()
-    assert feed(reader, framed(b"frame")[6:]) == [b"frame"]
+    assert reader.received(0) == []
+    assert reader.is_inside_frame
+    assert feed(reader, data[-2:]) == [b"x" * size]
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,18 @@ NODE_ENDPOINTS_TAG: Final = 0
 
 UNKNOWN_HIGH_WATERMARK: Final = 2**63 - 1
 
+_SIZE_BYTES = 4
+_WAIT_AND_MIN_BYTES = Struct(">ii")
+_LIMITS_AND_SESSION = Struct(">ibii")
+# partition | leader epoch (from 9) | offset | last fetched epoch (from 12) | log start (from 5) | max bytes
+_PARTITION_0 = Struct(">iqi")
+_PARTITION_5 = Struct(">iqqi")
+_PARTITION_9 = Struct(">iiqqi")
+_PARTITION_12 = Struct(">iiqiqi")
+_THROTTLE_ERROR_SESSION = Struct(">ihi")
+_UP_TO_WATERMARK = Struct(">ihq")
+_UP_TO_LAST_STABLE = Struct(">ihqq")
+_UP_TO_LOG_START = Struct(">ihqqq")
 _EPOCH_AND_OFFSET = Struct(">iq")
 _ABORTED = Struct(">qq")
 _MIN_TOPIC_BYTES = 2
@@ -144,15 +156,15 @@ def decode_fetch_request(frame: memoryview, position: int, version: int) -> Fetc
 def _read_request(reader: Reader, version: int) -> FetchRequest:
     flexible = version >= FLEXIBLE_FROM
     replica_id = reader.int32() if version < REPLICA_STATE_FROM else -1
-    request = FetchRequest(reader.int32(), reader.int32(), [], [], replica_id)
+    max_wait_ms, min_bytes = reader.unpack(_WAIT_AND_MIN_BYTES)
+    request = FetchRequest(max_wait_ms, min_bytes, [], [], replica_id)
     request.uses_topic_ids = version >= TOPIC_ID_FROM
-    if version >= MAX_BYTES_FROM:
-        request.max_bytes = reader.int32()
-    if version >= ISOLATION_FROM:
-        request.isolation_level = reader.int8()
     if version >= SESSION_FROM:
-        request.session_id = reader.int32()
-        request.session_epoch = reader.int32()
+        limits = reader.unpack(_LIMITS_AND_SESSION)
+        request.max_bytes, request.isolation_level, request.session_id, request.session_epoch = limits
+    elif version >= MAX_BYTES_FROM:
+        request.max_bytes = reader.int32()
+        request.isolation_level = reader.int8() if version >= ISOLATION_FROM else 0
     for _ in range(_count(reader, flexible, _MIN_TOPIC_BYTES)):
         request.topics.append(_read_topic(reader, version))
     if version >= SESSION_FROM:
@@ -177,26 +189,32 @@ def _read_topic(reader: Reader, version: int) -> FetchTopic:
 
 
 def _read_partition(reader: Reader, version: int) -> FetchPartition:
-    index = reader.int32()
-    leader_epoch = reader.int32() if version >= LEADER_EPOCH_FROM else -1
-    offset = reader.int64()
-    last_fetched_epoch = reader.int32() if version >= FLEXIBLE_FROM else -1
-    log_start_offset = reader.int64() if version >= LOG_START_FROM else -1
-    partition = FetchPartition(
-        index, offset, reader.int32(), leader_epoch, last_fetched_epoch, log_start_offset
-    )
+    leader_epoch = last_fetched_epoch = log_start = -1
     if version >= FLEXIBLE_FROM:
-        last = -1
-        for _ in range(reader.tags()):
-            last, end = reader.tag(last)
-            if last == DIRECTORY_ID_TAG and version >= DIRECTORY_ID_FROM:
-                partition.replica_directory_id = reader.uuid()
-                reader.close_tag(end)
-            elif last == HIGH_WATERMARK_TAG and version >= HIGH_WATERMARK_FROM:
-                partition.high_watermark = reader.int64()
-                reader.close_tag(end)
-            reader.position = end
+        index, leader_epoch, offset, last_fetched_epoch, log_start, max_bytes = reader.unpack(_PARTITION_12)
+    elif version >= LEADER_EPOCH_FROM:
+        index, leader_epoch, offset, log_start, max_bytes = reader.unpack(_PARTITION_9)
+    elif version >= LOG_START_FROM:
+        index, offset, log_start, max_bytes = reader.unpack(_PARTITION_5)
+    else:
+        index, offset, max_bytes = reader.unpack(_PARTITION_0)
+    partition = FetchPartition(index, offset, max_bytes, leader_epoch, last_fetched_epoch, log_start)
+    if version >= FLEXIBLE_FROM:
+        _read_partition_tags(reader, partition, version)
     return partition
+
+
+def _read_partition_tags(reader: Reader, partition: FetchPartition, version: int) -> None:
+    last = -1
+    for _ in range(reader.tags()):
+        last, end = reader.tag(last)
+        if last == DIRECTORY_ID_TAG and version >= DIRECTORY_ID_FROM:
+            partition.replica_directory_id = reader.uuid()
+            reader.close_tag(end)
+        elif last == HIGH_WATERMARK_TAG and version >= HIGH_WATERMARK_FROM:
+            partition.high_watermark = reader.int64()
+            reader.close_tag(end)
+        reader.position = end
 
 
 def _read_forgotten(reader: Reader, version: int) -> ForgottenTopic:
@@ -237,90 +255,61 @@ def encode_fetch_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Part]:
     """The whole frame, in parts: what stands between the records, and the records as they were given."""
-    response = _Parts(encode_response_header(FETCH, version, correlation_id))
     flexible = version >= FLEXIBLE_FROM
-    if version >= THROTTLE_FROM:
-        response.put(primitives.INT32(throttle_time_ms))
+    put_count = primitives.compact_array_length if flexible else primitives.array_length
+    first = gathered = bytearray(_SIZE_BYTES)  # the size goes there once it is known
+    parts: list[Part] = [first]
+    gathered += encode_response_header(FETCH, version, correlation_id)
     if version >= SESSION_FROM:
-        response.put(primitives.INT16(error_code), primitives.INT32(session_id))
-    put_count = primitives.compact_array_length if flexible else primitives.array_length
-    response.put(put_count(len(topics)))
+        gathered += _THROTTLE_ERROR_SESSION.pack(throttle_time_ms, error_code, session_id)
+    elif version >= THROTTLE_FROM:
+        gathered += primitives.INT32(throttle_time_ms)
+    gathered += put_count(len(topics))
     for topic in topics:
-        key = encode_topic_key(topic.name, topic.topic_id, version)
-        response.put(key, put_count(len(topic.partitions)))
+        gathered += encode_topic_key(topic.name, topic.topic_id, version)
+        gathered += put_count(len(topic.partitions))
         for result in topic.partitions:
-            _put_result(response, result, version)
+            gathered += _encode_result(result, version)
+            if len(result.records):
+                gathered = bytearray()
+                parts += (result.records, gathered)
+            if flexible:
+                gathered += _encode_result_tags(result)
         if flexible:
-            response.put(primitives.NO_TAGS)
+            gathered += primitives.NO_TAGS
     if flexible:
-        response.put(_encode_response_tags(node_endpoints if version >= NODE_ENDPOINTS_FROM else ()))
-    return response.finish()
+        gathered += _encode_response_tags(node_endpoints if version >= NODE_ENDPOINTS_FROM else ())
+    if not gathered:
+        parts.pop()
+    first[:_SIZE_BYTES] = primitives.INT32(sum(map(len, parts)) - _SIZE_BYTES)
+    return parts
 
 
-class _Parts:
-    """A frame under way: small bytes are gathered, records are set between them."""
-
-    __slots__ = ("_gathered", "_parts", "_size")
-
-    def __init__(self, header: bytes) -> None:
-        self._gathered = bytearray(4)  # the size, once it is known
-        self._gathered += header
-        self._parts: list[Part] = [self._gathered]
-        self._size = -4
-
-    def put(self, *fields: bytes) -> None:
-        for each in fields:
-            self._gathered += each
-
-    def put_records(self, records: Records) -> None:
-        self._size += len(self._gathered) + len(records)
-        self._gathered = bytearray()
-        self._parts += (records, self._gathered)
-
-    def finish(self) -> list[Part]:
-        first = self._parts[0]
-        assert isinstance(first, bytearray)
-        first[:4] = primitives.INT32(self._size + len(self._gathered))
-        if not self._gathered:
-            self._parts.pop()
-        return self._parts
-
-
-_FIXED = {
-    0: Struct(">ihq"),
-    ISOLATION_FROM: Struct(">ihqq"),
-    LOG_START_FROM: Struct(">ihqqq"),
-}
-
-
-def _put_result(response: _Parts, result: FetchResult, version: int) -> None:
-    flexible = version >= FLEXIBLE_FROM
-    fixed: tuple[int, ...] = (result.partition, result.error_code, result.high_watermark)
-    if version >= LOG_START_FROM:
-        response.put(_FIXED[LOG_START_FROM].pack(*fixed, result.last_stable_offset, result.log_start_offset))
-    elif version >= ISOLATION_FROM:
-        response.put(_FIXED[ISOLATION_FROM].pack(*fixed, result.last_stable_offset))
-    else:
-        response.put(_FIXED[0].pack(*fixed))
-    if version >= ISOLATION_FROM:
-        _put_aborted(response, result.aborted_transactions, flexible)
-    if version >= RACK_FROM:
-        response.put(primitives.INT32(result.preferred_read_replica))
+def _encode_result(result: FetchResult, version: int) -> bytes:
+    """A partition up to its records."""
+    index, error_code, high_watermark = result.partition, result.error_code, result.high_watermark
     length = len(result.records)
-    response.put(primitives.unsigned_varint(length + 1) if flexible else primitives.INT32(length))
-    if length:
-        response.put_records(result.records)
-    if flexible:
-        response.put(_encode_result_tags(result))
+    if version < ISOLATION_FROM:
+        return _UP_TO_WATERMARK.pack(index, error_code, high_watermark) + primitives.INT32(length)
+    last_stable = result.last_stable_offset
+    if version < LOG_START_FROM:
+        fixed = _UP_TO_LAST_STABLE.pack(index, error_code, high_watermark, last_stable)
+    else:
+        log_start = result.log_start_offset
+        fixed = _UP_TO_LOG_START.pack(index, error_code, high_watermark, last_stable, log_start)
+    flexible = version >= FLEXIBLE_FROM
+    aborted = _encode_aborted(result.aborted_transactions, flexible)
+    replica = primitives.INT32(result.preferred_read_replica) if version >= RACK_FROM else b""
+    size = primitives.unsigned_varint(length + 1) if flexible else primitives.INT32(length)
+    return fixed + aborted + replica + size
 
 
-def _put_aborted(response: _Parts, aborted: Sequence[AbortedTransaction] | None, flexible: bool) -> None:
+def _encode_aborted(aborted: Sequence[AbortedTransaction] | None, flexible: bool) -> bytes:
+    if aborted is None:
+        return primitives.COMPACT_NULL if flexible else primitives.INT32(-1)
+    tags = primitives.NO_TAGS if flexible else b""
     put_count = primitives.compact_array_length if flexible else primitives.array_length
-    response.put(put_count(-1 if aborted is None else len(aborted)))
-    for transaction in aborted or ():
-        response.put(_ABORTED.pack(*transaction))
-        if flexible:
-            response.put(primitives.NO_TAGS)
+    return put_count(len(aborted)) + b"".join(_ABORTED.pack(*each) + tags for each in aborted)
 
 
 def _encode_result_tags(result: FetchResult) -> bytes:

@@ -55,7 +55,10 @@ class FrameReader:
         return self._view
 
     def received(self, count: int) -> list[memoryview]:
-        """The frames that the `count` bytes just put into the buffer completed, without their sizes."""
+        """The frames that the `count` bytes just put into the buffer completed, without their sizes.
+
+        With 0 the buffer is given back: it need not be held until there is something to receive.
+        """
         self._view.release()
         if self._frame is not None:
             return self._continue_frame(self._frame, count)

@@ -96,8 +96,7 @@ def _read_request(reader: Reader, version: int) -> ProduceRequest:
     transactional_id = None
     if version >= TRANSACTIONAL_FROM:
         transactional_id = reader.nullable_compact_string() if flexible else reader.nullable_string()
-    acks, timeout_ms = ACKS_AND_TIMEOUT.unpack_from(reader.data, reader.position)
-    reader.position += ACKS_AND_TIMEOUT.size
+    acks, timeout_ms = reader.unpack(ACKS_AND_TIMEOUT)
     topics = []
     if flexible:
         for _ in range(reader.compact_array_length(_MIN_TOPIC_BYTES)):

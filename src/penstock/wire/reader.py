@@ -7,8 +7,9 @@ a message has a budget of array elements, because one can cost far more memory a
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct, error
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from penstock.errors import ProtocolError
@@ -31,6 +32,12 @@ _FLOAT64 = Struct(">d").unpack_from
 _MAX_VARINT_SHIFT = 28
 
 
+@lru_cache(maxsize=4096)
+def _uuid(raw: bytes) -> UUID:
+    """The same topic ids come again and again, and making one is slow."""
+    return UUID(bytes=raw)
+
+
 class Reader:
     __slots__ = ("data", "elements_left", "position")
 
@@ -38,6 +45,12 @@ class Reader:
         self.data = data
         self.position = position
         self.elements_left = max_elements
+
+    def unpack(self, layout: Struct) -> tuple[Any, ...]:
+        """Several fields of fixed width in one step."""
+        values = layout.unpack_from(self.data, self.position)
+        self.position += layout.size
+        return values
 
     def boolean(self) -> bool:
         self.position += 1
@@ -74,13 +87,18 @@ class Reader:
         return value  # type: ignore[no-any-return]
 
     def uuid(self) -> UUID:
-        return UUID(bytes=bytes(self._take(16)))
+        return _uuid(bytes(self._take(16)))
 
     def unsigned_varint(self) -> int:
-        byte = self.data[self.position]
+        position = self.position
+        byte = self.data[position]
         if byte < 128:
-            self.position += 1
+            self.position = position + 1
             return byte
+        second = self.data[position + 1]
+        if second < 128:
+            self.position = position + 2
+            return byte & 0x7F | second << 7
         return self._long_varint()
 
     def string(self) -> str:
@@ -129,7 +147,12 @@ class Reader:
         return -1 if count == -1 else self._count(count, element_bytes)
 
     def compact_array_length(self, element_bytes: int = 1) -> int:
-        return self._count(self.unsigned_varint() - 1, element_bytes)
+        count = self.data[self.position] - 1
+        if count < 127:  # the usual case, without a call
+            self.position += 1
+        else:
+            count = self.unsigned_varint() - 1
+        return self._count(count, element_bytes)
 
     def nullable_compact_array_length(self, element_bytes: int = 1) -> int:
         count = self.unsigned_varint() - 1
