@@ -9,8 +9,7 @@ after its bytes are in the file, and counts as flushed only after they and the f
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.config.topic_options import MessageTimestampType
@@ -18,16 +17,16 @@ from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
 from penstock.model import LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader, assign, stamp_append_time
 from penstock.storage.checkpoints import LogCheckpoint, RecoveryMark
-from penstock.storage.disk import Disk, File
-from penstock.storage.file_cache import FileCache
-from penstock.storage.jobs import CheckpointJob, DeleteJob, FlushJob, IndexWrite
+from penstock.storage.jobs import CheckpointJob, DeleteJob, FlushJob
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
+from penstock.storage.log_state import LogState, StorageContext
 from penstock.storage.producer_state import AppendedBatch, ProducerStates
 from penstock.storage.reading import Boundaries, floor_segment, read_slice
 from penstock.storage.replay import Replay
 from penstock.storage.segment import Segment
+from penstock.storage.segment_list import SegmentList
 from penstock.storage.snapshot import KEPT_SNAPSHOTS, Snapshot, snapshot_name
 from penstock.storage.time_lookup import TimestampOffset, find_newest, find_timestamp
 from penstock.storage.walking import MAX_RELATIVE_OFFSET
@@ -44,50 +43,17 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
 
 
-@dataclass(slots=True)
-class StorageContext:
-    """What the logs of a data directory share."""
-
-    disk: Disk
-    files: FileCache
-    full: bool = False
-    """Less space is free than the floor allows: nothing is appended, everything can be read."""
-
-
-_START = Offset(0)
-
-
-@dataclass(slots=True)
-class LogState:
-    """What a new or recovered log starts from."""
-
-    segments: tuple[Segment, ...] = ()
-    log_start_offset: Offset = _START
-    log_end_offset: Offset = _START
-    high_watermark: Offset = _START
-    cleaned_offset: Offset = _START
-    mark: RecoveryMark = field(default_factory=RecoveryMark)
-    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
-    producers: ProducerStates | None = None
-    snapshots: tuple[Offset, ...] = ()
-    new_directories: tuple[str, ...] = ()
-
-
 class Log:
     __slots__ = (
-        "_active",
         "_after_max_ms",
         "_append_time",
         "_before_max_ms",
         "_config",
         "_context",
-        "_dirty",
         "_epoch",
         "_failure",
-        "_generation",
         "_index_interval_bytes",
         "_job",
-        "_new_directories",
         "_segment_bytes",
         "_segment_ms",
         "_segments",
@@ -132,14 +98,12 @@ class Log:
         self.producers = state.producers or ProducerStates(
             config.max_producers, config.producer_id_expiration_ms
         )
-        self._segments = state.segments
-        self._active = state.segments[-1] if state.segments else None
+        self._segments = SegmentList(
+            context.disk, context.files, directory, state.segments, state.new_directories
+        )
         self._snapshots = state.snapshots
-        self._new_directories = state.new_directories
-        self._dirty: tuple[Segment, ...] = ()
         self.boundaries = Boundaries()
         self._failure: OSError | None = None
-        self._generation = 0
         self._job: object | None = None
         self.config = config
 
@@ -177,11 +141,11 @@ class Log:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """Oldest first; the last is written to. A snapshot: it does not change."""
-        return self._segments
+        return self._segments.all
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self.segments)
 
     @property
     def recovery_point(self) -> Offset:
@@ -193,13 +157,13 @@ class Log:
 
     @property
     def unsynced_bytes(self) -> int:
-        return sum(segment.size - segment.synced_size for segment in self._dirty)
+        return self._segments.unsynced_bytes
 
     @property
     def unmarked_bytes(self) -> int:
         """What a recovery would have to check."""
         mark = self.mark
-        size = sum(segment.size for segment in self._segments if segment.base_offset >= mark.base_offset)
+        size = sum(segment.size for segment in self.segments if segment.base_offset >= mark.base_offset)
         return size - mark.position
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
@@ -235,19 +199,22 @@ class Log:
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         assign(batch, base_offset, leader_epoch)
-        segment = self._active
-        if segment is None or self._must_roll(segment, len(batch), last_offset, now_ms):
-            segment = self._append_to_new_segment(batch, base_offset, now_ms)
-            position = 0
-        else:
-            position = segment.size
-            try:
-                (segment.writer or self._pin(segment)).pwrite(position, (batch,))
-            except OSError as error:
-                raise self._write_failed(error, segment) from error
+        segments = self._segments
+        segment = segments.active
+        position = 0
+        try:
+            if segment is None or self._must_roll(segment, len(batch), last_offset, now_ms):
+                segment = segments.start(base_offset, now_ms, batch)
+            else:
+                position = segment.size
+                (segment.writer or segments.pin(segment)).pwrite(position, (batch,))
+        except OSError as error:
+            raise self._write_failed(error) from error
         if position - segment.indexed_size >= self._index_interval_bytes:
             segment.index.add(base_offset - segment.base_offset, position, segment.max_timestamp)
             segment.indexed_size = position
+        if position == 0:
+            segment.created_ms = now_ms
         if timestamp > segment.max_timestamp:
             segment.max_timestamp = timestamp
         if leader_epoch != self._epoch:
@@ -298,43 +265,14 @@ class Log:
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         ) and size > 0
 
-    def _pin(self, segment: Segment) -> File:
-        segment.writer = segment.log_file.get(create=True)
-        self._context.files.pinned += 1
-        self._dirty = (*self._dirty, segment)
-        return segment.writer
-
-    def _append_to_new_segment(self, batch: memoryview, base_offset: Offset, now_ms: int) -> Segment:
-        segment = Segment(self._context.files, self.directory, base_offset, created_ms=now_ms)
-        try:
-            file = segment.log_file.get(create=True)
-            file.truncate(0)  # an earlier attempt may have left something
-            file.pwrite(0, (batch,))
-        except OSError as error:
-            raise self._write_failed(error, None) from error
-        self._install(segment)
-        self._pin(segment)
-        return segment
-
-    def _install(self, segment: Segment) -> None:
-        if self._active is not None:
-            self._close_segment(self._active)
-        self._segments = (*self._segments, segment)
-        self._active = segment
-        if self.directory not in self._new_directories:
-            self._new_directories = (*self._new_directories, self.directory)
-
-    def _close_segment(self, segment: Segment) -> None:
-        relative_offset = self.log_end_offset - segment.base_offset
-        segment.index.add(relative_offset, segment.size, segment.max_timestamp)
-
-    def _write_failed(self, error: OSError, segment: Segment | None) -> BrokerError:
+    def _write_failed(self, error: OSError) -> BrokerError:
         """Nothing of the batch may stay behind the end of the log, where a crash would make it one."""
+        active = self._segments.active
         if error.errno not in _PASSING_ERRORS:
             self.fail(error)
-        elif segment is not None:
+        elif active is not None:
             try:
-                segment.file.truncate(segment.size)
+                active.file.truncate(active.size)
             except OSError as second:
                 self.fail(second)
         return BrokerError(
@@ -364,7 +302,7 @@ class Log:
         if offset >= below or (max_bytes <= 0 and not at_least_one):
             return EMPTY_SLICE
         while True:
-            segments = self._segments
+            segments = self._segments.all
             try:
                 return read_slice(self, segments, offset, max_bytes, below, at_least_one, wait)
             except (CorruptLog, OSError) as error:
@@ -373,7 +311,7 @@ class Log:
     def find_timestamp(self, timestamp: int, below: Offset) -> TimestampOffset | None:
         """The first record at least as new as `timestamp`. Waits for the disk: for a pool."""
         while True:
-            segments = self._segments
+            segments = self._segments.all
             try:
                 return find_timestamp(segments, timestamp, self.log_start_offset, below)
             except (CorruptLog, OSError) as error:
@@ -382,7 +320,7 @@ class Log:
     def max_timestamp(self, below: Offset | None = None) -> TimestampOffset | None:
         """The first of the newest records (ListOffsets -3). Waits for the disk: for a pool."""
         while True:
-            segments = self._segments
+            segments = self._segments.all
             try:
                 return find_newest(
                     segments, self.log_start_offset, self.log_end_offset if below is None else below
@@ -393,7 +331,7 @@ class Log:
     def _check_unchanged(self, segments: tuple[Segment, ...], error: CorruptLog | OSError) -> None:
         """A read in a pool that fails while segments are replaced or cut under it is tried again on the new
         ones."""
-        if self._segments is segments:
+        if self._segments.all is segments:
             if isinstance(error, CorruptLog):
                 raise error
             raise StorageError(f"{self.topic_partition} could not be read: {error}") from error
@@ -416,8 +354,8 @@ class Log:
         if offset == self.log_end_offset:
             return
         assert self._job is None, "a job is under way"
-        count = floor_segment(self._segments, offset) + 1
-        segment = self._segments[count - 1]
+        kept = floor_segment(self.segments, offset) + 1
+        segment = self.segments[kept - 1]
         position, header = segment.locate(offset, segment.size, wait=True)
         end_offset = offset if header is None else Offset(header.base_offset)
         if self.mark.offset > end_offset:
@@ -425,38 +363,35 @@ class Log:
                 Offset(segment.base_offset), segment.base_offset, created_ms=segment.created_ms
             )
         keep_mark()
-        self._generation += 1
-        self._drop_from_end(count, segment, position, end_offset)
+        try:
+            self._cut(kept, segment, position, end_offset)
+        except OSError as error:
+            self.fail(error)
+            raise StorageError(f"{self.topic_partition} could not be truncated: {error}") from error
         self._rebuild_state(end_offset, now_ms)
 
-    def _drop_from_end(self, count: int, segment: Segment, position: int, end_offset: Offset) -> None:
-        dropped, self._segments = self._segments[count:], self._segments[:count]
-        self._active = segment
+    def _cut(self, kept: int, segment: Segment, position: int, end_offset: Offset) -> None:
+        dropped = self._segments.drop_last(kept)
         self.boundaries = Boundaries()
         self.log_end_offset = end_offset
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.cleaned_offset = min(self.cleaned_offset, end_offset)
         disk = self._context.disk
-        try:
-            for old in reversed(dropped):
-                disk.remove(old.index.file.path)
-                disk.remove(old.log_file.path)
-            segment.file.truncate(position)
-            segment.cut(position)
-            for snapshot in self._snapshots:
-                if snapshot > end_offset:
-                    disk.remove(f"{self.directory}/{snapshot_name(snapshot)}")
-            disk.sync_dir(self.directory)
-        except OSError as error:
-            self.fail(error)
-            raise StorageError(f"{self.topic_partition} could not be truncated: {error}") from error
-        self._forget(dropped)
+        for old in reversed(dropped):  # newest first, so that a crash leaves no hole
+            disk.remove(old.index.file.path)
+            disk.remove(old.log_file.path)
+        segment.file.truncate(position)
+        segment.cut(position)
+        for snapshot in self._snapshots:
+            if snapshot > end_offset:
+                disk.remove(f"{self.directory}/{snapshot_name(snapshot)}")
+        disk.sync_dir(self.directory)
         self._snapshots = tuple(snapshot for snapshot in self._snapshots if snapshot <= end_offset)
 
     def _rebuild_state(self, end_offset: Offset, now_ms: int) -> None:
         replay = Replay(self._config, now_ms)
-        replay.restore(self._context.disk, self.directory, self._snapshots, self._segments, end_offset)
+        replay.restore(self._context.disk, self.directory, self._snapshots, self.segments, end_offset)
         replay.epochs.truncate_from_start(self.log_start_offset)
         self.leader_epochs, self.producers = replay.epochs, replay.producers
         self._epoch = self.leader_epochs.latest
@@ -464,46 +399,25 @@ class Log:
     def discard(self) -> None:
         """The log is being deleted: give up its files."""
         self.fail(OSError(errno.ENOENT, "the log was deleted"))
-        self._forget(self._segments)
+        self._segments.forget(self.segments)
 
     # --- jobs
 
     def begin_flush(self) -> FlushJob:
         """Everything appended so far, made durable by the job's work; then `finish_flush`, or `fail`."""
-        dirty = self._dirty
-        return FlushJob(
-            self._context.disk,
-            self._generation,
-            self.log_end_offset,
-            tuple((segment, segment.size) for segment in dirty),
-            tuple(segment.writer for segment in dirty if segment.writer is not None),
-            self._new_directories,
-        )
+        return self._segments.begin_flush(self.log_end_offset)
 
     def finish_flush(self, job: FlushJob) -> None:
-        if job.generation != self._generation or self.failed:
-            return  # what was synced is no longer what the log has, or no longer to be trusted
-        for segment, size in job.segments:
-            segment.synced_size = max(segment.synced_size, size)
-        for segment in self._dirty:
-            if segment.synced_size == segment.size and segment.writer is not None:
-                self._unpin(segment)
-        self._dirty = tuple(segment for segment in self._dirty if segment.writer is not None)
-        if self._new_directories is job.new_directories:
-            self._new_directories = ()
-        if job.end_offset > self.flushed_offset:
-            self.flushed_offset = job.end_offset
-
-    def _unpin(self, segment: Segment) -> None:
-        segment.writer = None
-        self._context.files.pinned -= 1
+        if self._segments.is_current(job) and not self.failed:
+            self._segments.finish_flush(job)
+            self.flushed_offset = max(self.flushed_offset, job.end_offset)
 
     def begin_checkpoint(self) -> CheckpointJob | None:
         """Move the recovery point to the present end; None when it is there, or another job changes files."""
         if self.failed or self._job is not None:
             return None
-        index_writes = tuple(self._index_writes())
-        if self._active is None or (self.mark.offset == self.log_end_offset and not index_writes):
+        index_writes, active = self._segments.index_writes(), self._segments.active
+        if active is None or (self.mark.offset == self.log_end_offset and not index_writes):
             return None
         job = CheckpointJob(
             self._context.disk,
@@ -512,18 +426,10 @@ class Log:
             index_writes,
             self._snapshot(),
             self._snapshots,
-            self._next_mark(self._active),
+            self._next_mark(active),
         )
         self._job = job
         return job
-
-    def _index_writes(self) -> Iterator[IndexWrite]:
-        for segment in self._segments:
-            index = segment.index
-            entries, repaired = index.unsaved(), index.repaired
-            if entries or repaired is not None:
-                assert index.stored is not None, "entries were added to an index nobody looked into"
-                yield IndexWrite(segment, repaired or b"", entries, index.stored)
 
     def _snapshot(self) -> Snapshot | None:
         if self._snapshots and self._snapshots[-1] == self.log_end_offset:
@@ -544,7 +450,7 @@ class Log:
     def finish_checkpoint(self, job: CheckpointJob) -> None:
         """The job's work is done."""
         self._release(job)
-        if job.flush.generation != self._generation or self.failed:
+        if not self._segments.is_current(job.flush) or self.failed:
             return
         self.finish_flush(job.flush)
         for write in job.index_writes:
@@ -573,37 +479,24 @@ class Log:
 
         A log that is empty as a whole gets a new, empty segment, whose name says where its offsets go on.
         """
-        segments = self._segments
-        count = floor_segment(segments, self.log_start_offset)
-        if self._job is not None or self.failed or self._active is None:
+        active = self._segments.active
+        if self._job is not None or self.failed or active is None:
             return None
-        if self.log_start_offset == self.log_end_offset and self._active.size > 0:
+        count = floor_segment(self.segments, self.log_start_offset)
+        if self.log_start_offset == self.log_end_offset and active.size > 0:
+            count = len(self.segments)
             self._start_empty_segment()
-            count = len(segments)
         if count <= 0:
             return None
-        deleted = segments[:count]
-        self._segments = self._segments[count:]
-        self._forget(deleted)
-        job = DeleteJob(self._context.disk, self.directory, deleted)
+        job = DeleteJob(self._context.disk, self.directory, self._segments.drop_first(count))
         self._job = job
         return job
 
     def _start_empty_segment(self) -> None:
-        segment = Segment(self._context.files, self.directory, self.log_end_offset)
         try:
-            segment.log_file.get(create=True).truncate(0)
+            self._segments.start(self.log_end_offset, 0, memoryview(b""))
         except OSError as error:
             raise StorageError(f"{self.topic_partition}: no new segment could be made: {error}") from error
-        self._install(segment)
-
-    def _forget(self, segments: tuple[Segment, ...]) -> None:
-        for segment in segments:
-            if segment.writer is not None:
-                self._unpin(segment)
-            segment.log_file.discard()
-            segment.index.file.discard()
-        self._dirty = tuple(segment for segment in self._dirty if segment.writer is not None)
 
     def finish_delete(self, job: DeleteJob) -> None:
         """The work is done, or failed: files that stayed are removed at the next start, being below the log
@@ -613,7 +506,7 @@ class Log:
     def begin_swap(self, replaced: tuple[Segment, ...]) -> bool:
         """Whether compaction may put another segment in the place of these now: no other job is under way and
         the log still has them."""
-        if self._job is not None or self.failed or not set(replaced) <= set(self._segments[:-1]):
+        if self._job is not None or self.failed or not set(replaced) <= set(self.segments[:-1]):
             return False
         self._job = replaced
         return True
@@ -621,9 +514,7 @@ class Log:
     def finish_swap(self, replaced: tuple[Segment, ...], segment: Segment) -> None:
         """The files of `segment` are in place."""
         self._release(replaced)
-        place = self._segments.index(replaced[0])
-        self._segments = (*self._segments[:place], segment, *self._segments[place + len(replaced) :])
-        self._forget(replaced)
+        self._segments.replace(replaced, segment)
 
     def abandon_swap(self, replaced: tuple[Segment, ...], error: OSError) -> None:
         """What is on disk now is found out by recovery."""

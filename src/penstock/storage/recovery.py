@@ -195,7 +195,7 @@ class _Recovery:
             ):
                 break
             if segment.size > segment.index.last(wait=True).position:
-                segment.index.add(end_offset - segment.base_offset, segment.size, segment.max_timestamp)
+                segment.close(end_offset)
             segment, file_size, end_offset = self._take_on(following, end_offset)
             segments.append(segment)
         self._cut(segment, file_size)

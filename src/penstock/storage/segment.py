@@ -153,6 +153,10 @@ class Segment:
                 self._rebuild_index(wait)
         return self.max_timestamp
 
+    def close(self, end_offset: int) -> None:
+        """Nothing more is written: complete the index."""
+        self.index.add(end_offset - self.base_offset, self.size, self.max_timestamp)
+
     def cut(self, position: int) -> None:
         """The file was truncated at a batch boundary. The size and the newest timestamp follow."""
         self.size = position

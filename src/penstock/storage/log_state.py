@@ -1,0 +1,42 @@
+"""What a log is made from: what all logs of a data directory share, and the state it starts in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.model import Offset
+from penstock.storage.checkpoints import RecoveryMark
+from penstock.storage.disk import Disk
+from penstock.storage.file_cache import FileCache
+from penstock.storage.leader_epochs import LeaderEpochs
+from penstock.storage.producer_state import ProducerStates
+from penstock.storage.segment import Segment
+
+
+@dataclass(slots=True)
+class StorageContext:
+    """What the logs of a data directory share."""
+
+    disk: Disk
+    files: FileCache
+    full: bool = False
+    """Less space is free than the floor allows: nothing is appended, everything can be read."""
+
+
+_START = Offset(0)
+
+
+@dataclass(slots=True)
+class LogState:
+    """What a new or recovered log starts from."""
+
+    segments: tuple[Segment, ...] = ()
+    log_start_offset: Offset = _START
+    log_end_offset: Offset = _START
+    high_watermark: Offset = _START
+    cleaned_offset: Offset = _START
+    mark: RecoveryMark = field(default_factory=RecoveryMark)
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    producers: ProducerStates | None = None
+    snapshots: tuple[Offset, ...] = ()
+    new_directories: tuple[str, ...] = ()

@@ -1,0 +1,146 @@
+"""The segments of one log in order, and which of them have bytes or names that are not durable yet.
+
+Loop thread only, except that `all` may be read by any: it is replaced and never changed. A segment is pinned,
+its file kept open, from its first unsynced byte to the flush that covers its last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.model import Offset
+from penstock.storage.disk import Disk, File
+from penstock.storage.file_cache import FileCache
+from penstock.storage.jobs import FlushJob, IndexWrite
+from penstock.storage.segment import Segment
+
+
+class SegmentList:
+    __slots__ = ("_dirty", "_disk", "_files", "_generation", "_new_directories", "active", "all", "directory")
+
+    def __init__(
+        self,
+        disk: Disk,
+        files: FileCache,
+        directory: str,
+        segments: tuple[Segment, ...],
+        new_directories: tuple[str, ...],
+    ) -> None:
+        self._disk = disk
+        self._files = files
+        self.directory = directory
+        self.all = segments
+        """Oldest first; the last is written to."""
+        self.active = segments[-1] if segments else None
+        self._dirty: tuple[Segment, ...] = ()
+        self._new_directories = new_directories
+        self._generation = 0
+
+    @property
+    def unsynced_bytes(self) -> int:
+        return sum(segment.size - segment.synced_size for segment in self._dirty)
+
+    # --- growing
+
+    def pin(self, segment: Segment) -> File:
+        """The file to write to, kept open until it is synced."""
+        return self._keep_open(segment, segment.log_file.get(create=True))
+
+    def _keep_open(self, segment: Segment, file: File) -> File:
+        segment.writer = file
+        self._files.pinned += 1
+        self._dirty = (*self._dirty, segment)
+        return file
+
+    def start(self, base_offset: Offset, now_ms: int, content: memoryview) -> Segment:
+        """Go on in a new segment that begins with `content`; on an OSError nothing has changed."""
+        segment = Segment(self._files, self.directory, base_offset, created_ms=now_ms)
+        try:
+            file = segment.log_file.get(create=True)
+            file.truncate(0)  # an earlier attempt may have left something
+            if content:
+                file.pwrite(0, (content,))
+        except OSError:
+            segment.log_file.discard()
+            self._disk.remove(segment.log_file.path)  # it must not lie between segments later
+            raise
+        if self.active is not None:
+            self.active.close(base_offset)
+        self.all = (*self.all, segment)
+        self.active = segment
+        if self.directory not in self._new_directories:
+            self._new_directories = (*self._new_directories, self.directory)
+        if content:
+            self._keep_open(segment, file)
+        return segment
+
+    # --- flushing
+
+    def begin_flush(self, end_offset: Offset) -> FlushJob:
+        dirty = self._dirty
+        return FlushJob(
+            self._disk,
+            self._generation,
+            end_offset,
+            tuple((segment, segment.size) for segment in dirty),
+            tuple(segment.writer for segment in dirty if segment.writer is not None),
+            self._new_directories,
+        )
+
+    def is_current(self, job: FlushJob) -> bool:
+        """Whether what the job synced is still what the log has."""
+        return job.generation == self._generation
+
+    def finish_flush(self, job: FlushJob) -> None:
+        for segment, size in job.segments:
+            segment.synced_size = max(segment.synced_size, size)
+        for segment in self._dirty:
+            if segment.synced_size == segment.size:
+                self._unpin(segment)
+        self._dirty = tuple(segment for segment in self._dirty if segment.writer is not None)
+        if self._new_directories is job.new_directories:
+            self._new_directories = ()
+
+    def _unpin(self, segment: Segment) -> None:
+        if segment.writer is not None:
+            segment.writer = None
+            self._files.pinned -= 1
+
+    def index_writes(self) -> tuple[IndexWrite, ...]:
+        return tuple(self._index_writes())
+
+    def _index_writes(self) -> Iterator[IndexWrite]:
+        for segment in self.all:
+            index = segment.index
+            entries, repaired = index.unsaved(), index.repaired
+            if entries or repaired is not None:
+                assert index.stored is not None, "entries were added to an index nobody looked into"
+                yield IndexWrite(segment, repaired or b"", entries, index.stored)
+
+    # --- shrinking
+
+    def drop_first(self, count: int) -> tuple[Segment, ...]:
+        dropped, self.all = self.all[:count], self.all[count:]
+        self.forget(dropped)
+        return dropped
+
+    def drop_last(self, kept: int) -> tuple[Segment, ...]:
+        """Keep the first `kept`; a flush that is under way no longer counts."""
+        dropped, self.all = self.all[kept:], self.all[:kept]
+        self.active = self.all[-1]
+        self._generation += 1
+        self.forget(dropped)
+        return dropped
+
+    def replace(self, replaced: tuple[Segment, ...], segment: Segment) -> None:
+        place = self.all.index(replaced[0])
+        self.all = (*self.all[:place], segment, *self.all[place + len(replaced) :])
+        self.forget(replaced)
+
+    def forget(self, segments: tuple[Segment, ...]) -> None:
+        """Give up the files of segments that are no longer part of the log."""
+        for segment in segments:
+            self._unpin(segment)
+            segment.log_file.discard()
+            segment.index.file.discard()
+        self._dirty = tuple(segment for segment in self._dirty if segment.writer is not None)
