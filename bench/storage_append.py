@@ -12,8 +12,9 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.records.validation import check_batch
 from penstock.storage.disk import RealDisk
 from penstock.storage.file_cache import FileCache
-from penstock.storage.log import Log, StorageContext
+from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
+from penstock.storage.log_state import StorageContext
 
 APPENDS = 50_000
 ROUNDS = 5

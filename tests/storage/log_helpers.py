@@ -13,9 +13,10 @@ from penstock.records.iteration import iterate, read_batches
 from penstock.records.validation import check_batch
 from penstock.storage.disk import Disk, RealDisk
 from penstock.storage.file_cache import FileCache
-from penstock.storage.log import AppendInfo, Log, StorageContext
+from penstock.storage.log import AppendInfo, Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_manager import LogManager
+from penstock.storage.log_state import StorageContext
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = TopicId(UUID(int=0x1234567890ABCDEF))

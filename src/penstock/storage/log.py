@@ -18,7 +18,6 @@ from penstock.model import LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader, assign, stamp_append_time
 from penstock.storage.checkpoints import LogCheckpoint, RecoveryMark
 from penstock.storage.jobs import CheckpointJob, DeleteJob, FlushJob
-from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.storage.log_state import LogState, StorageContext

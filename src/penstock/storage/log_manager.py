@@ -26,9 +26,10 @@ from penstock.storage.data_directory import (
 from penstock.storage.disk import Disk
 from penstock.storage.file_cache import DEFAULT_MAX_OPEN_FILES, FileCache
 from penstock.storage.jobs import work_together
-from penstock.storage.log import Log, StorageContext
+from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_directories import DELETED_SUFFIX, LOGS, log_directory, parse_log_directory
+from penstock.storage.log_state import StorageContext
 from penstock.storage.recovery import RecoveryReport, load
 
 LogKey = tuple[TopicId, int]

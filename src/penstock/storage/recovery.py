@@ -16,8 +16,9 @@ from penstock.model import Offset, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader, crc_matches
 from penstock.storage.checkpoints import LogCheckpoint, RecoveryMark
 from penstock.storage.index import IndexDamaged, IndexEntry
-from penstock.storage.log import Log, LogState, StorageContext
+from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
+from penstock.storage.log_state import LogState, StorageContext
 from penstock.storage.reading import floor_segment
 from penstock.storage.replay import Replay
 from penstock.storage.segment import (
@@ -190,9 +191,10 @@ class _Recovery:
         end_offset = self._check_segment(segment, file_size, end_offset)
         while segment.size == file_size and len(segments) < len(found):
             following = found[len(segments)]
-            if following.base_offset != end_offset and (
-                self._is_marked or following.base_offset < end_offset
-            ):
+            if following.base_offset < end_offset:
+                self._remove([found.pop(len(segments))], f"the segment before it goes up to {end_offset}")
+                continue
+            if following.base_offset > end_offset and self._is_marked:
                 break
             if segment.size > segment.index.last(wait=True).position:
                 segment.close(end_offset)
