@@ -1,21 +1,23 @@
 """This broker's copy of a partition: its log, what may be shown of it, and those who wait for it to move.
 
-Loop thread only. Appends keep their order: while one waits for its records to be looked at in a pool, later ones
-queue behind it, so that a producer's next batch never overtakes one that is held.
+Loop thread only. Appends keep their order: while one waits for its records to be looked at in a pool, later
+ones queue behind it, so that a producer's next batch never overtakes one that is held.
 """
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from penstock.config import Durability
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import Offset, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader
 from penstock.records.validation import check_records
 from penstock.replication.flusher import Flusher
-from penstock.config import Durability
 from penstock.replication.partition import Partition
 from penstock.replication.waiting import CommitCallback, CommitWaiters, DataWaiters
 from penstock.storage.jobs import FlushJob
@@ -74,7 +76,9 @@ class Replica:
             self._flusher.request(self)
         return info
 
-    def append_later(self, batch: memoryview, header: BatchHeader, now_ms: int, callback: AppendCallback) -> None:
+    def append_later(
+        self, batch: memoryview, header: BatchHeader, now_ms: int, callback: AppendCallback
+    ) -> None:
         """Append after the batch's records were looked at off the loop, in the order of the calls."""
         self._held.append(_HeldAppend(batch, header, now_ms, callback))
         if len(self._held) == 1:
@@ -85,23 +89,32 @@ class Replica:
         limit = self.log.config.max_decompressed_bytes
         require_keys = self.log.config.requires_keys
 
-        def check() -> None:
-            check_records(held.batch, held.header, max_decompressed_bytes=limit, require_keys=require_keys)
+        def check() -> BrokerError | None:
+            try:
+                check_records(
+                    held.batch, held.header, max_decompressed_bytes=limit, require_keys=require_keys
+                )
+            except BrokerError as error:
+                # Not the same one: its traceback keeps alive what was decompressed.
+                return BrokerError(error.code, str(error))
+            return None
 
-        self._threads.run("read", check).add_done_callback(lambda done: self._on_checked(held, done.exception()))
+        self._threads.run("read", check).add_done_callback(partial(self._on_checked, held))
 
-    def _on_checked(self, held: _HeldAppend, problem: BaseException | None) -> None:
-        result: AppendInfo | BrokerError
+    def _on_checked(self, held: _HeldAppend, checked: Future[BrokerError | None]) -> None:
+        result: AppendInfo | BrokerError = BrokerError(
+            ErrorCode.kafka_storage_error, "the batch could not be checked"
+        )
         try:
-            if problem is not None:
-                raise problem
-            result = self.append(held.batch, held.header, held.now_ms)
+            result = checked.result() or self.append(held.batch, held.header, held.now_ms)
         except BrokerError as error:
             result = error
-        self._held.popleft()
-        if self._held:
-            self._check_next()
-        held.callback(result)
+        finally:
+            # Whatever went wrong, those that wait behind are not held up for ever.
+            self._held.popleft()
+            if self._held:
+                self._check_next()
+            held.callback(result)
 
     def check_leader_epoch(self, asked: int) -> None:
         """Refuse a client whose metadata is of another leadership (KIP-320); -1 does not ask."""
@@ -146,7 +159,9 @@ class Replica:
 
     def retire(self) -> None:
         """The partition is no longer here: whoever waits is told to look for it elsewhere."""
-        self._commit_waiters.fail(BrokerError(ErrorCode.not_leader_or_follower, f"{self.name} is not here any more"))
+        self._commit_waiters.fail(
+            BrokerError(ErrorCode.not_leader_or_follower, f"{self.name} is not here any more")
+        )
         self.data_waiters.wake()
 
     def _on_high_watermark(self) -> None:
@@ -155,5 +170,6 @@ class Replica:
 
     def _failure(self) -> BrokerError:
         return BrokerError(
-            ErrorCode.kafka_storage_error, f"the log of {self.name} failed; it is recovered when the broker restarts"
+            ErrorCode.kafka_storage_error,
+            f"the log of {self.name} failed; it is recovered when the broker restarts",
         )
