@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.commands import COMMANDS, run
+from penstock.cli.commands import COMMANDS
+from penstock.cli.main import run
 
-LIGHT_MODULES = {"rich", "confluent_kafka", "starlette", "uvicorn", "prometheus_client"}
+HEAVY_MODULES = {"typer", "rich", "confluent_kafka", "starlette", "uvicorn", "prometheus_client"}
 
 
 def test_without_arguments_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,10 +87,31 @@ def test_config_show_docs_explains_every_setting(capsys: pytest.CaptureFixture[s
     assert {"name", "default", "doc", "live", "environment", "values", "group"} == set(explained[0])
 
 
+def test_the_broker_command_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["broker", "--help"]) == 0
+    shown = capsys.readouterr().out
+    options = (
+        "--data-dir",
+        "--port",
+        "--http-port",
+        "--host",
+        "--advertised",
+        "--node-id",
+        "--config",
+        "--set",
+    )
+    assert all(option in shown for option in options)
+
+
+def test_an_unknown_option_of_the_broker_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["broker", "--prot", "1"]) == 2
+    assert "--prot" in capsys.readouterr().err
+
+
 def test_the_broker_command_loads_nothing_it_does_not_need() -> None:
     script = (
-        "import sys, penstock.cli.commands as m; m.make_app(['broker']); import penstock.cli.broker_process;"
-        "print(' '.join(sys.modules))"
+        "import sys; from penstock.cli.main import run; run(['broker', '--help']);"
+        "import penstock.cli.broker_process; print(' '.join(sys.modules))"
     )
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert LIGHT_MODULES & set(loaded.split()) == set()
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert HEAVY_MODULES & set(shown.splitlines()[-1].split()) == set()

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.options import ConfigOption, JsonOption, SetOption, read_config_file
+from penstock.cli.config_file import read_config_file
+from penstock.cli.options import ConfigOption, JsonOption, SetOption
 from penstock.cli.output import print_json, print_table
 from penstock.config import BROKER_GROUPS, BROKER_OPTIONS, TOPICS, Option
 from penstock.config.loading import Loaded, environment_variable, load_broker_config, parse_assignments

@@ -1,16 +1,64 @@
-"""Where the `penstock` process begins."""
+"""Where the `penstock` process begins: the command line is carried out, and what goes wrong is said in a line.
+
+Nothing heavy is imported here, and for `broker` no command-line library at all: a broker starts quickly.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
+
+INTERRUPTED = 130
 
 
 def main() -> None:
     # kio loads hypothesis where it is installed, which costs a start a fifth of a second and gives nothing.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-    from penstock.cli.commands import run
-
     sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out a command line; the exit code."""
+    from penstock.cli.failures import ExitCode, Failure
+    from penstock.errors import ConfigError
+
+    try:
+        _carry_out(list(arguments))
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else ExitCode.FAILED
+    except Failure as failure:
+        _complain(str(failure), failure.hint)
+        return failure.code
+    except ConfigError as error:
+        _complain(str(error), "")
+        return ExitCode.USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): nothing to say, and nothing more to flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FAILED
+    return 0
+
+
+def _carry_out(arguments: list[str]) -> None:
+    if arguments[:1] == ["broker"]:
+        from penstock.cli.broker import broker
+
+        broker(arguments[1:])
+    else:
+        from penstock.cli.commands import make_app
+
+        make_app(arguments)(arguments, prog_name="penstock", standalone_mode=True)
+
+
+def _complain(message: str, hint: str) -> None:
+    sys.stdout.flush()
+    line = f"error: {message}"
+    print(f"\x1b[31m{line}\x1b[0m" if sys.stderr.isatty() else line, file=sys.stderr)
+    if hint:
+        print(hint, file=sys.stderr)
 
 
 if __name__ == "__main__":
