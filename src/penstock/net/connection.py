@@ -282,7 +282,9 @@ class Connection:
                 part = self._output[0]
                 sent = self._send_slice(part) if type(part) is LogSlice else self._send_buffers()
                 if sent == 0:
-                    self._wait_to_write(False)  # or a writable socket would call for as long as the disk takes
+                    self._wait_to_write(
+                        False
+                    )  # or a writable socket would call for as long as the disk takes
                     return
                 self._consume(sent)
         except (BlockingIOError, InterruptedError):
@@ -319,7 +321,9 @@ class Connection:
             return sent
         self._reading_cold = True
         chunk = min(length, _COLD_CHUNK_BYTES)
-        self._threads.run("read", lambda: part.file.pread(position, chunk)).add_done_callback(self._on_cold_read)
+        self._threads.run("read", lambda: part.file.pread(position, chunk)).add_done_callback(
+            self._on_cold_read
+        )
         return 0
 
     def _on_cold_read(self, read: asyncio.Future[bytes]) -> None:

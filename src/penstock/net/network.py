@@ -162,7 +162,9 @@ class TcpNetwork:
 
     async def listen(self, host: str, port: int, accept: Callable[[Socket], bool]) -> TcpListener:
         loop = asyncio.get_running_loop()
-        addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = await loop.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
         bound: list[socket.socket] = []
         try:
             for family, _, _, _, address in dict.fromkeys(addresses):

@@ -30,7 +30,9 @@ class Flushable(Protocol):
 
 
 class Flusher:
-    def __init__(self, disk: Disk, threads: Threads, clock: Clock, observe_seconds: Callable[[float], None]) -> None:
+    def __init__(
+        self, disk: Disk, threads: Threads, clock: Clock, observe_seconds: Callable[[float], None]
+    ) -> None:
         self._disk = disk
         self._threads = threads
         self._clock = clock

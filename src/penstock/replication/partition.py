@@ -16,7 +16,9 @@ class Partition:
 
     __slots__ = ("_flushed", "_log_end", "durability", "high_watermark", "leader_epoch")
 
-    def __init__(self, leader_epoch: LeaderEpoch, durability: Durability, log_end: Offset, flushed: Offset) -> None:
+    def __init__(
+        self, leader_epoch: LeaderEpoch, durability: Durability, log_end: Offset, flushed: Offset
+    ) -> None:
         self.leader_epoch = leader_epoch
         self.durability = durability
         self._log_end = log_end

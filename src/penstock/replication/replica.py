@@ -165,6 +165,7 @@ class Replica:
         self.data_waiters.wake()
 
     def _on_high_watermark(self) -> None:
+        self.log.high_watermark = self.partition.high_watermark
         self._commit_waiters.committed(self.partition.high_watermark)
         self.data_waiters.wake()
 

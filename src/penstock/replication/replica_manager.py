@@ -45,7 +45,9 @@ class ReplicaManager:
     def get(self, topic: str, partition: int) -> Replica:
         replica = self._replicas.get((topic, partition))
         if replica is None:
-            raise BrokerError(ErrorCode.unknown_topic_or_partition, f"{topic}-{partition} is not on this broker")
+            raise BrokerError(
+                ErrorCode.unknown_topic_or_partition, f"{topic}-{partition} is not on this broker"
+            )
         return replica
 
     async def load(self, image: ClusterImage) -> None:
@@ -62,7 +64,9 @@ class ReplicaManager:
         if self._following is not None:
             await asyncio.wait([self._following])
 
-    async def _apply(self, earlier: asyncio.Task[None] | None, change: ImageChange, config: BrokerConfig) -> None:
+    async def _apply(
+        self, earlier: asyncio.Task[None] | None, change: ImageChange, config: BrokerConfig
+    ) -> None:
         if earlier is not None:
             await asyncio.wait([earlier])
         names = change.topics if config is self._config else change.topics | change.after.topics.keys()

@@ -100,7 +100,10 @@ class Acceptor:
         self._accepted_this_second += 1
         host = socket.peer.rpartition(":")[0]
         config = self._broker.config
-        if self.connections >= config[MAX_CONNECTIONS] or self._by_host[host] >= config[MAX_CONNECTIONS_PER_IP]:
+        if (
+            self.connections >= config[MAX_CONNECTIONS]
+            or self._by_host[host] >= config[MAX_CONNECTIONS_PER_IP]
+        ):
             self._broker.metrics.refused("connection limit")
             self._log.warning_rarely("connection refused: too many", host=host, connections=self.connections)
             socket.close()

@@ -59,7 +59,9 @@ class Broker:
         self._node_id = BrokerId(config[NODE_ID])
         self._epoch = BrokerEpoch(-1)
         clock, threads = environment.clock, environment.threads
-        self._metrics = BrokerMetrics({api.key: api_name(api.key) for api in apis}, config[METRICS_MAX_TOPICS])
+        self._metrics = BrokerMetrics(
+            {api.key: api_name(api.key) for api in apis}, config[METRICS_MAX_TOPICS]
+        )
         self._logs = LogManager(environment.disk, self._node_id, config[LOG_OPEN_FILES_MAX])
         self._controller = Controller(environment.store, self._node_id, config, environment.random)
         self._flusher = Flusher(environment.disk, threads, clock, self._metrics.flushes.observe)
@@ -95,7 +97,9 @@ class Broker:
         self._context.config = config = self._controller.config
         self.port = await self._acceptor.listen(environment.network, config[HOST], config[PORT])
         address = config.advertised_address(self.port)
-        self._epoch = await self._controller.register_broker(address.host, address.port, environment.machine_id)
+        self._epoch = await self._controller.register_broker(
+            address.host, address.port, environment.machine_id
+        )
         await self._controller.take_leadership()
         await self._replicas.load(self._controller.image)
         self._controller.subscribe(self._on_image)
@@ -166,17 +170,25 @@ class Broker:
 
     def _show_metrics(self) -> None:
         metrics, traffic = self._metrics, self._acceptor.traffic
-        metrics.add_counter("penstock_received_bytes", "Bytes received from clients.", lambda: traffic.received_bytes)
+        metrics.add_counter(
+            "penstock_received_bytes", "Bytes received from clients.", lambda: traffic.received_bytes
+        )
         metrics.add_counter("penstock_sent_bytes", "Bytes sent to clients.", lambda: traffic.sent_bytes)
         metrics.add_gauge(
-            "penstock_request_memory_bytes", "Bytes that unanswered requests hold.", lambda: traffic.memory.used_bytes
+            "penstock_request_memory_bytes",
+            "Bytes that unanswered requests hold.",
+            lambda: traffic.memory.used_bytes,
         )
         metrics.add_gauge("penstock_connections", "Open connections.", lambda: self._acceptor.connections)
         metrics.add_gauge("penstock_partitions", "Partitions on this broker.", lambda: len(self._replicas))
         metrics.add_gauge(
-            "penstock_failed_logs", "Logs taken out of service by an I/O error.", lambda: len(self._health().failed_logs)
+            "penstock_failed_logs",
+            "Logs taken out of service by an I/O error.",
+            lambda: len(self._health().failed_logs),
         )
-        metrics.add_gauge("penstock_disk_full", "1 while writes are refused for lack of space.", lambda: self._logs.full)
+        metrics.add_gauge(
+            "penstock_disk_full", "1 while writes are refused for lack of space.", lambda: self._logs.full
+        )
         metrics.add_gauge(
             "penstock_fetch_sessions", "Fetch sessions remembered.", lambda: len(self._context.fetch_sessions)
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.clock import Clock
 from penstock.cluster.controller import Controller
 from penstock.cluster.image import ClusterImage
-from penstock.clock import Clock
 from penstock.config import BrokerConfig
 from penstock.model import BrokerId
 from penstock.observability.metrics import BrokerMetrics

@@ -62,11 +62,15 @@ class Request:
         return self.header.api_version
 
     def allowed(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        return self.broker.authorizer.authorize(self.session.principal, self.session.host, operation, kind, name)
+        return self.broker.authorizer.authorize(
+            self.session.principal, self.session.host, operation, kind, name
+        )
 
     def require(self, operation: Operation, kind: ResourceType, name: str) -> None:
         if not self.allowed(operation, kind, name):
-            raise BrokerError(DENIED[kind], f"{self.session.principal} may not {operation.name} {kind.name} {name}")
+            raise BrokerError(
+                DENIED[kind], f"{self.session.principal} may not {operation.name} {kind.name} {name}"
+            )
 
     def authorized_operations(self, kind: ResourceType, name: str) -> int:
         """The bit field of Metadata, DescribeCluster and DescribeGroups."""

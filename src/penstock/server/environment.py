@@ -34,5 +34,11 @@ def real_environment(data_dir: str) -> Environment:
     threads = ThreadPools()
     store = EmbeddedStore(os.path.join(data_dir, STORE_FILE), threads)
     return Environment(
-        SystemClock(), random.SystemRandom(), disk, TcpNetwork(), threads, store, machine_id=socket.gethostname()
+        SystemClock(),
+        random.SystemRandom(),
+        disk,
+        TcpNetwork(),
+        threads,
+        store,
+        machine_id=socket.gethostname(),
     )

@@ -73,7 +73,9 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, owner: Owner, targets: list[FetchTarget], uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+    def open(
+        self, owner: Owner, targets: list[FetchTarget], uses_topic_ids: bool, now_ms: int
+    ) -> FetchSession | None:
         """A new session in place of the owner's old one, or None when there is no room for it."""
         self.close(owner)
         if not targets or not self._make_room(len(targets), now_ms):
@@ -89,7 +91,9 @@ class FetchSessions:
         self._partitions += len(session.targets)
         return session
 
-    def resume(self, owner: Owner, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int) -> FetchSession:
+    def resume(
+        self, owner: Owner, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int
+    ) -> FetchSession:
         """The session of an incremental request; the next one must carry the next epoch."""
         session = self._sessions.get(owner)
         if session is None or session.id != session_id:
@@ -103,7 +107,9 @@ class FetchSessions:
         self._sessions.move_to_end(owner)
         return session
 
-    def update(self, session: FetchSession, changed: Iterable[FetchTarget], forgotten: Iterable[PartitionKey]) -> None:
+    def update(
+        self, session: FetchSession, changed: Iterable[FetchTarget], forgotten: Iterable[PartitionKey]
+    ) -> None:
         """Bring a session up to date with what its client changed."""
         self._partitions -= len(session.targets)
         for target in changed:

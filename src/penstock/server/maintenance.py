@@ -10,15 +10,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from penstock.config import (
+    LOG_CLEANER_BACKOFF_MS,
     LOG_DIR_MIN_FREE_BYTES,
     LOG_FLUSH_CHECKPOINT_BYTES,
     LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS,
+    LOG_RETENTION_CHECK_INTERVAL_MS,
     REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
     BrokerConfig,
     Option,
 )
 from penstock.observability.logs import Log
 from penstock.replication.replica import Replica
+from penstock.server.cleaning import Cleaning
 from penstock.server.context import BrokerContext
 from penstock.storage.disk import Disk
 from penstock.storage.log_manager import LogManager
@@ -34,6 +37,8 @@ class Maintenance:
         self._logs = logs
         self._disk = disk
         self._log = log
+        self._stopping = asyncio.Event()
+        self._cleaning = Cleaning(broker, log, self._stopping)
         self._is_outdated = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -42,23 +47,31 @@ class Maintenance:
         self._every(lambda _: _FREE_SPACE_SECONDS, self._watch_free_space)
         self._every(lambda _: _BIG_LOGS_SECONDS, self._checkpoint_big_logs)
         self._every(_seconds(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self._checkpoint_logs)
+        self._every(_seconds(LOG_RETENTION_CHECK_INTERVAL_MS), self._cleaning.retain)
+        self._every(_seconds(LOG_CLEANER_BACKOFF_MS), self._cleaning.compact)
         self._every(_seconds(REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS), self._write_checkpoints)
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Let what is under way come to its end; nothing of it may touch the disk after this returns."""
+        self._stopping.set()
+        await asyncio.gather(*self._tasks)
 
     def _every(self, interval: Callable[[BrokerConfig], float], work: Callable[[], Awaitable[None]]) -> None:
         async def run() -> None:
-            while True:
-                await asyncio.sleep(interval(self._broker.config))
+            while not await self._stops_within(interval(self._broker.config)):
                 try:
                     await work()
                 except Exception as error:  # noqa: BLE001 - a loop that dies would end retention for good
                     self._log.error_rarely("maintenance failed", error, work=work.__name__)
 
         self._tasks.append(asyncio.get_running_loop().create_task(run()))
+
+    async def _stops_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
 
     async def _watch_free_space(self) -> None:
         free_bytes = await self._broker.threads.run("background", self._disk.free_bytes)
@@ -72,13 +85,17 @@ class Maintenance:
     async def _checkpoint_big_logs(self) -> None:
         """A log that grew much since its last checkpoint gets another, so that recovery stays short."""
         limit = self._broker.config[LOG_FLUSH_CHECKPOINT_BYTES]
-        await self._checkpoint([replica for replica in self._broker.replicas.changed if replica.log.unmarked_bytes >= limit])
+        await self._checkpoint(
+            [replica for replica in self._broker.replicas.changed if replica.log.unmarked_bytes >= limit]
+        )
 
     async def _checkpoint_logs(self) -> None:
         await self._checkpoint(list(self._broker.replicas.changed))
 
     async def _checkpoint(self, replicas: list[Replica]) -> None:
         for replica in replicas:
+            if self._stopping.is_set():
+                return  # the stop makes a checkpoint of every log
             self._broker.replicas.changed.pop(replica, None)
             job = replica.log.begin_checkpoint()
             if job is None:

@@ -85,9 +85,13 @@ SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
 
 
 class Authorizer(Protocol):
-    def authorize(self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str) -> bool: ...
+    def authorize(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> bool: ...
 
 
 class AllowAll:
-    def authorize(self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str) -> bool:
+    def authorize(
+        self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str
+    ) -> bool:
         return True

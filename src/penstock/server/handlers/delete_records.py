@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from penstock.errors import BrokerError, ErrorCode
+from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import Offset
 from penstock.replication.replica import Replica
+from penstock.server.cleaning import delete_segments
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME
 from penstock.server.security import Operation, ResourceType
@@ -17,7 +19,9 @@ UNKNOWN = -1
 
 async def handle(request: Request, message: Any) -> Fields:
     outcomes = {
-        (topic.name, asked.partition_index): _advance(request, topic.name, asked.partition_index, asked.offset)
+        (topic.name, asked.partition_index): _advance(
+            request, topic.name, asked.partition_index, asked.offset
+        )
         for topic in message.topics
         for asked in topic.partitions
     }
@@ -66,12 +70,8 @@ async def _make_durable(request: Request, moved: list[Replica]) -> BrokerError |
     except OSError as error:
         return BrokerError(ErrorCode.kafka_storage_error, f"the new start could not be kept: {error}")
     for replica in moved:
-        job = replica.log.begin_delete()
-        if job is not None:
-            try:
-                await broker.threads.run("background", job.work)
-            finally:
-                replica.log.finish_delete(job)
+        with suppress(OSError, StorageError):  # what stays is freed by retention, or at the next start
+            await delete_segments(broker, replica)
     return None
 
 

@@ -98,7 +98,9 @@ class _FetchOperation:
         if fetch.session_epoch == INITIAL_EPOCH:
             return sessions.open(owner, _targets(fetch), by_id, now_ms)
         session = sessions.resume(owner, fetch.session_id, fetch.session_epoch, by_id, now_ms)
-        forgotten = [(topic.name, topic.topic_id, index) for topic in fetch.forgotten for index in topic.partitions]
+        forgotten = [
+            (topic.name, topic.topic_id, index) for topic in fetch.forgotten for index in topic.partitions
+        ]
         sessions.update(session, _targets(fetch), forgotten)
         return session
 
@@ -120,7 +122,9 @@ class _FetchOperation:
         urgent = final or not self._targets
         for index, target in enumerate(self._targets):
             try:
-                result = self._read(index, target, self._max_bytes - total_bytes, at_least_one=total_bytes == 0)
+                result = self._read(
+                    index, target, self._max_bytes - total_bytes, at_least_one=total_bytes == 0
+                )
             except BrokerError as error:
                 result = FetchResult(target.partition, error_code=error.code)
             results.append(result)
@@ -143,7 +147,9 @@ class _FetchOperation:
         result.diverging_epoch = _diverging_epoch(replica, target)
         limit = max(0, min(target.max_bytes, max_bytes))
         if result.diverging_epoch is None and (limit or at_least_one):
-            result.records = self._slice(index, _Read(replica, Offset(target.offset), limit, high_watermark, at_least_one))
+            result.records = self._slice(
+                index, _Read(replica, Offset(target.offset), limit, high_watermark, at_least_one)
+            )
         return result
 
     def _slice(self, index: int, read: _Read) -> LogSlice:
@@ -177,7 +183,9 @@ class _FetchOperation:
         """Look up in the pool what is not in memory; the bytes themselves are read when they are sent."""
         threads = self._request.broker.threads
         for index, read in self._cold_reads.items():
-            threads.run("read", partial(read, wait=True)).add_done_callback(partial(self._on_cold_read, index))
+            threads.run("read", partial(read, wait=True)).add_done_callback(
+                partial(self._on_cold_read, index)
+            )
 
     def _on_cold_read(self, index: int, done: asyncio.Future[LogSlice]) -> None:
         error = done.exception()

@@ -93,7 +93,8 @@ class _ProduceOperation:
             raise BrokerError(ErrorCode.invalid_required_acks, f"acks={produce.acks}: give 0, 1 or -1 (all)")
         if version < FIRST_RECORD_BATCH_VERSION:
             raise BrokerError(
-                ErrorCode.unsupported_for_message_format, "message formats before record batches (v2) are not taken"
+                ErrorCode.unsupported_for_message_format,
+                "message formats before record batches (v2) are not taken",
             )
         if produce.transactional_id is not None:
             if produce.acks != ACKS_ALL:
@@ -116,7 +117,9 @@ class _ProduceOperation:
         header = check_batch(partition.records, max_bytes=replica.log.config.max_message_bytes)
         self._check_batch(header)
         if self._produce.acks == ACKS_ALL and replica.min_insync_replicas > 1:
-            raise BrokerError(ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas")
+            raise BrokerError(
+                ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas"
+            )
         if replica.must_hold:
             self._held += 1
             callback = partial(self._on_held_append, replica, result)
@@ -134,10 +137,14 @@ class _ProduceOperation:
         result.base_offset = info.base_offset
         result.log_append_time_ms = info.log_append_time_ms
         result.log_start_offset = info.log_start_offset
-        if self._produce.acks == ACKS_ALL and not replica.when_committed(info, partial(self._on_commit, result)):
+        if self._produce.acks == ACKS_ALL and not replica.when_committed(
+            info, partial(self._on_commit, result)
+        ):
             self._waiting.add(result)
 
-    def _on_held_append(self, replica: Replica, result: ProduceResult, outcome: AppendInfo | BrokerError) -> None:
+    def _on_held_append(
+        self, replica: Replica, result: ProduceResult, outcome: AppendInfo | BrokerError
+    ) -> None:
         self._held -= 1
         try:
             if isinstance(outcome, BrokerError):
@@ -168,7 +175,9 @@ class _ProduceOperation:
 
     def _on_timeout(self) -> None:
         for result in self._waiting:
-            _refuse(result, BrokerError(ErrorCode.request_timed_out, "stored, but not known to be safe in time"))
+            _refuse(
+                result, BrokerError(ErrorCode.request_timed_out, "stored, but not known to be safe in time")
+            )
         self._waiting.clear()
         self._finish()
 
@@ -187,8 +196,10 @@ class _ProduceOperation:
             self._request.broker.metrics.produce_failed(ErrorCode(result.error_code))
         if self._produce.acks == ACKS_NONE:
             if errors:
-                # There is no answer to put the error in; a lost connection makes the producer look again (as Kafka does).
-                raise ProtocolError(f"produce with acks=0 was refused: {ErrorCode(errors[0].error_code).name}")
+                # Without an answer to put it in, a lost connection makes the producer look again, as with Kafka.
+                raise ProtocolError(
+                    f"produce with acks=0 was refused: {ErrorCode(errors[0].error_code).name}"
+                )
             return None
         header = self._request.header
         return [encode_produce_response(header.correlation_id, header.api_version, self._topics)]

@@ -1,0 +1,100 @@
+"""Retention and compaction of this broker's logs: decided on the loop, carried out in a pool, at half its speed.
+
+A log that cannot be cleaned (damage, no space) is left as it is and said; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from penstock.config import LOG_CLEANER_DEDUPE_BUFFER_SIZE, LOG_CLEANER_ENABLE
+from penstock.errors import StorageError
+from penstock.observability.logs import Log
+from penstock.replication.replica import Replica
+from penstock.server.context import BrokerContext
+from penstock.storage.compaction import Compaction, Progress, begin_compaction
+from penstock.storage.retention import retained_from
+
+
+class Cleaning:
+    def __init__(self, broker: BrokerContext, log: Log, stopping: asyncio.Event) -> None:
+        self._broker = broker
+        self._log = log
+        self._stopping = stopping
+
+    async def retain(self) -> None:
+        """Delete what retention no longer keeps."""
+        for replica in self._broker.replicas:
+            if replica.log.segments and not self._stopping.is_set():
+                try:
+                    await self._retain(replica)
+                except (OSError, StorageError) as error:
+                    self._log.error("retention failed", error, partition=replica.name)
+
+    async def compact(self) -> None:
+        """Make one pass over every compacted log that is due."""
+        if self._broker.config[LOG_CLEANER_ENABLE]:
+            for replica in self._broker.replicas:
+                if replica.log.config.compacts and not self._stopping.is_set():
+                    await self._compact(replica)
+
+    async def _retain(self, replica: Replica) -> None:
+        now_ms = self._broker.clock.now_ms()
+        decide = partial(retained_from, replica.log, now_ms, replica.partition.high_watermark)
+        start_offset = await self._broker.threads.run("background", decide)
+        if start_offset > replica.log.log_start_offset:
+            replica.log.advance_log_start(start_offset)
+        await delete_segments(self._broker, replica)
+
+    async def _compact(self, replica: Replica) -> None:
+        compaction = begin_compaction(
+            replica.log,
+            self._broker.logs.context.files,
+            self._broker.clock.now_ms(),
+            replica.partition.high_watermark,
+            self._broker.config[LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+        )
+        if compaction is None:
+            return
+        try:
+            await self._run(replica, compaction)
+        except (OSError, StorageError) as error:
+            self._log.error("compaction failed", error, partition=replica.name)
+            await self._broker.threads.run("background", compaction.abandon)
+
+    async def _run(self, replica: Replica, compaction: Compaction) -> None:
+        while True:
+            started = self._broker.clock.monotonic()
+            progress = await self._broker.threads.run("background", compaction.step)
+            if progress is Progress.DONE:
+                replica.log.cleaned_offset = compaction.end_offset
+                return
+            swapped = progress is not Progress.CLEANED or await self._swap(replica, compaction)
+            if not swapped or self._stopping.is_set():
+                await self._broker.threads.run("background", compaction.abandon)
+                return
+            await asyncio.sleep(self._broker.clock.monotonic() - started)
+
+    async def _swap(self, replica: Replica, compaction: Compaction) -> bool:
+        """Put the cleaned segment in place; false when the log has moved on meanwhile."""
+        cleaned, log = compaction.cleaned, replica.log
+        if cleaned is None or not log.begin_swap(cleaned.replaced):
+            return False
+        try:
+            await self._broker.threads.run("background", cleaned.swap)
+        except OSError as error:
+            log.abandon_swap(cleaned.replaced, error)
+            raise
+        log.finish_swap(cleaned.replaced, cleaned.segment())
+        return True
+
+
+async def delete_segments(broker: BrokerContext, replica: Replica) -> None:
+    """Free the segments below the log start."""
+    job = replica.log.begin_delete()
+    if job is not None:
+        try:
+            await broker.threads.run("background", job.work)
+        finally:
+            replica.log.finish_delete(job)
