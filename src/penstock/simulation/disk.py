@@ -150,8 +150,10 @@ class SimulatedDisk:
     def free_bytes(self) -> int:
         if self.faults.capacity_bytes == UNLIMITED_BYTES:
             return UNLIMITED_BYTES
-        used = sum(len(inode.cached) for inode in self._namespace.files())
-        return max(0, self.faults.capacity_bytes - used)
+        return max(0, self.faults.capacity_bytes - self.used_bytes())
+
+    def used_bytes(self) -> int:
+        return sum(len(inode.cached) for inode in self._namespace.files())
 
     def lock(self) -> bool:
         """There is one process at a time on a simulated machine."""

@@ -6,8 +6,9 @@ and leaves the disk as it would be found.
 
 from __future__ import annotations
 
-import random
+from random import Random
 
+from penstock.cluster.coordination import CoordinationStore
 from penstock.server.environment import Environment
 from penstock.simulation.clock import SimulatedClock
 from penstock.simulation.disk import SimulatedDisk
@@ -27,9 +28,13 @@ class SimulatedWorld:
         self.trace = trace
         self.network = SimulatedNetwork(loop, self.random("network"), trace)
 
-    def random(self, purpose: str) -> random.Random:
+    def random(self, purpose: str) -> Random:
         """One stream of numbers per purpose, so that a change in one part does not move all the others."""
-        return random.Random(f"{self.seed}/{purpose}")
+        return self.random_of(self.seed, purpose)
+
+    @staticmethod
+    def random_of(seed: int, purpose: str) -> Random:
+        return Random(f"{seed}/{purpose}")
 
 
 class SimulatedHost:
@@ -38,25 +43,20 @@ class SimulatedHost:
         self.clock = SimulatedClock(world.loop.time)
         self.disk = SimulatedDisk(world.random(f"{name}/disk"), world.trace)
         self.process: SimulatedProcess | None = None
-        self.slowness = 1.0
-        """By how much the disk's threads are slower than usual, from the next start on."""
+        self.threads: SimulatedThreads | None = None
         self._world = world
         self._random = world.random(f"{name}/host")
         self._starts = 0
 
-    @property
-    def is_running(self) -> bool:
-        return self.process is not None and self.process.alive
-
-    def start(self) -> tuple[SimulatedProcess, Environment]:
+    def start(self, store: CoordinationStore) -> tuple[SimulatedProcess, Environment]:
         self._starts += 1
         self._world.trace.record("start", self.name, self._starts)
         process = SimulatedProcess(f"{self.name}/{self._starts}")
         self.process = process
         self.disk.on_crash = self._on_fatal_operation
-        threads = SimulatedThreads(self._world.loop, self._random, self._world.trace, self.slowness)
+        self.threads = threads = SimulatedThreads(self._world.loop, self._random, self._world.trace)
         network = self._world.network.host(self.name)
-        return process, Environment(self.clock, self._process_random(), self.disk, network, threads)
+        return process, Environment(self.clock, self._process_random(), self.disk, network, threads, store)
 
     def crash(self) -> None:
         """The process dies here and now, without a last word; the page cache survives."""
@@ -77,7 +77,8 @@ class SimulatedHost:
     def _end(self, notice_seconds: float) -> None:
         if self.process is not None:
             self.process.end()
+            self.process = None
         self._world.network.crash(self.name, notice_seconds=notice_seconds)
 
-    def _process_random(self) -> random.Random:
+    def _process_random(self) -> Random:
         return self._world.random(f"{self.name}/process/{self._starts}")

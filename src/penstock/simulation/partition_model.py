@@ -127,6 +127,9 @@ class PartitionModel:
 
         `durable`: whatever the log shows now may not be taken back any more.
         """
+        if cache_lost and self.durable_end <= self.log_start_limit:
+            # Nothing before was promised to stay, so the first files may be gone and later ones not.
+            self.log_start_limit = max(self.log_start_limit, audit.log_start)
         self.on_log_start(View(self.log_start, 0), audit.log_start)
         required = self.durable_end if cache_lost else self.known_end
         if audit.log_end < max(required, audit.log_start):

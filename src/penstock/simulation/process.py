@@ -26,6 +26,7 @@ class SimulatedProcess:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.ended = asyncio.Event()
         self._context: Context = copy_context()
         self._context.run(PROCESS.set, self)
 
@@ -33,8 +34,19 @@ class SimulatedProcess:
         """Run a coroutine as this process; it and everything it starts ends with the process."""
         return asyncio.get_running_loop().create_task(coroutine, context=self._context.copy())
 
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine as this process and wait for it; SimulatedCrash when the process dies before."""
+        task = self.spawn(coroutine)
+        death = asyncio.ensure_future(self.ended.wait())
+        await asyncio.wait((task, death), return_when=asyncio.FIRST_COMPLETED)
+        death.cancel()
+        if not self.alive:
+            raise SimulatedCrash
+        return task.result()
+
     def end(self) -> None:
         self.alive = False
+        self.ended.set()
 
 
 PROCESS: ContextVar[SimulatedProcess | None] = ContextVar("PROCESS", default=None)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _WINDOW_BYTES = (2_000, 20_000, 200_000)
 _BITE_BYTES = (40, 1_000, 10_000, 100_000, 100_000, 100_000)
+_NIBBLED_BYTES = 4_000
 _END = b""
 """Closes a direction; follows the last bytes."""
 
@@ -75,6 +76,7 @@ class SimulatedSocket:
         self._on_the_way: deque[bytes] = deque()
         """To this side."""
         self._received = bytearray()
+        self._moved_bytes = 0
         self._ended = False
         self._broken = False
         self._reading = _Watch(network, self._is_readable)
@@ -172,9 +174,13 @@ class SimulatedSocket:
         self._network.later(self.other.deliver)
 
     def _bite(self, most: int) -> int:
-        if most <= 1 or self._network.random.random() < 0.5:
-            return min(most, self._stream.bite_bytes)
-        return self._network.random.randint(1, min(most, self._stream.bite_bytes))
+        """How much of what is possible one call moves; no small bites for long, or a long answer takes for ever."""
+        if self._moved_bytes < _NIBBLED_BYTES:
+            most = min(most, self._stream.bite_bytes)
+            if most > 1 and self._network.random.random() < 0.5:
+                most = self._network.random.randint(1, most)
+        self._moved_bytes += most
+        return most
 
     def _check(self) -> None:
         if self.is_closed:

@@ -37,10 +37,8 @@ class _Job:
 
 
 class SimulatedThreads:
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, random: random.Random, trace: Trace, slowness: float = 1.0
-    ) -> None:
-        self.slowness = slowness
+    def __init__(self, loop: asyncio.AbstractEventLoop, random: random.Random, trace: Trace) -> None:
+        self.slowness = 1.0
         """By how much work takes longer than usual."""
         self._loop = loop
         self._random = random

@@ -1,0 +1,146 @@
+"""A simulated administrator: topics made, changed, truncated, deleted and made again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from penstock.errors import BrokerError
+from penstock.simulation.client import NoAnswer
+from penstock.simulation.stage import Stage
+from penstock.simulation.topic_model import TopicModel, TopicState
+
+_NAMES = ("orders", "payments", "audit.log", "clicks_2")
+_DURABILITIES = ("auto", "auto", "fsync", "os")
+_QUIET_SECONDS = 15.0
+"""How long a deleted topic's name rests: until then a late request for the old one may still arrive."""
+
+
+class AdminActor:
+    def __init__(self, stage: Stage) -> None:
+        self.name = "admin"
+        self._stage = stage
+        self._random = stage.world.random(self.name)
+        self._client = stage.client(self.name)
+        self._deleted_at: dict[str, float] = {}
+
+    async def step(self) -> None:
+        acts = (
+            self.create_topic,
+            self._alter,
+            self._alter,
+            self._truncate,
+            self._truncate,
+            self._delete_topic,
+        )
+        weights = (2, 2, 2, 3, 3, 1)
+        [act] = self._random.choices(acts, weights)
+        await act()
+
+    async def create_topic(self) -> None:
+        """A new topic, or an old name anew, if there is a free one."""
+        now = self._stage.world.loop.time()
+        free = [name for name in _NAMES if self._is_free(name, now)]
+        if not free:
+            return
+        name = self._random.choice(free)
+        earlier = self._stage.topics.get(name)
+        configs = topic_configs(self._random)
+        topic = TopicModel(
+            name, earlier.incarnation + 1 if earlier else 1, self._random.randint(1, 3), configs
+        )
+        await self._client.connect()
+        self._stage.topics[name] = topic
+        try:
+            await self._client.create_topic(name, len(topic.partitions), configs)
+        except BrokerError as error:
+            self._stage.note(self.name, "create", name, error.code.name)
+            return  # whether it exists is found out at the next restart
+        topic.state = TopicState.ALIVE
+        self._stage.note(self.name, "create", name, "ok")
+
+    def _is_free(self, name: str, now: float) -> bool:
+        topic = self._stage.topics.get(name)
+        if topic is None:
+            return True
+        return topic.state is TopicState.DELETED and now > self._deleted_at.get(name, now) + _QUIET_SECONDS
+
+    async def _delete_topic(self) -> None:
+        topic = self._stage.choose_topic(self._random)
+        if topic is None or len(self._stage.topics) < 2:
+            return
+        await self._client.connect()
+        topic.state = TopicState.DELETING
+        try:
+            await self._client.delete_topic(topic.name)
+        except BrokerError as error:
+            self._stage.note(self.name, "delete", topic.name, error.code.name)
+            return
+        topic.state = TopicState.DELETED
+        self._deleted_at[topic.name] = self._stage.world.loop.time()
+        self._stage.note(self.name, "delete", topic.name, "ok")
+
+    async def _alter(self) -> None:
+        topic = self._stage.choose_topic(self._random)
+        if topic is None:
+            return
+        await self._client.connect()
+        name, value = self._random.choice(
+            (
+                ("durability", self._random.choice(_DURABILITIES)),
+                ("durability", self._random.choice(_DURABILITIES)),
+                ("segment.bytes", str(self._random.choice((1_024, 4_096, 100_000)))),
+                ("index.interval.bytes", str(self._random.choice((1, 300, 4_096)))),
+            )
+        )
+        if name == "durability":
+            topic.begin_durability(value)
+        try:
+            await self._client.set_topic_config(topic.name, name, value)
+        except BrokerError as error:
+            self._stage.note(self.name, "alter", topic.name, name, value, error.code.name)
+            return
+        if name == "durability":
+            topic.end_durability(value)
+        self._stage.note(self.name, "alter", topic.name, name, value, "ok")
+
+    async def _truncate(self) -> None:
+        chosen = self._stage.choose_partition(self._random)
+        if chosen is None:
+            return
+        topic, partition = chosen
+        await self._client.connect()
+        model = topic.partitions[partition]
+        before = self._random.randint(model.log_start, max(model.visible_end, model.log_start))
+        model.log_start_limit = max(model.log_start_limit, before)
+        view = model.view()
+        try:
+            log_start = await self._client.delete_records(topic.name, partition, before)
+        except BrokerError as error:
+            self._stage.note(self.name, "truncate", model.name, before, error.code.name)
+            return
+        self._stage.note(self.name, "truncate", model.name, before, log_start)
+        model.on_log_start(view, log_start)
+
+    async def create_first_topics(self) -> None:
+        while not any(topic.state is TopicState.ALIVE for topic in self._stage.topics.values()):
+            try:
+                await self.create_topic()
+            except NoAnswer:
+                await asyncio.sleep(0.1)
+
+
+def topic_configs(random: random.Random) -> dict[str, str]:
+    configs = {
+        "durability": random.choice(_DURABILITIES),
+        "segment.bytes": str(random.choice((1_024, 3_000, 20_000, 1_000_000))),
+        "index.interval.bytes": str(random.choice((1, 200, 4_096))),
+        "file.delete.delay.ms": str(random.choice((0, 200))),
+    }
+    if random.random() < 0.2:
+        configs["message.timestamp.type"] = "LogAppendTime"
+    if random.random() < 0.2:
+        configs["retention.bytes"] = str(random.choice((2_000, 20_000)))
+    if random.random() < 0.2:
+        configs["segment.ms"] = str(random.choice((200, 2_000)))
+    return configs

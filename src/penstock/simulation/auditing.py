@@ -1,0 +1,77 @@
+"""The auditor: after every restart it reads everything there is, before anyone else is let in."""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.errors import BrokerError
+from penstock.simulation.client import NoAnswer
+from penstock.simulation.history import Audit, InvariantViolated, ReadRecord
+from penstock.simulation.reading import read_records
+from penstock.simulation.stage import Stage
+from penstock.simulation.topic_model import TopicModel, TopicState
+
+_EARLIEST, _LATEST = -2, -1
+_SETTLE_SECONDS = 0.3
+_MAX_BYTES = 1_000_000
+
+
+class Auditor:
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        always_open = asyncio.Event()
+        always_open.set()
+        self._client = stage.client("auditor", always_open)
+
+    async def audit(self) -> None:
+        """InvariantViolated when something is not as it was promised, or cannot be read."""
+        try:
+            existing = await self._client.topics()
+            for topic in self._stage.topics.values():
+                self._settle(topic, existing)
+                if topic.state is TopicState.ALIVE:
+                    audits = [await self._read(topic, index) for index in range(len(topic.partitions))]
+                    topic.on_audit(audits, cache_lost=self._stage.broker.cache_lost)
+        except (BrokerError, NoAnswer) as error:
+            raise InvariantViolated("liveness", f"the restarted broker does not serve: {error!r}") from error
+        self._stage.broker.cache_lost = False
+
+    def _settle(self, topic: TopicModel, existing: dict[str, int]) -> None:
+        """Find out what became of a topic whose creation or deletion was not confirmed."""
+        exists = topic.name in existing
+        if topic.state is TopicState.ALIVE and not exists:
+            raise InvariantViolated("I1", f"the topic {topic.name} is gone")
+        if topic.state is TopicState.DELETED and exists:
+            raise InvariantViolated("I1", f"the deleted topic {topic.name} is back")
+        if topic.state in (TopicState.CREATING, TopicState.DELETING):
+            topic.state = TopicState.ALIVE if exists else TopicState.DELETED
+        if exists and existing[topic.name] != len(topic.partitions):
+            raise InvariantViolated("I1", f"{topic.name} has {existing[topic.name]} partitions")
+
+    async def _read(self, topic: TopicModel, partition: int) -> Audit:
+        name = topic.partitions[partition].name
+        log_end = await self._log_end(topic, partition)
+        log_start = (await self._client.list_offset(topic.name, partition, _EARLIEST)).offset
+        records: list[ReadRecord] = []
+        position = log_start
+        while position < log_end:
+            result = await self._client.fetch(
+                topic.name, partition, position, max_bytes=_MAX_BYTES, max_wait_ms=0
+            )
+            found = read_records(name, result, position)
+            if not found:
+                raise InvariantViolated("I1", f"{name}: nothing at {position}, the log ends at {log_end}")
+            records += [record for record in found if record.offset >= position]
+            position = records[-1].offset + 1
+        self._stage.note("auditor", "read", name, log_start, log_end)
+        return Audit(log_start, log_end, tuple(records))
+
+    async def _log_end(self, topic: TopicModel, partition: int) -> int:
+        """Where the log ends, once the high watermark has come to rest."""
+        before = -1
+        while True:
+            end = (await self._client.list_offset(topic.name, partition, _LATEST)).offset
+            if end == before:
+                return end
+            before = end
+            await asyncio.sleep(_SETTLE_SECONDS)

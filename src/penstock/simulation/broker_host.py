@@ -1,0 +1,109 @@
+"""A broker on a simulated machine: started, stopped, crashed, and started again on what was left.
+
+Whoever drives it learns what it may expect to find: `cache_lost` says that unsynced bytes may be gone since
+the last time everything was read; `problems` are errors of the broker's own that it wrote to its log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from datetime import datetime
+
+from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
+from penstock.config import BrokerConfig, LoggingLevel
+from penstock.observability.log_lines import TRACEBACK
+from penstock.observability.logs import Log
+from penstock.server.broker import Broker
+from penstock.simulation.host import SimulatedHost, SimulatedWorld
+
+PORT = 9092
+
+
+class BrokerHost:
+    def __init__(self, world: SimulatedWorld, name: str, settings: Mapping[str, str]) -> None:
+        self.host = SimulatedHost(world, name)
+        self.cache_lost = False
+        self.problems: list[str] = []
+        self.store_faults = Faults(world.random(f"{name}/store"), max_delay_s=0.01)
+        self._world = world
+        self._settings = {
+            "host": "0.0.0.0",
+            "port": str(PORT),
+            "advertised.listeners": f"{name}:{PORT}",
+            "http.port": "-1",
+            **settings,
+        }
+        self._ensemble = MemoryEnsemble()
+        self._store: MemoryStore | None = None
+        self._broker: Broker | None = None
+        self._failed_syncs = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self.host.process is not None
+
+    async def start(self) -> None:
+        """SimulatedCrash when the process died while starting; any other error is the broker's own."""
+        if self._store is not None:
+            await self._store.close()
+        self._store = self._ensemble.client(self.store_faults)
+        process, environment = self.host.start(self._store)
+        log = Log(self.host.clock, self._write_log, self._format_log, LoggingLevel.DEBUG)
+
+        async def start() -> Broker:
+            broker = Broker(BrokerConfig(self._settings), environment, log)
+            await broker.start()
+            return broker
+
+        self._broker = await process.run(start())
+
+    async def stop(self) -> None:
+        """Stop cleanly; afterwards not even a power loss may take anything. SimulatedCrash as for `start`."""
+        assert self._broker is not None
+        assert self.host.process is not None
+        await self.host.process.run(self._broker.stop())
+        self.crash()
+
+    def crash(self) -> None:
+        self.host.crash()
+        self._note_failed_syncs()
+
+    def power_loss(self) -> None:
+        self.cache_lost = True
+        self.host.power_loss()
+
+    def lose_power_while_stopped(self) -> None:
+        """After a clean stop this may not cost anything."""
+        self.host.power_loss()
+
+    def _note_failed_syncs(self) -> None:
+        """After a failed sync the system may drop pages it takes for clean: as bad as a power loss."""
+        failed = self.host.disk.faults.failed_syncs
+        self.cache_lost = self.cache_lost or failed > self._failed_syncs
+        self._failed_syncs = failed
+
+    def _format_log(
+        self, now: datetime, level: LoggingLevel, message: str, fields: Mapping[str, object]
+    ) -> str:
+        if TRACEBACK in fields:
+            self.problems.append(f"{message}\n{fields[TRACEBACK]}")
+        return f"{level.value}: {message} " + " ".join(f"{name}={value}" for name, value in fields.items())
+
+    def _write_log(self, line: str) -> None:
+        self._world.trace.record("log", line.rstrip("\n"))
+
+
+def broker_settings(random: random.Random) -> dict[str, str]:
+    """Small limits and short intervals, so that a few seconds see everything a broker does in weeks."""
+    return {
+        "auto.create.topics.enable": "false",
+        "log.flush.offset.checkpoint.interval.ms": str(random.choice((100, 400, 2_000))),
+        "replica.high.watermark.checkpoint.interval.ms": str(random.choice((100, 1_000))),
+        "log.retention.check.interval.ms": str(random.choice((200, 1_000))),
+        "log.flush.checkpoint.bytes": str(random.choice((2_000, 20_000, 1_000_000))),
+        "log.segment.delete.delay.ms": str(random.choice((0, 300))),
+        "log.open.files.max": str(random.choice((16, 7_000))),
+        "log.dir.min.free.bytes": str(random.choice((0, 3_000))),
+        "durability": random.choice(("auto", "auto", "fsync", "os")),
+    }

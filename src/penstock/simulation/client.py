@@ -1,0 +1,228 @@
+"""A simulated client of a broker: one connection at a time, made anew when it was lost, requests pipelined.
+
+An answer is a plain value, a refusal a BrokerError; `NoAnswer` means that nobody can say what became of the
+request. Versions are drawn from the seed, so that all encodings are used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from penstock.errors import BrokerError, ErrorCode, ProtocolError
+from penstock.net.client import Client
+from penstock.net.network import Network
+from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
+from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
+from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceResult, ProduceTopic
+from penstock.wire.produce_client import decode_produce_response, encode_produce_request
+
+T = TypeVar("T")
+
+_ANSWER_SECONDS = 6.0
+_BROKER_TIMEOUT = timedelta(seconds=3)
+_PRODUCE_VERSIONS = (3, 5, 7, 8, 9, 11, 12)
+_FIRST_ZSTD_VERSION = 7
+_FETCH_VERSIONS = (4, 5, 7, 9, 11, 12)
+_LIST_OFFSETS, _METADATA, _CREATE_TOPICS, _DELETE_TOPICS, _DELETE_RECORDS = 2, 3, 19, 20, 21
+_INIT_PRODUCER_ID, _INCREMENTAL_ALTER_CONFIGS = 22, 44
+_TOPIC_RESOURCE = 2
+_SET = 0
+
+
+class NoAnswer(Exception):
+    """The request may or may not have been carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampOffset:
+    timestamp: int
+    offset: int
+
+
+class SimulatedClient:
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        address: tuple[str, int],
+        gate: asyncio.Event,
+        random: random.Random,
+    ) -> None:
+        """Connections are made only while the gate is open."""
+        self.name = name
+        self.connections = 0
+        """How many were made: the number of the present one."""
+        self._network = network
+        self._host, self._port = address
+        self._gate = gate
+        self._random = random
+        self._client: Client | None = None
+
+    async def connect(self) -> None:
+        """Make sure that there is a connection."""
+        await self._gate.wait()
+        if self._client is None or not self._client.is_connected:
+            self.connections += 1
+            connecting = Client.connect(self._network, self._host, self._port, self.name)
+            self._client = await self._within_time(connecting)
+
+    def disconnect(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    # --- records
+
+    def produce(self, topic: str, partition: int, batch: bytes, acks: int, *, zstd: bool) -> SentBatch:
+        """Put a batch on the wire behind those sent before; `connect` first."""
+        version = self._random.choice([v for v in _PRODUCE_VERSIONS if v >= _FIRST_ZSTD_VERSION or not zstd])
+        parts = [ProduceTopic(topic, None, [ProducePartition(partition, memoryview(batch))])]
+        client = self._connected()
+        correlation_id = client.next_correlation_id()
+        frame = encode_produce_request(
+            correlation_id, version, self.name, ProduceRequest(None, acks, 2_000, parts)
+        )
+        if acks == 0:
+            client.send(frame)
+            return SentBatch(self, version, None)
+        return SentBatch(self, version, client.exchange(correlation_id, frame))
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int, max_wait_ms: int
+    ) -> FetchResult:
+        await self.connect()
+        version = self._random.choice(_FETCH_VERSIONS)
+        wanted = [FetchTopic(topic, None, [FetchPartition(partition, offset, max_bytes)])]
+        request = FetchRequest(max_wait_ms, min_bytes=1, topics=wanted, forgotten=[], max_bytes=max_bytes)
+        client = self._connected()
+        correlation_id = client.next_correlation_id()
+        frame = encode_fetch_request(correlation_id, version, self.name, request)
+        answer = await self._within_time(client.exchange(correlation_id, frame))
+        response = decode_fetch_response(answer, version)
+        _check(response.error_code)
+        result = response.topics[0].partitions[0]
+        _check(result.error_code)
+        return result
+
+    async def list_offset(self, topic: str, partition: int, timestamp: int) -> TimestampOffset:
+        """The offset at a time, or the latest (-1) or earliest (-2)."""
+        asked = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": -1}
+        fields = {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}]}
+        response = await self._ask(_LIST_OFFSETS, (1, 2, 3, 5, 6, 7), fields)
+        found = response.topics[0].partitions[0]
+        _check(found.error_code)
+        return TimestampOffset(_milliseconds(found.timestamp), found.offset)
+
+    async def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """Truncate before an offset; gives the log start offset."""
+        asked = {"partition_index": partition, "offset": before}
+        fields = {"topics": [{"name": topic, "partitions": [asked]}], "timeout": _BROKER_TIMEOUT}
+        response = await self._ask(_DELETE_RECORDS, (0, 1, 2), fields)
+        result = response.topics[0].partitions[0]
+        _check(result.error_code)
+        return int(result.low_watermark)
+
+    async def init_producer_id(self) -> tuple[int, int]:
+        fields = {"transactional_id": None, "transaction_timeout": _BROKER_TIMEOUT}
+        response = await self._ask(_INIT_PRODUCER_ID, (0, 1, 2, 3, 4), fields)
+        _check(response.error_code)
+        return response.producer_id, response.producer_epoch
+
+    # --- topics
+
+    async def topics(self) -> dict[str, int]:
+        """The partition count of every topic there is."""
+        response = await self._ask(_METADATA, (4, 8, 9, 12), {"topics": None})
+        return {topic.name: len(topic.partitions) for topic in response.topics if not topic.error_code}
+
+    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "assignments": [],
+            "configs": [{"name": key, "value": value} for key, value in configs.items()],
+        }
+        fields = {"topics": [topic], "timeout": _BROKER_TIMEOUT, "validate_only": False}
+        response = await self._ask(_CREATE_TOPICS, (2, 4), fields)
+        _check(response.topics[0].error_code)
+
+    async def delete_topic(self, name: str) -> None:
+        fields = {
+            "topics": [{"name": name, "topic_id": None}],
+            "topic_names": [name],
+            "timeout": _BROKER_TIMEOUT,
+        }
+        response = await self._ask(_DELETE_TOPICS, (1, 4, 5, 6), fields)
+        _check(response.responses[0].error_code)
+
+    async def set_topic_config(self, topic: str, name: str, value: str) -> None:
+        resource = {
+            "resource_type": _TOPIC_RESOURCE,
+            "resource_name": topic,
+            "configs": [{"name": name, "config_operation": _SET, "value": value}],
+        }
+        response = await self._ask(
+            _INCREMENTAL_ALTER_CONFIGS, (0, 1), {"resources": [resource], "validate_only": False}
+        )
+        _check(response.responses[0].error_code)
+
+    # --- the connection
+
+    async def _ask(self, api_key: int, versions: tuple[int, ...], fields: Mapping[str, Any]) -> Any:
+        await self.connect()
+        version = self._random.choice(versions)
+        return await self._within_time(self._connected().request(api_key, version, fields))
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            raise NoAnswer("there is no connection")
+        return self._client
+
+    async def _within_time(self, answer: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await answer
+        except (OSError, ProtocolError) as error:  # a time-out is an OSError
+            self.disconnect()
+            raise NoAnswer(str(error)) from error
+
+    async def wait_for_answer(self, answer: asyncio.Future[memoryview]) -> memoryview:
+        return await self._within_time(answer)
+
+
+class SentBatch:
+    """A Produce request whose answer is on its way."""
+
+    def __init__(
+        self, client: SimulatedClient, version: int, answer: asyncio.Future[memoryview] | None
+    ) -> None:
+        self._client = client
+        self._version = version
+        self._answer = answer
+
+    async def result(self) -> ProduceResult | None:
+        """None where acks=0 asked for no answer."""
+        if self._answer is None:
+            return None
+        frame = await self._client.wait_for_answer(self._answer)
+        result = decode_produce_response(frame, self._version).topics[0].partitions[0]
+        _check(result.error_code)
+        return result
+
+
+def _check(error_code: int) -> None:
+    if error_code:
+        raise BrokerError(ErrorCode(error_code))
+
+
+def _milliseconds(timestamp: Any) -> int:
+    """Decoded messages carry a time as a datetime, or None for -1."""
+    if timestamp is None:
+        return -1
+    return timestamp if isinstance(timestamp, int) else round(timestamp.timestamp() * 1000)

@@ -1,0 +1,120 @@
+"""Simulated readers: one follows a partition record by record, one looks at random offsets and times."""
+
+from __future__ import annotations
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.simulation.history import InvariantViolated, ReadRecord
+from penstock.simulation.reading import read_records
+from penstock.simulation.stage import Stage
+from penstock.simulation.topic_model import TopicModel, TopicState
+
+_EARLIEST, _LATEST = -2, -1
+_MAX_BYTES = (1, 200, 2_000, 100_000)
+
+
+class _Reader:
+    def __init__(self, stage: Stage, name: str) -> None:
+        self.name = name
+        self._stage = stage
+        self._random = stage.world.random(name)
+        self._client = stage.client(name)
+
+    async def _fetch(self, topic: TopicModel, partition: int, offset: int) -> list[ReadRecord] | None:
+        """The records from an offset on, checked against the model; None where the broker refused."""
+        await self._client.connect()
+        if topic.state is not TopicState.ALIVE:
+            return None
+        model = topic.partitions[partition]
+        view = model.view()
+        max_bytes, max_wait_ms = self._random.choice(_MAX_BYTES), self._random.choice((0, 0, 50, 500))
+        try:
+            result = await self._client.fetch(
+                topic.name, partition, offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms
+            )
+        except BrokerError as error:
+            self._stage.note(self.name, "fetch", model.name, offset, error.code.name)
+            if error.code is ErrorCode.offset_out_of_range and model.must_serve(view, offset):
+                raise InvariantViolated("I5", f"{model.name}: {offset} is out of range") from error
+            return None
+        self._stage.note(self.name, "fetch", model.name, offset, len(result.records), result.high_watermark)
+        log_start = result.log_start_offset if result.log_start_offset >= 0 else model.log_start
+        model.check_ends(view, log_start, result.high_watermark)
+        records = read_records(model.name, result, offset)
+        if not records and model.must_serve(view, offset):
+            raise InvariantViolated("I5", f"{model.name}: nothing at {offset}, below {view.visible_end}")
+        topic.on_read(partition, records)
+        return records
+
+
+class FollowerActor(_Reader):
+    """Reads a partition from its start to its end and on, as a consumer does."""
+
+    def __init__(self, stage: Stage, number: int) -> None:
+        super().__init__(stage, f"follower-{number}")
+        self._following: tuple[TopicModel, int] | None = None
+        self._position = 0
+
+    async def step(self) -> None:
+        if self._following is None or self._random.random() < 0.05:
+            self._following = self._stage.choose_partition(self._random)
+            self._position = 0
+        if self._following is None:
+            return
+        topic, partition = self._following
+        records = await self._fetch(topic, partition, self._position)
+        if records:
+            self._position = records[-1].offset + 1
+        elif records is None:
+            await self._reset(topic, partition)
+
+    async def _reset(self, topic: TopicModel, partition: int) -> None:
+        """Out of range, or the topic is gone."""
+        if topic.state is TopicState.ALIVE:
+            try:
+                found = await self._client.list_offset(topic.name, partition, _EARLIEST)
+            except BrokerError:
+                self._following = None
+            else:
+                self._position = max(found.offset, 0)
+        else:
+            self._following = None
+
+
+class BrowserActor(_Reader):
+    """Looks up random offsets, times and ends."""
+
+    def __init__(self, stage: Stage, number: int) -> None:
+        super().__init__(stage, f"browser-{number}")
+
+    async def step(self) -> None:
+        chosen = self._stage.choose_partition(self._random)
+        if chosen is None:
+            return
+        topic, partition = chosen
+        if self._random.random() < 0.6:
+            model = topic.partitions[partition]
+            await self._fetch(topic, partition, self._random.randint(model.log_start, model.known_end))
+        else:
+            await self._look_up(topic, partition)
+
+    async def _look_up(self, topic: TopicModel, partition: int) -> None:
+        await self._client.connect()
+        if topic.state is not TopicState.ALIVE:
+            return
+        model = topic.partitions[partition]
+        view = model.view()
+        wanted = self._random.choice((_EARLIEST, _LATEST, 0, 0, 0))
+        timestamp = wanted or self._stage.broker.host.clock.now_ms() - self._random.randrange(12_000)
+        try:
+            found = await self._client.list_offset(topic.name, partition, timestamp)
+        except BrokerError as error:
+            self._stage.note(self.name, "look up", model.name, timestamp, error.code.name)
+            return
+        self._stage.note(self.name, "look up", model.name, timestamp, found.offset)
+        if timestamp == _EARLIEST:
+            model.on_log_start(view, found.offset)
+        elif timestamp == _LATEST:
+            model.check_ends(view, view.log_start, found.offset)
+        else:
+            record = ReadRecord(found.offset, found.timestamp, b"") if found.offset >= 0 else None
+            model.check_time_lookup(view, timestamp, record)

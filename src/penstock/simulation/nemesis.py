@@ -1,0 +1,159 @@
+"""The one who breaks things: network, disk, clock and store while the broker runs, and the ways it may end.
+
+Each seed breaks only some kinds of things, so that rare combinations are not drowned by the common ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from penstock.simulation.faults import Operation
+from penstock.simulation.process import SimulatedCrash
+from penstock.simulation.stage import CLIENT_HOST, Stage
+
+_FAILING: tuple[Operation, ...] = (
+    "sync",
+    "sync",
+    "sync_all",
+    "pwrite",
+    "pread",
+    "rename",
+    "open",
+    "sync_dir",
+)
+_HOUR_MS = 3_600_000
+
+Act = Callable[[], Awaitable[None]]
+
+
+class Nemesis:
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._broker = stage.broker
+        self._random = stage.world.random("nemesis")
+        everything: list[Act] = [
+            self._reset_connection,
+            self._drop_connection,
+            self._sever,
+            self._chill,
+            self._slow_down,
+            self._fill_disk,
+            self._fail_disk,
+            self._move_clock,
+            self._confuse_store,
+        ]
+        self._faults = self._random.sample(everything, self._random.randint(0, 5))
+        self._endings: list[Act] = [self._crash, self._lose_power, self._stop, self._crash_in_operation]
+        self._weights = [self._random.random() for _ in self._endings]
+
+    async def disturb(self) -> None:
+        """Let the broker run for a while, with a few things going wrong."""
+        for _ in range(self._random.randint(1, 4)):
+            await self._sleep(0.02, 0.4)
+            if self._faults and self._broker.is_running:
+                await self._random.choice(self._faults)()
+
+    async def end_life(self) -> None:
+        """Whatever happens, the broker does not run any more afterwards."""
+        if self._broker.is_running:
+            [end] = self._random.choices(self._endings, self._weights)
+            try:
+                await end()
+            except SimulatedCrash:
+                self._finish_off()
+            except OSError:
+                self._finish_off()  # a stop that meets a broken disk is a crash
+        else:
+            self._finish_off()
+        self._stage.world.network.heal()
+
+    def before_start(self, attempt: int) -> None:
+        """Mend the machine; now and then it will die again while the broker recovers."""
+        disk = self._broker.host.disk
+        disk.faults.heal()
+        disk.faults.cold_reads = self._random.choice((0.0, 0.0, 0.2))
+        self._broker.store_faults.unknown_applied = self._broker.store_faults.unknown_not_applied = 0.0
+        if attempt < 3 and self._random.random() < 0.2:
+            disk.faults.crash_after(self._random.randint(1, 120))
+
+    def after_crash_at_start(self) -> None:
+        self._finish_off()
+
+    # --- endings
+
+    async def _crash(self) -> None:
+        self._broker.crash()
+
+    async def _lose_power(self) -> None:
+        self._broker.power_loss()
+
+    async def _stop(self) -> None:
+        await self._broker.stop()
+        if self._random.random() < 0.5:
+            self._broker.lose_power_while_stopped()
+
+    async def _crash_in_operation(self) -> None:
+        """Die in the middle of one of the next operations on the disk."""
+        self._broker.host.disk.faults.crash_after(self._random.randint(1, 60))
+        process = self._broker.host.process
+        assert process is not None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2.0):
+                await process.ended.wait()
+        self._finish_off()
+
+    def _finish_off(self) -> None:
+        if self._random.random() < 0.5:
+            self._broker.crash()
+        else:
+            self._broker.power_loss()
+
+    # --- faults
+
+    async def _reset_connection(self) -> None:
+        streams = self._stage.world.network.streams(self._broker.host.name)
+        if streams:
+            self._random.choice(streams).reset()
+
+    async def _drop_connection(self) -> None:
+        streams = self._stage.world.network.streams(self._broker.host.name)
+        if streams:
+            self._random.choice(streams).drop()
+
+    async def _sever(self) -> None:
+        self._stage.world.network.sever(CLIENT_HOST, self._broker.host.name)
+        await self._sleep(0.05, 1.0)
+        self._stage.world.network.heal()
+
+    async def _chill(self) -> None:
+        self._broker.host.disk.faults.cold_reads = self._random.choice((0.1, 0.5, 1.0))
+
+    async def _slow_down(self) -> None:
+        threads = self._broker.host.threads
+        assert threads is not None
+        threads.slowness = self._random.choice((10.0, 100.0))
+        await self._sleep(0.1, 1.0)
+        threads.slowness = 1.0
+
+    async def _fill_disk(self) -> None:
+        faults = self._broker.host.disk.faults
+        faults.capacity_bytes = self._broker.host.disk.used_bytes() + self._random.randrange(6_000)
+        await self._sleep(0.2, 1.5)
+        faults.heal()
+
+    async def _fail_disk(self) -> None:
+        operation = self._random.choice(_FAILING)
+        self._broker.host.disk.faults.fail(operation, errno.EIO, skip=self._random.randrange(6))
+
+    async def _move_clock(self) -> None:
+        self._broker.host.clock.jump(self._random.choice((-_HOUR_MS, -1_000, 1_000, 60_000, _HOUR_MS)))
+
+    async def _confuse_store(self) -> None:
+        faults = self._broker.store_faults
+        faults.unknown_applied = faults.unknown_not_applied = self._random.choice((0.0, 0.3))
+
+    async def _sleep(self, low: float, high: float) -> None:
+        await asyncio.sleep(self._random.uniform(low, high))

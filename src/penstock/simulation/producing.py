@@ -1,0 +1,176 @@
+"""A simulated producer: random batches to random partitions, pipelined, idempotent with retries or plain.
+
+An idempotent session retries until it knows the outcome or gives up and begins a new session; a plain
+producer never sends a value twice. So every value may be found at most once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.records.building import NewRecord, build_batch
+from penstock.records.compression import Codec
+from penstock.simulation.client import NoAnswer, SentBatch
+from penstock.simulation.history import InvariantViolated, Outcome, Write
+from penstock.simulation.partition_model import View
+from penstock.simulation.stage import Stage
+from penstock.simulation.topic_model import TopicModel, TopicState
+
+ACKS = (-1, -1, -1, 1, 0)
+_ATTEMPTS = 4
+_IN_FLIGHT = 4
+_UNDECIDED = frozenset(
+    {
+        ErrorCode.kafka_storage_error,
+        ErrorCode.request_timed_out,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.not_enough_replicas_after_append,
+    }
+)
+"""Errors after which the batch may be in the log all the same."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """An idempotent producer's identity and its next sequence number in each partition."""
+
+    producer_id: int
+    epoch: int
+    sequences: dict[tuple[str, int], int]
+
+    def take_sequence(self, topic: TopicModel, partition: int, count: int) -> int:
+        key = (f"{topic.name}#{topic.incarnation}", partition)
+        first = self.sequences.get(key, 0)
+        self.sequences[key] = first + count
+        return first
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    write: Write
+    content: bytes
+    acks: int
+    zstd: bool
+    tried: bool = False
+
+
+class ProducerActor:
+    def __init__(self, stage: Stage, number: int) -> None:
+        self.name = f"producer-{number}"
+        self._stage = stage
+        self._random = stage.world.random(self.name)
+        self._client = stage.client(self.name)
+        self._is_idempotent = self._random.random() < 0.6
+        self._session: _Session | None = None
+        self._sent = 0
+
+    async def step(self) -> None:
+        chosen = self._stage.choose_partition(self._random)
+        if chosen is None:
+            return
+        topic, partition = chosen
+        await self._client.connect()
+        if self._is_idempotent and self._session is None:
+            self._session = _Session(*await self._client.init_producer_id(), sequences={})
+        if topic.state is not TopicState.ALIVE:
+            return
+        acks = -1 if self._session is not None else self._random.choice(ACKS)
+        batches = [self._make(topic, partition, acks) for _ in range(self._random.randint(1, _IN_FLIGHT))]
+        await self._deliver(topic, partition, batches)
+
+    async def prove_alive(self, topic: TopicModel, partition: int) -> None:
+        """One durable write that has to succeed."""
+        await self._client.connect()
+        batch = self._make(topic, partition, acks=-1)
+        await self._deliver(topic, partition, [batch])
+        if batch.write.outcome is not Outcome.OK:
+            raise InvariantViolated("liveness", f"{batch.write} was not taken in peace")
+
+    async def _deliver(self, topic: TopicModel, partition: int, batches: list[_Batch]) -> None:
+        for _ in range(_ATTEMPTS if self._session is not None else 1):
+            batches = await self._attempt(topic, partition, batches)
+            if not batches or topic.state is not TopicState.ALIVE:
+                break
+        for batch in batches:
+            topic.partitions[partition].on_unknown(batch.write)
+        if batches:
+            self._session = None
+
+    async def _attempt(self, topic: TopicModel, partition: int, batches: list[_Batch]) -> list[_Batch]:
+        """Send all of them, in order; gives back those whose outcome is still open."""
+        try:
+            await self._client.connect()
+        except NoAnswer:
+            return batches
+        view = topic.partitions[partition].view()
+        sent: list[tuple[_Batch, SentBatch]] = []
+        for batch in batches:
+            sent.append((batch, self._send(topic, partition, batch)))
+        return [
+            batch for batch, answer in sent if not await self._settle(topic, partition, view, batch, answer)
+        ]
+
+    def _send(self, topic: TopicModel, partition: int, batch: _Batch) -> SentBatch:
+        if not batch.tried:
+            if self._session is None:
+                batch.write.lane = f"{self.name}/{self._client.connections}"
+            topic.partitions[partition].on_send(batch.write)
+        return self._client.produce(topic.name, partition, batch.content, batch.acks, zstd=batch.zstd)
+
+    async def _settle(
+        self, topic: TopicModel, partition: int, view: View, batch: _Batch, answer: SentBatch
+    ) -> bool:
+        """Wait for one answer and tell the model; False when the outcome is open."""
+        tried, batch.tried = batch.tried, True
+        try:
+            result = await answer.result()
+        except NoAnswer:
+            self._note(batch, "no answer")
+            return False
+        except BrokerError as error:
+            self._note(batch, error.code.name)
+            if error.code is ErrorCode.unknown_server_error:
+                raise InvariantViolated("T27", f"{batch.write} got UNKNOWN_SERVER_ERROR") from error
+            if tried or error.code in _UNDECIDED or error.code is ErrorCode.out_of_order_sequence_number:
+                return False
+            topic.partitions[partition].on_refusal(batch.write)
+            self._session = None
+            return True
+        if result is None:
+            topic.partitions[partition].on_unknown(batch.write)
+            return True
+        self._note(batch, "ok", result.base_offset)
+        topic.on_ack(partition, batch.write, result.base_offset)
+        if result.log_start_offset >= 0:
+            topic.partitions[partition].on_log_start(view, result.log_start_offset)
+        return True
+
+    def _make(self, topic: TopicModel, partition: int, acks: int) -> _Batch:
+        count = self._random.choice((1, 1, 2, 5))
+        values = tuple(self._value(topic, partition) for _ in range(count))
+        now_ms = self._stage.broker.host.clock.now_ms()
+        timestamps = tuple(now_ms - self._random.randrange(10_000) for _ in range(count))
+        codec = self._random.choice((Codec.NONE, Codec.NONE, *Codec))
+        records = [NewRecord(b"key", value, time) for value, time in zip(values, timestamps, strict=True)]
+        lane, content = self.name, build_batch(records, codec=codec)
+        if (session := self._session) is not None:
+            lane = f"{self.name}/producer {session.producer_id}"
+            content = build_batch(
+                records,
+                codec=codec,
+                producer_id=session.producer_id,
+                producer_epoch=session.epoch,
+                base_sequence=session.take_sequence(topic, partition, count),
+            )
+        sent_times = () if topic.has_append_time else timestamps
+        write = Write(values, sent_times, lane, self._sent, acks, topic.weak_changes)
+        return _Batch(write, bytes(content), acks, zstd=codec is Codec.ZSTD)
+
+    def _value(self, topic: TopicModel, partition: int) -> bytes:
+        self._sent += 1
+        name = f"{topic.name}#{topic.incarnation}-{partition} {self.name} {self._sent} "
+        return name.encode() + self._random.randbytes(self._random.choice((0, 10, 100, 700)))
+
+    def _note(self, batch: _Batch, *outcome: object) -> None:
+        self._stage.note(self.name, "produce", batch.write.order, *outcome)

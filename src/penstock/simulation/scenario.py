@@ -1,0 +1,179 @@
+"""One seed, from beginning to end: a broker, its clients and its nemesis, restart after restart, then peace.
+
+Everything is drawn from the seed: run it again and the same happens. Ends with an exception when the broker
+broke a promise, else with what was seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from penstock.errors import BrokerError
+from penstock.simulation.administering import AdminActor
+from penstock.simulation.auditing import Auditor
+from penstock.simulation.broker_host import BrokerHost, broker_settings
+from penstock.simulation.client import NoAnswer
+from penstock.simulation.consuming import BrowserActor, FollowerActor
+from penstock.simulation.history import InvariantViolated
+from penstock.simulation.host import SimulatedWorld
+from penstock.simulation.loop import SimulationLoop
+from penstock.simulation.nemesis import Nemesis
+from penstock.simulation.process import SimulatedCrash
+from penstock.simulation.producing import ProducerActor
+from penstock.simulation.stage import Stage
+from penstock.simulation.trace import Trace
+
+_START_ATTEMPTS = 6
+_START_SECONDS = 120.0
+_STOP_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    seed: int
+    digest: str
+    """Equal for every run of the seed."""
+    events: int
+    operations: int
+    lives: int
+    virtual_seconds: float
+
+
+class _Actor(Protocol):
+    name: str
+
+    async def step(self) -> None: ...
+
+
+def run_seed(seed: int, sink: Callable[[str], None] | None = None) -> Report:
+    """InvariantViolated, or whatever else went wrong, when the seed fails; `sink` takes the trace's lines."""
+    shuffle = SimulatedWorld.random_of(seed, "loop")
+    loop = SimulationLoop(shuffle if shuffle.random() < 0.5 else None)  # type: ignore[abstract]
+    trace = Trace(loop.time, sink)
+    was_collecting = gc.isenabled()
+    gc.disable()  # a collection at another moment in another run could run finalizers in another order
+    try:
+        return loop.run_until_complete(_Scenario(seed, loop, trace).run())
+    finally:
+        loop.close()
+        if was_collecting:
+            gc.enable()
+
+
+class _Scenario:
+    def __init__(self, seed: int, loop: SimulationLoop, trace: Trace) -> None:
+        self._world = SimulatedWorld(seed, loop, trace)
+        self._random = self._world.random("scenario")
+        self._broker = BrokerHost(self._world, "broker", broker_settings(self._random))
+        self._stage = Stage(self._world, self._broker)
+        self._auditor = Auditor(self._stage)
+        self._nemesis = Nemesis(self._stage)
+        self._admin = AdminActor(self._stage)
+        self._lives = 0
+
+    async def run(self) -> Report:
+        await self._begin_life()
+        await self._admin.create_first_topics()
+        actors = [asyncio.ensure_future(actor) for actor in self._actors()]
+        try:
+            await self._racing(self._live(), actors)
+        finally:
+            for actor in actors:
+                actor.cancel()
+            await asyncio.gather(*actors, return_exceptions=True)
+        await self._rest()
+        loop, trace = self._world.loop, self._world.trace
+        return Report(
+            self._world.seed, trace.digest(), trace.events, self._stage.operations, self._lives, loop.time()
+        )
+
+    async def _racing(self, main: Coroutine[Any, Any, None], actors: list[asyncio.Task[None]]) -> None:
+        """Run `main` to its end, unless an actor finds a broken promise before."""
+        task = asyncio.ensure_future(main)
+        await asyncio.wait([task, *actors], return_when=asyncio.FIRST_COMPLETED)
+        for actor in actors:
+            if actor.done():
+                task.cancel()
+                actor.result()
+        await task
+
+    async def _live(self) -> None:
+        for _ in range(self._random.randint(1, 4)):
+            await self._nemesis.disturb()
+            await self._end_life(self._nemesis.end_life())
+            await self._begin_life()
+        await self._nemesis.disturb()
+        await self._end_life(self._nemesis.end_life())
+
+    async def _end_life(self, ending: Coroutine[Any, Any, None]) -> None:
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await ending
+        except TimeoutError:
+            raise InvariantViolated("liveness", "the broker does not stop") from None
+        self._stage.close_gate()
+        self._check_problems()
+
+    async def _begin_life(self) -> None:
+        """Start the broker on what is there, read and judge everything, then let the clients in."""
+        for attempt in range(_START_ATTEMPTS):
+            self._nemesis.before_start(attempt)
+            self._lives += 1
+            try:
+                async with asyncio.timeout(_START_SECONDS):
+                    await self._broker.start()
+                break
+            except SimulatedCrash:
+                self._nemesis.after_crash_at_start()
+            except TimeoutError:
+                raise InvariantViolated("liveness", "the broker does not start") from None
+        self._broker.host.disk.faults.heal()
+        await self._auditor.audit()
+        self._check_problems()
+        self._stage.gate.set()
+
+    async def _rest(self) -> None:
+        """Nothing is broken any more: everything works, and is still there after a clean stop."""
+        await self._begin_life()
+        self._world.network.heal()
+        self._broker.host.disk.faults.cold_reads = 0.0
+        await self._prove_alive()
+        await self._end_life(self._broker.stop())
+        self._broker.lose_power_while_stopped()
+        await self._begin_life()
+        await self._end_life(self._broker.stop())
+
+    async def _prove_alive(self) -> None:
+        """Every partition takes a write and shows it."""
+        producer = ProducerActor(self._stage, 99)
+        for topic in self._stage.living_topics():
+            for partition in range(len(topic.partitions)):
+                await producer.prove_alive(topic, partition)
+
+    def _actors(self) -> list[Coroutine[Any, Any, None]]:
+        actors: list[_Actor] = [self._admin]
+        actors += [ProducerActor(self._stage, number) for number in range(self._random.randint(1, 4))]
+        actors += [FollowerActor(self._stage, number) for number in range(self._random.randint(0, 2))]
+        actors += [BrowserActor(self._stage, number) for number in range(self._random.randint(0, 2))]
+        return [self._act(actor) for actor in actors]
+
+    async def _act(self, actor: _Actor) -> None:
+        random = self._world.random(f"{actor.name}/pace")
+        pause_seconds = random.choice((0.01, 0.03)) if actor is not self._admin else 0.1
+        while True:
+            await asyncio.sleep(random.expovariate(1 / pause_seconds))
+            try:
+                await actor.step()
+            except (NoAnswer, BrokerError) as error:
+                self._stage.note(actor.name, "step", type(error).__name__)
+
+    def _check_problems(self) -> None:
+        if self._broker.problems:
+            raise InvariantViolated("I15", "\n".join(self._broker.problems))
+        for context in self._world.loop.unhandled:
+            error = context.get("exception")
+            raise InvariantViolated("I15", f"nobody caught: {context['message']}: {error!r}") from error

@@ -1,0 +1,57 @@
+"""What everybody in a simulation shares: the world, the broker, its topics, and the gate clients wait at.
+
+The gate is closed from the death of a broker until its successor's data was read and checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from penstock.simulation.broker_host import PORT, BrokerHost
+from penstock.simulation.client import SimulatedClient
+from penstock.simulation.host import SimulatedWorld
+from penstock.simulation.topic_model import TopicModel, TopicState
+
+CLIENT_HOST = "clients"
+
+
+class Stage:
+    def __init__(self, world: SimulatedWorld, broker: BrokerHost) -> None:
+        self.world = world
+        self.broker = broker
+        self.topics: dict[str, TopicModel] = {}
+        self.gate = asyncio.Event()
+        self.operations = 0
+        self._clients: list[SimulatedClient] = []
+
+    def client(self, name: str, gate: asyncio.Event | None = None) -> SimulatedClient:
+        network = self.world.network.host(CLIENT_HOST)
+        address = (self.broker.host.name, PORT)
+        client = SimulatedClient(
+            name, network, address, gate or self.gate, self.world.random(f"{name}/client")
+        )
+        self._clients.append(client)
+        return client
+
+    def close_gate(self) -> None:
+        """Nobody gets in, and whatever is still on its way to a client is not heard any more."""
+        self.gate.clear()
+        for client in self._clients:
+            client.disconnect()
+
+    def living_topics(self) -> list[TopicModel]:
+        return [topic for topic in self.topics.values() if topic.state is TopicState.ALIVE]
+
+    def choose_topic(self, random: random.Random) -> TopicModel | None:
+        alive = self.living_topics()
+        return random.choice(alive) if alive else None
+
+    def choose_partition(self, random: random.Random) -> tuple[TopicModel, int] | None:
+        topic = self.choose_topic(random)
+        return None if topic is None else (topic, random.randrange(len(topic.partitions)))
+
+    def note(self, who: str, what: str, *details: object) -> None:
+        """Every operation of a client ends here, with what came of it."""
+        self.operations += 1
+        self.world.trace.record("op", who, what, *details)

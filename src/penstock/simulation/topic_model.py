@@ -1,0 +1,71 @@
+"""What a topic must be: its partitions, whether it exists, and how much its settings promise.
+
+A promise is weak from the moment someone asks for `durability=os` until a stronger setting was confirmed.
+After a weak time what readers see may still be taken back, until a strong write behind it was acknowledged or
+the broker restarted.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from penstock.simulation.history import Audit, ReadRecord, Write
+from penstock.simulation.partition_model import PartitionModel
+
+WEAK_DURABILITY = "os"
+
+
+class TopicState(Enum):
+    CREATING = "creating"
+    ALIVE = "alive"
+    DELETING = "deleting"
+    DELETED = "deleted"
+
+
+class TopicModel:
+    def __init__(self, name: str, incarnation: int, partitions: int, configs: dict[str, str]) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.configs = configs
+        self.state = TopicState.CREATING
+        self.partitions = [PartitionModel(f"{name}#{incarnation}-{index}") for index in range(partitions)]
+        self.is_weak = configs.get("durability") == WEAK_DURABILITY
+        self.weak_changes = 0
+        self._was_weak = self.is_weak
+        if configs.keys() & {"retention.ms", "retention.bytes"}:
+            self.allow_expiry()
+
+    @property
+    def has_append_time(self) -> bool:
+        return self.configs.get("message.timestamp.type") == "LogAppendTime"
+
+    # --- settings
+
+    def begin_durability(self, value: str) -> None:
+        """Someone is about to ask for another durability."""
+        if value == WEAK_DURABILITY:
+            self.is_weak = self._was_weak = True
+        self.weak_changes += 1
+
+    def end_durability(self, value: str) -> None:
+        """The change was confirmed."""
+        self.is_weak = value == WEAK_DURABILITY
+        self.weak_changes += 1
+
+    def allow_expiry(self) -> None:
+        for partition in self.partitions:
+            partition.may_expire = True
+
+    # --- what clients learned
+
+    def on_ack(self, partition: int, write: Write, base_offset: int) -> None:
+        strong = write.acks == -1 and not self.is_weak and write.weak_changes == self.weak_changes
+        self.partitions[partition].on_ack(write, base_offset, durable=strong)
+
+    def on_read(self, partition: int, records: list[ReadRecord]) -> None:
+        self.partitions[partition].on_read(records, durable=not self._was_weak)
+
+    def on_audit(self, audits: list[Audit], *, cache_lost: bool) -> None:
+        self._was_weak = self.is_weak
+        for partition, audit in zip(self.partitions, audits, strict=True):
+            partition.on_audit(audit, cache_lost=cache_lost, durable=not self.is_weak)
