@@ -13,6 +13,7 @@ from penstock.records.batch import CODEC_MASK, read_header, write_crc
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.storage import compaction
+from penstock.storage.batch_filter import DELETE_HORIZON_FLAG
 from penstock.storage.disk import RealDisk
 from penstock.storage.key_offsets import BYTES_PER_KEY
 from penstock.storage.log import Log, StorageContext
@@ -374,3 +375,14 @@ def test_a_recovery_mark_from_before_the_compaction_does_no_harm(tmp_path: Path)
     reopened = the_log(open_manager(RealDisk(str(tmp_path))), config)
     assert reopened.log_end_offset == end
     assert pairs(reopened) == expected
+
+
+def test_a_tombstone_the_pass_did_not_get_to_is_not_met_yet(log: Log, context: StorageContext) -> None:
+    put(log, (b"a", b"1"))
+    put(log, (b"b", None))
+    roll(log)
+    assert compact(log, context.files, buffer_bytes=BYTES_PER_KEY)
+    assert log.cleaned_offset == 1
+    assert not any(header.attributes & DELETE_HORIZON_FLAG for header, _ in batches(log))
+    assert compact(log, context.files, buffer_bytes=BYTES_PER_KEY)
+    assert [bool(header.attributes & DELETE_HORIZON_FLAG) for header, _ in batches(log)][:2] == [False, True]

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from log_helpers import NOW_MS, append, make_context, make_log, open_manager, read_all, the_log
+
+from penstock.config import CleanupPolicy
+from penstock.model import Offset
+from penstock.storage.disk import RealDisk
+from penstock.storage.log import Log, StorageContext
+from penstock.storage.log_config import LogConfig
+from penstock.storage.retention import retained_from
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> StorageContext:
+    return make_context(tmp_path)
+
+
+def config(**settings: object) -> LogConfig:
+    defaults: dict[str, object] = {"segment_bytes": 100, "retention_ms": HOUR_MS, "retention_bytes": -1}
+    return LogConfig(**(defaults | settings))  # type: ignore[arg-type]
+
+
+def fill(log: Log, count: int, *, start_ms: int = NOW_MS, step_ms: int = 0) -> None:
+    """One segment for each record."""
+    for number in range(count):
+        time_ms = start_ms + number * step_ms
+        append(log, b"x" * 40, timestamp=time_ms, now_ms=time_ms)
+    assert len(log.segments) == count
+
+
+def retain(log: Log, now_ms: int, high_watermark: int | None = None) -> None:
+    limit = log.log_end_offset if high_watermark is None else Offset(high_watermark)
+    log.advance_log_start(retained_from(log, now_ms, limit))
+    job = log.begin_delete()
+    if job is not None:
+        job.work()
+        log.finish_delete(job)
+
+
+def offsets(log: Log) -> list[int]:
+    return [offset for offset, _ in read_all(log)]
+
+
+def test_segments_go_when_their_newest_record_is_too_old(context: StorageContext) -> None:
+    log = make_log(context, config())
+    fill(log, 5, step_ms=10)
+    retain(log, NOW_MS + 20 + HOUR_MS)
+    assert offsets(log) == [2, 3, 4], "a record exactly as old as allowed stays"
+    assert log.log_start_offset == 2
+    assert len(log.segments) == 3
+
+
+def test_a_younger_segment_protects_those_behind_it(context: StorageContext) -> None:
+    log = make_log(context, config())
+    append(log, b"x" * 40, timestamp=NOW_MS + HOUR_MS)
+    append(log, b"x" * 40, timestamp=NOW_MS)
+    append(log, b"x" * 40, timestamp=NOW_MS)
+    retain(log, NOW_MS + HOUR_MS + 1)
+    assert offsets(log) == [0, 1, 2]
+
+
+def test_when_all_has_expired_the_log_goes_on_in_a_new_segment(context: StorageContext) -> None:
+    log = make_log(context, config())
+    fill(log, 3)
+    retain(log, NOW_MS + HOUR_MS + 1)
+    assert offsets(log) == []
+    assert log.log_start_offset == log.log_end_offset == 3
+    assert append(log, b"new", now_ms=NOW_MS + HOUR_MS + 2).base_offset == 3
+
+
+def test_nothing_goes_above_the_high_watermark(context: StorageContext) -> None:
+    log = make_log(context, config())
+    fill(log, 4)
+    retain(log, NOW_MS + HOUR_MS + 1, high_watermark=2)
+    assert offsets(log) == [2, 3]
+
+
+def test_minus_one_keeps_for_ever(context: StorageContext) -> None:
+    log = make_log(context, config(retention_ms=-1))
+    fill(log, 3)
+    retain(log, NOW_MS + 10**15)
+    assert offsets(log) == [0, 1, 2]
+
+
+def test_the_oldest_go_while_the_rest_is_still_too_large(context: StorageContext) -> None:
+    log = make_log(context, config())
+    fill(log, 5)
+    size = log.segments[0].size
+    log.config = config(retention_bytes=3 * size + 1)
+    retain(log, NOW_MS)
+    assert offsets(log) == [1, 2, 3, 4], "never less than was asked to be kept"
+    log.config = config(retention_bytes=3 * size)
+    retain(log, NOW_MS)
+    assert offsets(log) == [2, 3, 4]
+
+
+def test_the_segment_that_is_written_does_not_go_for_its_size(context: StorageContext) -> None:
+    log = make_log(context, config(retention_bytes=0))
+    fill(log, 3)
+    retain(log, NOW_MS)
+    assert offsets(log) == [2]
+
+
+def test_a_log_that_is_only_compacted_is_left_alone(context: StorageContext) -> None:
+    log = make_log(context, config(cleanup_policy=frozenset({CleanupPolicy.COMPACT})))
+    fill(log, 3)
+    retain(log, NOW_MS + HOUR_MS + 1)
+    assert offsets(log) == [0, 1, 2]
+
+
+def test_records_without_a_time_age_with_their_segment(context: StorageContext) -> None:
+    log = make_log(context, config())
+    append(log, b"x" * 40, timestamp=-1)
+    append(log, b"x" * 40, timestamp=-1)
+    retain(log, NOW_MS + HOUR_MS)
+    assert offsets(log) == [0, 1]
+    retain(log, NOW_MS + HOUR_MS + 1)
+    assert offsets(log) == []
+
+
+def test_an_empty_log_has_nothing_to_lose(context: StorageContext) -> None:
+    log = make_log(context, config(retention_bytes=0))
+    assert retained_from(log, NOW_MS + 2 * HOUR_MS, Offset(0)) == 0
+
+
+def test_what_was_appended_meanwhile_stays(context: StorageContext) -> None:
+    log = make_log(context, config())
+    fill(log, 2)
+    start = retained_from(log, NOW_MS + HOUR_MS + 1, log.log_end_offset)
+    append(log, b"late", timestamp=NOW_MS + HOUR_MS, now_ms=NOW_MS + HOUR_MS)
+    log.advance_log_start(start)
+    job = log.begin_delete()
+    assert job is not None
+    job.work()
+    log.finish_delete(job)
+    assert offsets(log) == [2]
+
+
+def test_after_a_restart_times_are_found_on_disk(tmp_path: Path) -> None:
+    manager = open_manager(RealDisk(str(tmp_path)))
+    fill(the_log(manager, config()), 4, step_ms=10)
+    manager._checkpoint_all()
+    manager.write_checkpoints()
+    manager._disk.close()
+    log = the_log(open_manager(RealDisk(str(tmp_path))), config())
+    retain(log, NOW_MS + 20 + HOUR_MS)
+    assert offsets(log) == [2, 3]
