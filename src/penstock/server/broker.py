@@ -137,7 +137,8 @@ class Broker:
         await self._maintenance.stop()
         await self._replicas.settled()
         await self._flusher.drain()
-        await self._environment.threads.run("background", lambda: self._logs.close(self._epoch))
+        async with self._context.writing_checkpoints:
+            await self._environment.threads.run("background", lambda: self._logs.close(self._epoch))
         await self._environment.store.close()
         self._environment.threads.close()
         self._log.info("stopped", node_id=self._node_id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
+from functools import partial
 
 from penstock.clock import Clock
 from penstock.cluster.controller import Controller
@@ -33,7 +35,18 @@ class BrokerContext:
     fetch_sessions: FetchSessions
     authorizer: Authorizer
     metrics: BrokerMetrics
+    writing_checkpoints: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the logs' checkpoints are written: one writer at a time."""
 
     @property
     def image(self) -> ClusterImage:
         return self.controller.image
+
+    async def write_checkpoints(self, *, both: bool = False) -> None:
+        """Keep where logs start and how far they were committed; not broken off when the caller is."""
+
+        async def write() -> None:
+            async with self.writing_checkpoints:
+                await self.threads.run("background", partial(self.logs.write_checkpoints, both=both))
+
+        await asyncio.shield(asyncio.ensure_future(write()))

@@ -113,7 +113,7 @@ class Maintenance:
     async def _write_checkpoints(self) -> None:
         if self._is_outdated or self._broker.replicas.changed:
             self._is_outdated = False
-            await self._broker.threads.run("background", self._logs.write_checkpoints)
+            await self._broker.write_checkpoints()
 
 
 def _seconds(option: Option[int]) -> Callable[[BrokerConfig], float]:

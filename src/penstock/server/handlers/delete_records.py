@@ -66,7 +66,7 @@ async def _make_durable(request: Request, moved: list[Replica]) -> BrokerError |
     """Keep the new log starts, then free what lies below them."""
     broker = request.broker
     try:
-        await broker.threads.run("background", lambda: broker.logs.write_checkpoints(both=True))
+        await broker.write_checkpoints(both=True)
     except OSError as error:
         return BrokerError(ErrorCode.kafka_storage_error, f"the new start could not be kept: {error}")
     for replica in moved:
