@@ -26,6 +26,7 @@ Parts: TypeAlias = list[Part]
 
 _BUFFERS_PER_SEND = 256
 _COLD_CHUNK_BYTES = 1 << 20
+_COPIED_SLICE_BYTES = 16 << 10
 
 
 @final
@@ -251,9 +252,14 @@ class Connection:
                 self._put_out(parts)
 
     def _put_out(self, parts: Parts) -> None:
-        self._output.extend(parts)
         for part in parts:
             self._unsent_bytes += len(part)
+            if type(part) is LogSlice and part.length <= _COPIED_SLICE_BYTES:
+                # One copy and one send are cheaper than a sendfile between two sends.
+                content = part.file.pread_cached(part.position, part.length)
+                if content is not None and len(content) == part.length:
+                    part = content
+            self._output.append(part)
 
     def _is_held_back(self) -> bool:
         answers = self._answers

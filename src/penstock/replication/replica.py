@@ -25,6 +25,9 @@ from penstock.storage.log import AppendInfo, Log
 from penstock.storage.log_config import LogConfig
 from penstock.threads import Threads
 
+_WRITEBACK_BYTES = 16 << 20
+"""Written to disk after this much even if nobody waits for it: the system stalls who lets dirty pages pile up."""
+
 AppendCallback = Callable[[AppendInfo | BrokerError], None]
 
 
@@ -57,6 +60,7 @@ class Replica:
         self._flusher = flusher
         self._threads = threads
         self._changed = changed
+        self._unflushed_bytes = 0
         self._held: deque[_HeldAppend] = deque()
         if partition.needs_flush:
             flusher.request(self)
@@ -72,7 +76,9 @@ class Replica:
         self._changed[self] = None
         if self.partition.on_append(self.log.log_end_offset):
             self._on_high_watermark()
-        if self.partition.needs_flush:
+        self._unflushed_bytes += len(batch)
+        if self.partition.needs_flush or self._unflushed_bytes >= _WRITEBACK_BYTES:
+            self._unflushed_bytes = 0
             self._flusher.request(self)
         return info
 
