@@ -108,13 +108,13 @@ BOMBS = """
 
     def gzip_bomb():
         compressor = cramjam.gzip.Compressor()
-        for _ in range(1024):
+        for _ in range(256):
             compressor.compress(bytes(MIB))
         return bytes(compressor.finish())
 
     def lz4_bomb():
         compressor = cramjam.lz4.Compressor(block_linked=False)
-        for _ in range(512):
+        for _ in range(256):
             compressor.compress(bytes(MIB))
         return bytes(compressor.finish())
 
