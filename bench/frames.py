@@ -54,11 +54,15 @@ def read_produce(body: bytes) -> ProduceAnswer:
 
 
 def read_fetch(body: bytes) -> FetchAnswer:
+    _, error_code, high_watermark = struct.unpack_from(">ihq", body, _partitions_position(body, 8))
+    return FetchAnswer(error_code, high_watermark, len(body) - records_position(body))
+
+
+def records_position(body: bytes | memoryview) -> int:
+    """Where the records of a Fetch answer start; they are the last thing in it."""
     position = _partitions_position(body, 8)
-    _, error_code, high_watermark, _, aborted = struct.unpack_from(">ihqqi", body, position)
-    position += 26 + max(0, aborted) * 16
-    (record_bytes,) = struct.unpack_from(">i", body, position)
-    return FetchAnswer(error_code, high_watermark, max(0, record_bytes))
+    (aborted,) = struct.unpack_from(">i", body, position + 22)
+    return position + 30 + max(0, int(aborted)) * 16
 
 
 def one_record_batch(value: bytes, timestamp_ms: int) -> bytes:
@@ -79,7 +83,7 @@ def _one_partition(topic: str, partition: int) -> bytes:
     return struct.pack(">ih", 1, len(name)) + name + struct.pack(">ii", 1, partition)
 
 
-def _partitions_position(body: bytes, topics_at: int) -> int:
+def _partitions_position(body: bytes | memoryview, topics_at: int) -> int:
     """Where the first partition starts, past the topic count, the topic's name and the partition count."""
     (name_length,) = struct.unpack_from(">h", body, topics_at + 4)
     return topics_at + 6 + int(name_length) + 4

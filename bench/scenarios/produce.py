@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from bench.comparison import Bar, Metric, Row
@@ -50,10 +51,23 @@ def one_record_requests(context: Context, servers: Sequence[Server]) -> list[Row
     return _compare(context, servers, "one-record requests", [REQUESTS_PER_S, CPU_PER_REQUEST], load)
 
 
-def measure_produce(server: Server, name: str, load: dict[str, Any], partitions: int = PARTITIONS) -> Figures:
+def raw_one_record_requests(context: Context, servers: Sequence[Server]) -> list[Row]:
+    load = {"count": context.scaled(200_000, 60_000), "size": 100, "connections": 4, "in_flight": 50}
+
+    def measure(server: Server) -> Figures:
+        with topic(server, PARTITIONS) as made:
+            return measure_produce(server, made, load, driver="raw_produce")
+
+    rate = replace(REQUESTS_PER_S, bar=None)
+    return context.compare("one-record requests, raw driver", [rate, CPU_PER_REQUEST], servers, measure)
+
+
+def measure_produce(
+    server: Server, name: str, load: dict[str, Any], partitions: int = PARTITIONS, driver: str = "produce"
+) -> Figures:
     """Produce into a topic that is there, and what the server spent on it."""
     before = cpu_seconds(server.pid)
-    done = run_driver("produce", bootstrap=server.bootstrap, topic=name, partitions=partitions, **load)
+    done = run_driver(driver, bootstrap=server.bootstrap, topic=name, partitions=partitions, **load)
     spent = cpu_seconds(server.pid) - before
     return {
         "mb_per_s": done["bytes"] / MB / done["seconds"],
