@@ -206,6 +206,15 @@ def test_records_that_grow_a_hundredfold_are_refused() -> None:
     assert refusal(lambda: deep(buffer)) is ErrorCode.invalid_record
 
 
+def test_a_batch_of_millions_of_records_is_refused_before_any_is_looked_at() -> None:
+    buffer = memoryview(build_batch([NewRecord(b"k", b"v", 0)], codec=Codec.ZSTD))
+    struct.pack_into(">i", buffer, FIELDS["record_count"][0], 250_001)
+    struct.pack_into(">i", buffer, FIELDS["last_offset_delta"][0], 250_000)
+    write_crc(buffer)
+    with pytest.raises(InvalidBatch, match="more than 250000 records"):
+        deep(buffer)
+
+
 def test_a_small_batch_may_grow_more() -> None:
     deep(memoryview(build_batch([NewRecord(b"k", bytes(2**19), 0)], codec=Codec.ZSTD)))
 

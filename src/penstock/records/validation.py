@@ -30,6 +30,8 @@ MIN_RECORD_SIZE = 7  # length, attributes, timestamp delta, offset delta, key, v
 # A batch may not grow a hundredfold when decompressed, unless it stays small.
 _MAX_RATIO = 100
 _RATIO_FLOOR_BYTES = 1024 * 1024
+# A compressed batch can hold millions of empty records, each of which costs microseconds to look at.
+_MAX_CHECKED_RECORDS = 250_000
 
 
 def check_batch(buffer: memoryview, *, max_bytes: int) -> BatchHeader:
@@ -63,6 +65,8 @@ def check_records(
     buffer: memoryview, header: BatchHeader, *, max_decompressed_bytes: int, require_keys: bool
 ) -> None:
     """Walk the records of a batch that passed `check_batch`; InvalidBatch when one is not as it should be."""
+    if header.record_count > _MAX_CHECKED_RECORDS:
+        raise InvalidBatch(ErrorCode.invalid_record, f"more than {_MAX_CHECKED_RECORDS} records in a batch")
     limit = min(max_decompressed_bytes, max(_RATIO_FLOOR_BYTES, _MAX_RATIO * len(buffer)))
     body = decompress(header.codec, buffer[HEADER_SIZE:], limit)
     for index, (timestamp_delta, offset_delta, _, key_length, *_) in enumerate(
