@@ -65,8 +65,26 @@ def _newest(segment: Segment, start_offset: int, below: int) -> int:
     if header is None:
         return -1
     start = IndexEntry(header.base_offset - segment.base_offset, position, -1)
-    visible = (header for _, header in segment.walk(size, start, wait=True) if header.base_offset < below)
-    return max((header.max_timestamp for header in visible), default=-1)
+    newest = -1
+    for position, header in segment.walk(size, start, wait=True):
+        if header.base_offset >= below:
+            break
+        if header.max_timestamp > newest:
+            newest = max(newest, _newest_record(segment, position, header, start_offset, below))
+    return newest
+
+
+def _newest_record(
+    segment: Segment, position: int, header: BatchHeader, start_offset: int, below: int
+) -> int:
+    if header.base_offset >= start_offset and header.last_offset < below:
+        return header.max_timestamp
+    try:
+        records = iterate(read_batch(segment.file, position, header), header)
+        visible = (record for record in records if start_offset <= record.offset < below)
+        return max((record.timestamp for record in visible), default=-1)
+    except InvalidBatch:
+        return header.max_timestamp
 
 
 def _find_record(

@@ -1,0 +1,71 @@
+"""The history of leaders and where followers part from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.model import LeaderEpoch, Offset
+from penstock.storage.leader_epochs import LeaderEpochs
+
+
+def make(*entries: tuple[int, int]) -> LeaderEpochs:
+    epochs = LeaderEpochs()
+    for epoch, start in entries:
+        epochs.assign(LeaderEpoch(epoch), Offset(start))
+    return epochs
+
+
+def entries(epochs: LeaderEpochs) -> list[tuple[int, int]]:
+    return [tuple(entry) for entry in epochs.entries]  # type: ignore[misc]
+
+
+def test_only_newer_epochs_are_assigned() -> None:
+    epochs = make((1, 0), (3, 10))
+    epochs.assign(LeaderEpoch(3), Offset(20))
+    epochs.assign(LeaderEpoch(2), Offset(20))
+    assert entries(epochs) == [(1, 0), (3, 10)]
+    assert epochs.latest == 3
+
+
+def test_an_epoch_that_wrote_nothing_is_replaced() -> None:
+    assert entries(make((1, 0), (2, 10), (3, 10))) == [(1, 0), (3, 10)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (0, (0, 5)),  # before the first known epoch: ends where that starts
+        (1, (1, 10)),
+        (2, (1, 10)),  # the largest epoch not above
+        (3, (3, 20)),
+        (7, (7, 30)),  # the present one ends at the end of the log
+        (8, (-1, -1)),  # not known yet
+        (-1, (-1, -1)),
+    ],
+)
+def test_end_of_an_epoch(asked: int, answer: tuple[int, int]) -> None:
+    epochs = make((1, 5), (3, 10), (7, 20))
+    assert epochs.end_of(LeaderEpoch(asked), Offset(30)) == answer
+
+
+def test_nothing_is_known_of_an_empty_log() -> None:
+    assert LeaderEpochs().end_of(LeaderEpoch(0), Offset(0)) == (-1, -1)
+
+
+def test_the_epoch_at_an_offset() -> None:
+    epochs = make((1, 5), (3, 10))
+    assert [epochs.epoch_at(Offset(offset)) for offset in (4, 5, 9, 10, 99)] == [-1, 1, 1, 3, 3]
+
+
+def test_truncation_at_the_end_drops_epochs_that_start_there() -> None:
+    epochs = make((1, 0), (2, 10), (3, 20))
+    epochs.truncate_from_end(Offset(20))
+    assert entries(epochs) == [(1, 0), (2, 10)]
+
+
+def test_truncation_at_the_start_keeps_the_epoch_that_wrote_there() -> None:
+    epochs = make((1, 0), (2, 10), (3, 20))
+    epochs.truncate_from_start(Offset(15))
+    assert entries(epochs) == [(2, 15), (3, 20)]
+    epochs.truncate_from_start(Offset(20))
+    assert entries(epochs) == [(3, 20)]

@@ -1,0 +1,177 @@
+"""Recognising retries and gaps of idempotent producers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from log_helpers import NOW_MS, header_of, make_batch
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.records.batch import MAX_SEQUENCE, BatchHeader
+from penstock.storage.producer_state import ProducerStates
+
+DAY_MS = 86_400_000
+
+
+class Writer:
+    """A partition that stores what the producer states let pass."""
+
+    def __init__(self, max_producers: int = 100, expiration_ms: int = DAY_MS) -> None:
+        self.states = ProducerStates(max_producers, expiration_ms)
+        self.offset = 0
+
+    def write(
+        self, sequence: int, count: int = 1, *, producer: int = 1, epoch: int = 0, now_ms: int = NOW_MS
+    ) -> int | None:
+        """The offset; None with no effect would be a bug, a duplicate answers the first offset."""
+        header = batch_header(sequence, count, producer, epoch)
+        earlier = self.states.check(header)
+        if earlier is not None:
+            return earlier.base_offset
+        offset, self.offset = self.offset, self.offset + count
+        self.states.record(header, offset, NOW_MS, now_ms)
+        return offset
+
+    def refusal(self, sequence: int, count: int = 1, *, producer: int = 1, epoch: int = 0) -> ErrorCode:
+        with pytest.raises(BrokerError) as refused:
+            self.states.check(batch_header(sequence, count, producer, epoch))
+        return refused.value.code
+
+
+def batch_header(sequence: int, count: int, producer: int, epoch: int) -> BatchHeader:
+    header = header_of(make_batch([b"x"], producer_id=producer, producer_epoch=epoch, base_sequence=0))
+    return header._replace(base_sequence=sequence, last_offset_delta=count - 1, record_count=count)
+
+
+def test_batches_in_sequence_pass() -> None:
+    writer = Writer()
+    assert [writer.write(0, 3), writer.write(3, 2), writer.write(5)] == [0, 3, 5]
+
+
+def test_any_of_the_last_five_batches_is_recognised() -> None:
+    writer = Writer()
+    offsets = [writer.write(sequence, 2) for sequence in range(0, 12, 2)]
+    for place in range(1, 6):
+        assert writer.write(place * 2, 2) == offsets[place]
+    assert writer.offset == 12
+
+
+def test_a_retry_from_before_the_window_is_a_duplicate_without_an_offset() -> None:
+    writer = Writer()
+    for sequence in range(6):
+        writer.write(sequence)
+    assert writer.refusal(0) is ErrorCode.duplicate_sequence_number
+
+
+def test_a_gap_is_out_of_order() -> None:
+    writer = Writer()
+    writer.write(0)
+    assert writer.refusal(2) is ErrorCode.out_of_order_sequence_number
+
+
+def test_a_batch_that_overlaps_what_is_stored_is_out_of_order() -> None:
+    writer = Writer()
+    writer.write(0, 3)
+    assert writer.refusal(1, 5) is ErrorCode.out_of_order_sequence_number
+    assert writer.refusal(0, 4) is ErrorCode.out_of_order_sequence_number
+
+
+def test_a_refused_batch_changes_nothing() -> None:
+    writer = Writer()
+    writer.write(0)
+    writer.refusal(7)
+    assert writer.write(1) == 1
+
+
+def test_sequences_wrap_around() -> None:
+    writer = Writer()
+    writer.write(MAX_SEQUENCE - 1, 2)
+    assert writer.write(0) == 2
+    assert writer.write(MAX_SEQUENCE - 1, 2) == 0
+
+
+def test_one_batch_may_wrap_around() -> None:
+    writer = Writer()
+    writer.write(MAX_SEQUENCE, 3)
+    assert writer.write(2) == 3
+    assert writer.write(MAX_SEQUENCE, 3) == 0
+    assert writer.refusal(4) is ErrorCode.out_of_order_sequence_number
+
+
+def test_an_unknown_producer_may_start_anywhere() -> None:
+    writer = Writer()
+    assert writer.write(1234) == 0
+    assert writer.write(1235) == 1
+
+
+def test_a_new_epoch_starts_at_zero() -> None:
+    writer = Writer()
+    writer.write(0)
+    assert writer.refusal(1, epoch=1) is ErrorCode.out_of_order_sequence_number
+    assert writer.write(0, epoch=1) == 1
+    assert writer.write(1, epoch=1) == 2
+
+
+def test_an_old_epoch_is_fenced() -> None:
+    writer = Writer()
+    writer.write(0, epoch=5)
+    assert writer.refusal(1, epoch=4) is ErrorCode.invalid_producer_epoch
+
+
+def test_the_batches_of_an_old_epoch_are_no_duplicates_of_the_new() -> None:
+    writer = Writer()
+    writer.write(0)
+    assert writer.write(0, epoch=1) == 1
+    assert writer.write(0, epoch=1) == 1
+
+
+def test_the_longest_silent_producers_make_room() -> None:
+    writer = Writer(max_producers=3)
+    for producer in (1, 2, 3):
+        writer.write(0, producer=producer)
+    writer.write(1, producer=1)
+    writer.write(0, producer=4)
+    assert writer.states.get(2) is None
+    assert [writer.states.get(producer) is not None for producer in (1, 3, 4)] == [True] * 3
+
+
+def test_a_flood_of_producers_stays_bounded() -> None:
+    writer = Writer(max_producers=10)
+    for producer in range(1000):
+        writer.write(0, producer=producer)
+    assert len(writer.states) == 10
+
+
+def test_idle_producers_expire_when_others_come() -> None:
+    writer = Writer(expiration_ms=1000)
+    for producer in range(10):
+        writer.write(0, producer=producer, now_ms=NOW_MS)
+    writer.write(1, producer=0, now_ms=NOW_MS + 999)
+    for producer in range(10, 20):
+        writer.write(0, producer=producer, now_ms=NOW_MS + 1000)
+    assert [writer.states.get(producer) is not None for producer in range(10)] == [True] + [False] * 9
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3)), max_size=40))
+def test_no_sequence_is_ever_stored_twice(attempts: list[tuple[int, int]]) -> None:
+    """Against a list of what was stored: a batch passes exactly if it is the next, or the first."""
+    writer = Writer()
+    stored: list[tuple[int, int]] = []
+    for sequence, count in attempts:
+        header = batch_header(sequence, count, 1, 0)
+        expected = None if not stored else sum(stored[-1])
+        before, refusal = writer.offset, None
+        try:
+            writer.write(sequence, count)
+        except BrokerError as refused:
+            refusal = refused.code
+        past = expected is not None and header.last_sequence < expected
+        if refusal is not None:
+            duplicate, gap = ErrorCode.duplicate_sequence_number, ErrorCode.out_of_order_sequence_number
+            assert refusal is (duplicate if past else gap)
+        if writer.offset > before:
+            assert expected is None or sequence == expected
+            stored.append((sequence, count))
+        else:
+            assert sequence != expected
