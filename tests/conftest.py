@@ -6,6 +6,8 @@ themselves are checked, on Apache Kafka.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -61,3 +63,13 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 def topic_name() -> str:
     """A topic nobody else uses."""
     return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """An `async def` test runs in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.config import CleanupPolicy, Durability
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import LeaderEpoch, TopicId, TopicPartition
+from penstock.records.batch import BatchHeader, read_header
+from penstock.records.building import NewRecord, build_batch
+from penstock.replication.flusher import SYNC_ALL_ABOVE, Flusher
+from penstock.replication.partition import Partition
+from penstock.replication.replica import Replica
+from penstock.storage.disk import RealDisk
+from penstock.storage.file_cache import FileCache
+from penstock.storage.log import AppendInfo, Log
+from penstock.storage.log_config import LogConfig
+from penstock.storage.log_state import StorageContext
+from penstock.threads import Pool
+
+T = TypeVar("T")
+
+NOW_MS = 1_700_000_000_000
+ID = TopicId(UUID(int=7))
+
+
+class ManualThreads:
+    """Runs work when the test says so, in the order it came."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Callable[[], object], asyncio.Future[object]]] = []
+
+    def run(self, pool: Pool, work: Callable[[], T]) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append((work, future))  # type: ignore[arg-type]
+        return future
+
+    def close(self) -> None: ...
+
+    async def settle(self) -> None:
+        """Let the loop run until nothing more happens without a thread."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def finish_one(self) -> None:
+        await self.settle()
+        work, future = self._waiting.pop(0)
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001 - whatever the work raises belongs to who waits for it
+            future.set_exception(error)
+        await self.settle()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+
+class FailingDisk(RealDisk):
+    """A disk whose syncs can be made to fail."""
+
+    fails = False
+
+    def sync_all(self) -> bool:
+        if self.fails:
+            raise OSError(errno.EIO, "input/output error")
+        return super().sync_all()
+
+
+class Bench:
+    def __init__(self, directory: Path, durability: Durability = Durability.AUTO, **settings: object) -> None:
+        self.disk = FailingDisk(str(directory))
+        self.threads = ManualThreads()
+        self.rounds: list[float] = []
+        self.flusher = Flusher(self.disk, self.threads, SystemClock(), self.rounds.append)
+        self._context = StorageContext(self.disk, FileCache(self.disk, 100))
+        self._durability = durability
+        self._config = LogConfig(**settings)  # type: ignore[arg-type]
+        self.changed: dict[Replica, None] = {}
+
+    def replica(self, index: int = 0) -> Replica:
+        name = TopicPartition("orders", index)
+        log = Log.create(self._context, f"logs/orders-{index}", name, ID, self._config)
+        partition = Partition(LeaderEpoch(1), self._durability, log.log_end_offset, log.flushed_offset)
+        return Replica(name, ID, log, partition, self.flusher, self.threads, self.changed)
+
+
+def batch(*keys: bytes | None, producer_id: int = -1, sequence: int = -1) -> tuple[memoryview, BatchHeader]:
+    records = [NewRecord(key, b"value", NOW_MS) for key in keys]
+    epoch = 0 if producer_id >= 0 else -1
+    content = memoryview(
+        build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    )
+    return content, read_header(content)
+
+
+def append(replica: Replica, *keys: bytes | None) -> AppendInfo:
+    return replica.append(*batch(*(keys or (None,))), NOW_MS)
+
+
+async def test_an_append_is_committed_when_its_flush_is_done(tmp_path: Path) -> None:
+    bench, outcomes = Bench(tmp_path), []
+    replica = bench.replica()
+    assert not replica.when_committed(append(replica), outcomes.append)
+    await bench.threads.settle()
+    assert (outcomes, replica.partition.high_watermark) == ([], 0)
+    await bench.threads.finish_one()
+    assert (outcomes, replica.partition.high_watermark) == ([None], 1)
+
+
+async def test_what_comes_during_a_flush_shares_the_next_one(tmp_path: Path) -> None:
+    bench, outcomes = Bench(tmp_path), []
+    replica = bench.replica()
+    append(replica)
+    await bench.threads.settle()
+    for _ in range(5):
+        replica.when_committed(append(replica), outcomes.append)
+    await bench.threads.finish_one()
+    assert (outcomes, bench.threads.waiting) == ([], 1)
+    await bench.threads.finish_one()
+    assert (outcomes, bench.threads.waiting) == ([None] * 5, 0)
+    assert len(bench.rounds) == 2
+
+
+async def test_many_dirty_logs_share_one_sync_of_the_disk(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    replicas = [bench.replica(index) for index in range(SYNC_ALL_ABOVE + 1)]
+    for replica in replicas:
+        append(replica)
+    await bench.threads.settle()
+    assert bench.threads.waiting == 1
+    await bench.threads.finish_one()
+    assert [replica.partition.high_watermark for replica in replicas] == [1] * len(replicas)
+
+
+async def test_a_failed_sync_of_the_disk_commits_nothing_and_ends_every_log_it_was_for(
+    tmp_path: Path,
+) -> None:
+    bench, outcomes = Bench(tmp_path), []
+    replicas = [bench.replica(index) for index in range(SYNC_ALL_ABOVE + 1)]
+    for replica in replicas:
+        replica.when_committed(append(replica), outcomes.append)
+    bench.disk.fails = True
+    await bench.threads.finish_one()
+    bench.disk.fails = False
+    assert [error.code for error in outcomes] == [ErrorCode.kafka_storage_error] * len(replicas)
+    assert bench.threads.waiting == 0, "a failed sync is not tried again"
+    for replica in replicas:
+        assert replica.partition.high_watermark == 0
+        with pytest.raises(BrokerError):
+            append(replica)
+
+
+async def test_page_cache_durability_waits_for_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Durability.OS)
+    replica = bench.replica()
+    assert replica.when_committed(append(replica), pytest.fail)
+    await bench.threads.settle()
+    assert bench.threads.waiting == 0
+
+
+async def test_a_retry_waits_for_its_original_to_be_committed(tmp_path: Path) -> None:
+    bench, outcomes = Bench(tmp_path), []
+    replica = bench.replica()
+    replica.append(*batch(None, producer_id=9, sequence=0), NOW_MS)
+    retried = replica.append(*batch(None, producer_id=9, sequence=0), NOW_MS)
+    assert retried.duplicate
+    assert retried.base_offset == 0
+    assert not replica.when_committed(retried, outcomes.append)
+    await bench.threads.finish_one()
+    assert outcomes == [None]
+
+
+def compacted(directory: Path) -> Bench:
+    return Bench(directory, Durability.OS, cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
+
+
+async def test_a_held_batch_is_not_overtaken(tmp_path: Path) -> None:
+    """A producer's second batch must not be appended before its first, which waits for its records to be looked at."""
+    bench, outcomes = compacted(tmp_path), []
+    replica = bench.replica()
+    assert replica.must_hold
+    replica.append_later(*batch(b"a", producer_id=9, sequence=0), NOW_MS, outcomes.append)
+    replica.append_later(*batch(b"b", producer_id=9, sequence=1), NOW_MS, outcomes.append)
+    await bench.threads.settle()
+    assert bench.threads.waiting == 1, "one at a time"
+    await bench.threads.finish_one()
+    await bench.threads.finish_one()
+    assert [info.base_offset for info in outcomes] == [0, 1]
+
+
+async def test_a_batch_with_bad_records_is_refused_and_the_next_goes_on(tmp_path: Path) -> None:
+    bench, outcomes = compacted(tmp_path), []
+    replica = bench.replica()
+    replica.append_later(*batch(None), NOW_MS, outcomes.append)
+    replica.append_later(*batch(b"key"), NOW_MS, outcomes.append)
+    await bench.threads.finish_one()
+    await bench.threads.finish_one()
+    assert outcomes[0].code is ErrorCode.invalid_record
+    assert outcomes[1].base_offset == 0
+
+
+async def test_those_who_wait_are_told_when_the_partition_goes(tmp_path: Path) -> None:
+    bench, outcomes, woken = Bench(tmp_path), [], []
+    replica = bench.replica()
+    replica.when_committed(append(replica), outcomes.append)
+    replica.data_waiters.add(lambda: woken.append(True))
+    replica.retire()
+    assert [error.code for error in outcomes] == [ErrorCode.not_leader_or_follower]
+    assert woken == [True]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [(-1, None), (1, None), (0, ErrorCode.fenced_leader_epoch), (2, ErrorCode.unknown_leader_epoch)],
+)
+def test_clients_of_another_leadership_are_refused(
+    tmp_path: Path, asked: int, code: ErrorCode | None
+) -> None:
+    replica = Bench(tmp_path, Durability.OS).replica()
+    try:
+        replica.check_leader_epoch(asked)
+        outcome = None
+    except BrokerError as error:
+        outcome = error.code
+    assert outcome is code
