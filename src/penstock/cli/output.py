@@ -11,6 +11,8 @@ import typer
 
 from penstock.cli.failures import Failure
 
+MAX_TABLE_WIDTH = 2_000
+
 
 def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
@@ -25,14 +27,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
     table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for position, column in enumerate(columns):
         is_number = all(isinstance(row[position], int) for row in rows) and bool(rows)
-        table.add_column(
-            column, justify="right" if is_number else "left", no_wrap=not is_number, overflow="fold"
-        )
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(f"{cell:,}" if type(cell) is int else str(cell)) for cell in row))
     console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 200)
+    console.width = max(console.width, Console(width=MAX_TABLE_WIDTH).measure(table).maximum)
     console.print(table)
 
 
