@@ -8,7 +8,7 @@ HTTP_PORT ?= 8080
 ARGS ?=
 CYCLES ?= 200
 
-.PHONY: help setup run test lint format bench kill-cycles lock clean
+.PHONY: help setup run test lint format bench kill-cycles fuzz lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -48,6 +48,9 @@ bench: $(VENV)/.dev  ## Measure beside Apache Kafka (ARGS="--quick --only produc
 
 kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times (200), resumable
 	$(BIN)/python tests/faults/kill_cycles.py --cycles $(CYCLES) $(ARGS)
+
+fuzz: $(VENV)/.dev  ## Fuzz every parser, FUZZ_SECONDS each (60)
+	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) $(BIN)/python -m pytest -n 2 --timeout=0 tests/fuzz $(ARGS)
 
 lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
 	$(BIN)/python -m pip install --quiet uv
