@@ -119,8 +119,8 @@ CONNECTION_MAX_IN_FLIGHT_BYTES: Option[int] = CONNECTIONS.option(
     "connection.max.in.flight.bytes",
     Integer(1, LONG_MAX),
     33_554_432,
-    "While the unanswered requests and unsent answers of one connection are larger than this, nothing more "
-    "is read from it. One request is always admitted.",
+    "While more than this of answers waits to be taken by the client, nothing more is read from its "
+    "connection.",
 )
 CONNECTION_MAX_IN_FLIGHT_REQUESTS: Option[int] = CONNECTIONS.option(
     "connection.max.in.flight.requests",
@@ -163,8 +163,8 @@ QUEUED_MAX_REQUEST_BYTES: Option[int] = CONNECTIONS.option(
     "queued.max.request.bytes",
     Integer(1, LONG_MAX),
     268_435_456,
-    "While the unanswered requests of all connections together are larger than this, nothing more is read, "
-    "so that the broker's memory stays bounded.",
+    "While the unanswered requests of all connections together are larger than this, connections that hold "
+    "more than their share of it are not read from, so that the broker's memory stays bounded.",
 )
 REQUEST_RECEIVE_TIMEOUT_MS: Option[int] = CONNECTIONS.option(
     "request.receive.timeout.ms",

@@ -82,14 +82,6 @@ DURABILITY: Option[Durability] = topic(
     "the operating system's memory, which a power failure can take back.",
     broker="durability",
 )
-FILE_DELETE_DELAY_MS: Option[int] = topic(
-    "file.delete.delay.ms",
-    Integer(0, LONG_MAX),
-    60_000,
-    "How long a removed segment stays on disk, out of sight, before its files are deleted, so that a reader "
-    "in the middle of it can finish.",
-    broker="log.segment.delete.delay.ms",
-)
 INDEX_INTERVAL_BYTES: Option[int] = topic(
     "index.interval.bytes",
     Integer(1, INT_MAX),

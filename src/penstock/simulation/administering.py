@@ -120,7 +120,7 @@ class AdminActor:
             self._stage.note(self.name, "truncate", model.name, before, error.code.name)
             return
         self._stage.note(self.name, "truncate", model.name, before, log_start)
-        model.on_log_start(view, log_start)
+        model.on_truncation(view, log_start)
 
     async def create_first_topics(self) -> None:
         while not any(topic.state is TopicState.ALIVE for topic in self._stage.topics.values()):
@@ -135,7 +135,6 @@ def topic_configs(random: random.Random) -> dict[str, str]:
         "durability": random.choice(_DURABILITIES),
         "segment.bytes": str(random.choice((1_024, 3_000, 20_000, 1_000_000))),
         "index.interval.bytes": str(random.choice((1, 200, 4_096))),
-        "file.delete.delay.ms": str(random.choice((0, 200))),
     }
     if random.random() < 0.2:
         configs["message.timestamp.type"] = "LogAppendTime"

@@ -29,7 +29,6 @@ class LogConfig:
     message_timestamp_type: MessageTimestampType = topic.MESSAGE_TIMESTAMP_TYPE.default
     message_timestamp_before_max_ms: int = topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS.default
     message_timestamp_after_max_ms: int = topic.MESSAGE_TIMESTAMP_AFTER_MAX_MS.default
-    file_delete_delay_ms: int = topic.FILE_DELETE_DELAY_MS.default
     max_decompressed_bytes: int = broker.MAX_DECOMPRESSED_BYTES.default
     max_producers: int = broker.MAX_PRODUCERS_PER_PARTITION.default
     producer_id_expiration_ms: int = broker.PRODUCER_ID_EXPIRATION_MS.default
@@ -69,7 +68,6 @@ class LogConfig:
             message_timestamp_type=topic_config[topic.MESSAGE_TIMESTAMP_TYPE],
             message_timestamp_before_max_ms=topic_config[topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS],
             message_timestamp_after_max_ms=topic_config[topic.MESSAGE_TIMESTAMP_AFTER_MAX_MS],
-            file_delete_delay_ms=topic_config[topic.FILE_DELETE_DELAY_MS],
             max_decompressed_bytes=broker_config[broker.MAX_DECOMPRESSED_BYTES],
             max_producers=broker_config[broker.MAX_PRODUCERS_PER_PARTITION],
             producer_id_expiration_ms=broker_config[broker.PRODUCER_ID_EXPIRATION_MS],
