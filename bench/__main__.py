@@ -40,13 +40,19 @@ def main() -> int:
     with _progress() as status:
         context = Context(
             options.rounds or (3 if options.quick else 5),
-            options.warm_ups,
+            0 if options.fresh else options.warm_ups,
             options.quick,
             contestants,
             status.update,
+            options.fresh,
         )
         rows = run(context, options.only or [*PAIRED, *ALONE])
-    shown = {"rounds": context.rounds, "warm_ups": context.warm_ups, "quick": context.quick}
+    shown = {
+        "rounds": context.rounds,
+        "warm_ups": context.warm_ups,
+        "quick": context.quick,
+        "fresh": context.fresh,
+    }
     write_json(BUILD / "bench" / f"{began}.json", rows, shown)
     print(machine(), markdown(rows), sep="\n\n")
     return 0
@@ -101,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="rounds a scenario (5, quick: 3)")
     parser.add_argument("--warm-ups", type=int, default=1, help="unmeasured rounds before them (1)")
     parser.add_argument("--quick", action="store_true", help="less work in each round")
+    parser.add_argument("--fresh", action="store_true", help="start the servers anew for every measurement")
     parser.add_argument("--no-kafka", action="store_true", help="Penstock alone; needs no Java")
     parser.add_argument("--control", action="store_true", help="Kafka in Penstock's place: ratios near 1")
     return parser

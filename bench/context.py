@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from bench.comparison import Measure, Metric, Row, compare
+from bench.driver import Figures
 from bench.servers import Kafka, Penstock, Server
 
 
@@ -17,6 +18,8 @@ class Context:
     quick: bool
     contestants: tuple[type[Penstock | Kafka], ...]
     say: Callable[[str], None]
+    fresh: bool = False
+    """Start the servers anew before every measurement, to see them cold."""
 
     def scaled(self, full: int, quick: int) -> int:
         """An amount of work, less of it in a quick run."""
@@ -31,6 +34,16 @@ class Context:
     def compare(
         self, scenario: str, metrics: Sequence[Metric], servers: Sequence[Server], measure: Measure
     ) -> list[Row]:
+        chosen = _on_fresh_server(measure) if self.fresh else measure
         return compare(
-            scenario, metrics, servers, measure, rounds=self.rounds, warm_ups=self.warm_ups, say=self.say
+            scenario, metrics, servers, chosen, rounds=self.rounds, warm_ups=self.warm_ups, say=self.say
         )
+
+
+def _on_fresh_server(measure: Measure) -> Measure:
+    def restart_and_measure(server: Server) -> Figures:
+        server.stop()
+        server.start()
+        return measure(server)
+
+    return restart_and_measure

@@ -28,6 +28,7 @@ PAIRED: dict[str, Callable[[Context, Sequence[Server]], list[Row]]] = {
     "produce-lz4": produce.lz4,
     "produce-idempotent": produce.idempotent,
     "one-record": produce.one_record_requests,
+    "one-record-raw": produce.raw_one_record_requests,
     "consume-1k": consume.one_kilobyte,
     "synchronous": synchronous.one_at_a_time,
 }

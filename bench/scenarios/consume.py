@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from bench.comparison import Bar, Metric, Row
 from bench.context import Context
@@ -20,6 +21,7 @@ METRICS = (
 
 
 def one_kilobyte(context: Context, servers: Sequence[Server]) -> list[Row]:
+    """By a client library, and by a driver that costs so little that the broker is what is measured."""
     count = context.scaled(2_000_000, 500_000)
     with ExitStack() as stack:
         names = {server.name: stack.enter_context(topic(server, PARTITIONS)) for server in servers}
@@ -27,17 +29,22 @@ def one_kilobyte(context: Context, servers: Sequence[Server]) -> list[Row]:
             context.say(f"consume 1 KB: loading {server.name}")
             measure_produce(server, names[server.name], {"count": count, "size": 1_024})
 
-        def measure(server: Server) -> Figures:
+        def client(server: Server) -> Figures:
             return measure_consume(server, names[server.name], count)
 
-        return context.compare("consume 1 KB", METRICS, servers, measure)
+        def raw(server: Server) -> Figures:
+            return measure_consume(server, names[server.name], count, driver="raw_consume")
+
+        rows = context.compare("consume 1 KB", METRICS, servers, client)
+        plain = [replace(metric, bar=None) for metric in METRICS]
+        return rows + context.compare("consume 1 KB, raw driver", plain, servers, raw)
 
 
-def measure_consume(server: Server, name: str, count: int, **more: int) -> Figures:
+def measure_consume(server: Server, name: str, count: int, driver: str = "consume", **more: int) -> Figures:
     """Read `count` messages from the beginning or `offset`, and what the server spent on it."""
     before = cpu_seconds(server.pid)
     done = run_driver(
-        "consume", bootstrap=server.bootstrap, topic=name, partitions=PARTITIONS, count=count, **more
+        driver, bootstrap=server.bootstrap, topic=name, partitions=PARTITIONS, count=count, **more
     )
     spent = cpu_seconds(server.pid) - before
     return {"mb_per_s": done["bytes"] / MB / done["seconds"], "cpu_s_per_gb": spent / done["bytes"] * GB}
