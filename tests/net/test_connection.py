@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -61,6 +62,21 @@ def frame(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
+class SteppingClock:
+    """A clock that goes on by a step whenever it is looked at."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.step = 0.0
+
+    def now_ms(self) -> int:
+        return int(self.now * 1000)
+
+    def monotonic(self) -> float:
+        self.now += self.step
+        return self.now
+
+
 class Server:
     """A connection with a scripted socket; answers each frame as the test says, by default by echoing it."""
 
@@ -70,13 +86,14 @@ class Server:
         self.answers: dict[bytes, Answer | Exception] = {}
         self.errors: list[Exception | None] = []
         self.memory = RequestMemory(memory)
+        self.clock = SteppingClock()
         self.connection = Connection(
             self.socket,
             self._handle,
             lambda _, error: self.errors.append(error),
             limits=ConnectionLimits(1_000, max_in_flight, max_unsent),
             threads=ThreadPools(),
-            traffic=Traffic(self.memory),
+            traffic=Traffic(self.memory, self.clock),
         )
 
     def _handle(self, request: memoryview) -> Answer:
@@ -223,3 +240,70 @@ def test_a_frame_over_the_limit_closes_before_it_is_read() -> None:
     server.socket.readable()
     assert server.socket.closed
     assert isinstance(server.errors[0], ProtocolError)
+
+
+def test_answers_that_are_not_sent_count_as_memory_until_they_are() -> None:
+    server = Server(max_unsent=1_000)
+    server.socket.room = 0
+    server.receive(b"abcd")
+    assert server.memory.used_bytes == 4
+    server.socket.room = 100
+    assert server.socket.writable is not None
+    server.socket.writable()
+    assert server.memory.used_bytes == 0
+
+
+def test_a_client_that_does_not_read_stops_being_read_when_memory_runs_out() -> None:
+    server = Server(max_unsent=1_000, memory=32)
+    server.socket.room = 0
+    server.receive(b"0123456789")
+    assert server.socket.readable is not None
+    server.receive(b"0123456789012345678901")
+    assert server.memory.used_bytes == 32
+    assert server.socket.readable is None
+    server.socket.room = 100
+    assert server.socket.writable is not None
+    server.socket.writable()
+    assert server.memory.used_bytes == 0
+    assert server.socket.readable is not None
+
+
+def test_whoever_works_on_an_answer_learns_that_the_client_is_gone() -> None:
+    server, waiting, finished, told = Server(), Later(), Later(), []
+    waiting.when_abandoned(lambda: told.append("waiting"))
+    finished.when_abandoned(lambda: told.append("finished"))
+    server.answers = {b"a": waiting, b"b": finished}
+    server.receive(b"a", b"b")
+    finished.resolve([b"B"])
+    server.connection.close()
+    assert told == ["waiting"]
+
+
+async def _until_handled(server: Server, count: int) -> None:
+    while len(server.handled) < count:
+        await asyncio.sleep(0)
+
+
+def test_many_requests_of_one_connection_let_the_others_have_their_turn() -> None:
+    async def run() -> None:
+        server = Server()
+        server.clock.step = 0.0015
+        server.receive(*(b"%d" % number for number in range(10)))
+        assert 0 < len(server.handled) < 10
+        assert server.socket.readable is None
+        await asyncio.wait_for(_until_handled(server, 10), 5)
+        assert bytes(server.socket.sent) == b"0123456789"
+        assert server.socket.readable is not None
+
+    asyncio.run(run())
+
+
+def test_a_client_that_is_gone_while_it_is_answered_is_no_offender() -> None:
+    server = Server()
+
+    def gone(buffers: Sequence[Buffer], more: bool) -> int:
+        raise BrokenPipeError
+
+    server.socket.sendmsg = gone  # type: ignore[method-assign]
+    server.receive(b"a")
+    assert server.errors == [None]

@@ -14,6 +14,7 @@ from typing import TypeAlias, final
 
 from typing_extensions import Buffer
 
+from penstock.clock import Clock
 from penstock.errors import ProtocolError
 from penstock.net.network import Socket
 from penstock.net.request_memory import RequestMemory
@@ -27,13 +28,24 @@ Parts: TypeAlias = list[Part]
 _BUFFERS_PER_SEND = 256
 _COLD_CHUNK_BYTES = 1 << 20
 _COPIED_SLICE_BYTES = 16 << 10
+_TURN_SECONDS = 0.002
+"""How long requests of one connection are answered before it is the others' turn."""
 
 
 @final
 class Later:
     """An answer that is not ready yet. With `barrier` the connection dispatches nothing behind it until it is."""
 
-    __slots__ = ("_connection", "_watchers", "barrier", "done", "error", "parts", "request_bytes")
+    __slots__ = (
+        "_abandoned",
+        "_connection",
+        "_watchers",
+        "barrier",
+        "done",
+        "error",
+        "parts",
+        "request_bytes",
+    )
 
     def __init__(self, *, barrier: bool = False) -> None:
         self.barrier = barrier
@@ -43,6 +55,7 @@ class Later:
         self.request_bytes = 0
         self._connection: Connection | None = None
         self._watchers: list[Callable[[], None]] = []
+        self._abandoned: Callable[[], None] | None = None
 
     def resolve(self, parts: Parts | None) -> None:
         """Give the answer; None for a request that gets none."""
@@ -63,8 +76,17 @@ class Later:
     def when_done(self, watcher: Callable[[], None]) -> None:
         self._watchers.append(watcher)
 
+    def when_abandoned(self, callback: Callable[[], None]) -> None:
+        """Call back when the client is gone: whoever works on the answer may stop."""
+        self._abandoned = callback
+
     def attach(self, connection: Connection) -> None:
         self._connection = connection
+
+    def abandon(self) -> None:
+        """Nobody waits for this any more."""
+        if self._abandoned is not None and not self.done:
+            self._abandoned()
 
     def _finish(self) -> None:
         self.done = True
@@ -86,14 +108,15 @@ class ConnectionLimits:
 
 
 class Traffic:
-    """What all connections of a broker share: byte counters for the metrics, and the memory of their requests."""
+    """What all connections of a broker share: byte counters, the memory they hold, and the clock."""
 
-    __slots__ = ("memory", "received_bytes", "sent_bytes")
+    __slots__ = ("memory", "monotonic", "received_bytes", "sent_bytes")
 
-    def __init__(self, memory: RequestMemory) -> None:
+    def __init__(self, memory: RequestMemory, clock: Clock) -> None:
         self.received_bytes = 0
         self.sent_bytes = 0
         self.memory = memory
+        self.monotonic = clock.monotonic
 
 
 class Connection:
@@ -124,7 +147,11 @@ class Connection:
         self._head_sent = 0
         self._unsent_bytes = 0
         self._held_bytes = 0
+        """Memory of this client: requests until they are answered, answers until they are sent."""
+        self._sent_bytes = 0
+        """Of the held bytes, those that were sent and are about to be released."""
         self._dispatching = False
+        self._awaits_turn = False
         self._reading = True
         self._waiting_to_write = False
         self._reading_cold = False
@@ -152,6 +179,9 @@ class Connection:
         self.closed = True
         self._socket.close()
         self._frames.clear()
+        for answer in self._answers:
+            if type(answer) is Later:
+                answer.abandon()
         self._answers.clear()
         self._output.clear()
         self._traffic.memory.connections -= 1
@@ -177,8 +207,7 @@ class Connection:
             return
         self.progress += 1
         self._traffic.received_bytes += count
-        self._traffic.memory.take(count)
-        self._held_bytes += count
+        self._hold(count)
         try:
             frames = self._reader.received(count)
         except ProtocolError as error:
@@ -193,6 +222,7 @@ class Connection:
     def _dispatch(self) -> None:
         """Answer frames in order until none is left or something holds them back, then send what is ready."""
         self._dispatching = True
+        turn_end = self._traffic.monotonic() + _TURN_SECONDS if len(self._frames) > 1 else 0.0
         try:
             self._collect_answers()
             while self._frames and not self._is_held_back():
@@ -204,6 +234,8 @@ class Connection:
                     self._release(len(frame) + SIZE_PREFIX)
                 if answer is not None:
                     self._take(answer)
+                if self._frames and self._traffic.monotonic() >= turn_end:
+                    self._await_turn()
         except Exception as error:  # noqa: BLE001 - one client's request must not touch the others
             self.close(error)
             return
@@ -215,9 +247,22 @@ class Connection:
         else:
             self._set_reading(not self._is_held_back())
 
+    def _await_turn(self) -> None:
+        """Go on after everybody else who has something to do now."""
+        self._awaits_turn = True
+        asyncio.get_running_loop().call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._awaits_turn = False
+        self.answered()
+
     def _hold_for_memory(self) -> None:
         self._set_reading(False)
         self._traffic.memory.when_room(self.answered)
+
+    def _hold(self, count: int) -> None:
+        self._held_bytes += count
+        self._traffic.memory.take(count)
 
     def _release(self, count: int) -> None:
         self._held_bytes -= count
@@ -259,11 +304,13 @@ class Connection:
                 content = part.file.pread_cached(part.position, part.length)
                 if content is not None and len(content) == part.length:
                     part = content
+            if type(part) is not LogSlice:
+                self._hold(len(part))
             self._output.append(part)
 
     def _is_held_back(self) -> bool:
         answers = self._answers
-        if self._unsent_bytes > self._limits.max_unsent_bytes:
+        if self._awaits_turn or self._unsent_bytes > self._limits.max_unsent_bytes:
             return True
         if not answers:
             return False
@@ -281,20 +328,29 @@ class Connection:
             self._dispatch()
 
     def _send(self) -> None:
+        """Send what the peer takes, and only then give its memory back: that lets others go on, at once."""
         if self.closed or self._reading_cold:
             return
+        self._send_output()
+        sent_bytes, self._sent_bytes = self._sent_bytes, 0
+        if sent_bytes and not self.closed:
+            self._release(sent_bytes)
+
+    def _send_output(self) -> None:
         try:
             while self._output:
                 part = self._output[0]
                 sent = self._send_slice(part) if type(part) is LogSlice else self._send_buffers()
                 if sent == 0:
-                    self._wait_to_write(
-                        False
-                    )  # or a writable socket would call for as long as the disk takes
+                    # or a writable socket would call for as long as the disk takes
+                    self._wait_to_write(False)
                     return
                 self._consume(sent)
         except (BlockingIOError, InterruptedError):
             self._wait_to_write(True)
+            return
+        except ConnectionError:
+            self.close()
             return
         except OSError as error:
             self.close(error)
@@ -350,6 +406,7 @@ class Connection:
         if rest.length:
             self._output.appendleft(rest)
         self._output.appendleft(content)
+        self._hold(len(content))
         self._head_sent = 0
         self._on_writable()
 
@@ -363,6 +420,8 @@ class Connection:
             if count < left:
                 self._head_sent += count
                 return
-            output.popleft()
+            part = output.popleft()
+            if type(part) is not LogSlice:
+                self._sent_bytes += len(part)
             self._head_sent = 0
             count -= left

@@ -44,7 +44,7 @@ class _Watched:
 class Acceptor:
     def __init__(self, broker: BrokerContext, dispatcher: Dispatcher, log: Log) -> None:
         config = broker.config
-        self.traffic = Traffic(RequestMemory(config[QUEUED_MAX_REQUEST_BYTES]))
+        self.traffic = Traffic(RequestMemory(config[QUEUED_MAX_REQUEST_BYTES]), broker.clock)
         self._broker = broker
         self._dispatcher = dispatcher
         self._log = log
@@ -145,7 +145,7 @@ class Acceptor:
             if connection.progress != watched.progress or connection.is_waiting:
                 watched.progress, watched.since = connection.progress, now
             elif (now - watched.since) * 1000 > _patience_ms(connection, config):
-                connection.close()
+                connection.close(_reproach(connection))
         self._schedule_sweep()
 
 
@@ -156,3 +156,12 @@ def _patience_ms(connection: Connection, config: BrokerConfig) -> int:
     if connection.owes_sending:
         return config[REQUEST_RECEIVE_TIMEOUT_MS]
     return config[CONNECTIONS_MAX_IDLE_MS]
+
+
+def _reproach(connection: Connection) -> TimeoutError | None:
+    """What a connection that stands still has done wrong; nothing if it is merely idle."""
+    if connection.owes_reading:
+        return TimeoutError("an answer is not read")
+    if connection.owes_sending:
+        return TimeoutError("a request does not come to its end")
+    return None
