@@ -84,7 +84,7 @@ class _Recovery:
         self.checked_bytes = 0
         self.cut_bytes = 0
         self._is_marked = False
-        """Whether the mark was usable: only then is it sure that a gap between segments is a loss."""
+        """Whether the mark was usable."""
 
     def run(self) -> LogState:
         names = tidy_directory(self._disk, self._directory, self._disk.list(self._directory))
@@ -138,7 +138,7 @@ class _Recovery:
         place = 0
         if self._checkpoint is not None:
             mark = self._checkpoint.mark
-            place = max(floor_segment(tuple(found), mark.offset), 0)
+            place = max(floor_segment(tuple(found), mark.base_offset), 0)
             self._is_marked = self._bears_out(found[place], mark)
             if self._is_marked:
                 return place, mark
@@ -159,6 +159,11 @@ class _Recovery:
             self.problems.append(f"{segment.log_file.path} has lost {lost_bytes} bytes that had been synced")
             return False
         return segment.size == mark.position or self._end(segment) is None
+
+    @property
+    def _may_have_gaps(self) -> bool:
+        """Whether offsets may be missing between segments: compaction, below the mark, leaves such gaps."""
+        return not self._is_marked and (self._checkpoint is None or self._checkpoint.cleaned_offset > 0)
 
     @staticmethod
     def _end(segment: Segment) -> IndexEntry | None:
@@ -194,7 +199,7 @@ class _Recovery:
             if following.base_offset < end_offset:
                 self._remove([found.pop(len(segments))], f"the segment before it goes up to {end_offset}")
                 continue
-            if following.base_offset > end_offset and self._is_marked:
+            if following.base_offset > end_offset and not self._may_have_gaps:
                 break
             if segment.size > segment.index.last(wait=True).position:
                 segment.close(end_offset)

@@ -44,6 +44,8 @@ class Replay:
     ) -> None:
         """Bring the state up to `end_offset`, where a batch of `segments` starts or the log ends."""
         start_offset = self._load_snapshot(disk, directory, snapshots, end_offset)
+        if start_offset == end_offset:
+            return
         for place, segment in enumerate(segments):
             last = place + 1 == len(segments)
             if segment.base_offset < end_offset and (last or segments[place + 1].base_offset > start_offset):
