@@ -65,6 +65,22 @@ class _Read:
 class _FetchOperation:
     """One Fetch request: reads every target, and again whenever one of them moves, until there is enough to answer."""
 
+    __slots__ = (
+        "_cold_reads",
+        "_cold_results",
+        "_fetch",
+        "_is_woken",
+        "_later",
+        "_max_bytes",
+        "_replicas",
+        "_request",
+        "_results",
+        "_session",
+        "_targets",
+        "_timer",
+        "_wait_ms",
+    )
+
     def __init__(self, request: Request, fetch: FetchRequest) -> None:
         self._request = request
         self._fetch = fetch
@@ -79,6 +95,8 @@ class _FetchOperation:
         self._cold_results: dict[int, LogSlice | BrokerError] = {}
         self._later: Later | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._results: list[FetchResult] = []
+        """Of the last attempt: still true at the end of the wait, unless a target has moved."""
         self._is_woken = False
 
     def _check(self) -> None:
@@ -130,6 +148,7 @@ class _FetchOperation:
             results.append(result)
             total_bytes += len(result.records)
             urgent = urgent or bool(result.error_code) or result.diverging_epoch is not None
+        self._results = results
         if self._cold_reads or not (urgent or total_bytes >= self._fetch.min_bytes):
             return None
         return results
@@ -213,12 +232,14 @@ class _FetchOperation:
         self._is_woken = False
         assert self._later is not None
         if not self._later.done:
-            self._retry(final=False)
+            self._retry(final=self._wait_ms <= 0)
 
     def _on_timeout(self) -> None:
         assert self._later is not None
-        if not self._later.done:
-            self._retry(final=True)
+        if self._is_woken or self._cold_reads:
+            self._wait_ms = 0  # the attempt that is coming is the last
+        elif not self._later.done:
+            self._finish(self._results)
 
     def _retry(self, *, final: bool) -> None:
         if self._cold_reads:
