@@ -149,7 +149,7 @@ def test_the_log_start_moves_forward_and_only_as_far_as_asked(model: PartitionMo
     for number in range(5):
         model.on_ack(send(model, f"{number}", order=number), number, durable=True)
     model.log_start_limit = 3
-    model.on_log_start(model.view(), 2)
+    model.on_truncation(model.view(), 2)
     with violates("log start"):
         model.on_log_start(model.view(), 1)
     with violates("log start"):
@@ -158,6 +158,16 @@ def test_the_log_start_moves_forward_and_only_as_far_as_asked(model: PartitionMo
         model.on_audit(audit(0, "0", "1", "2", "3", "4"), cache_lost=True, durable=True)
     model.may_expire = True
     model.on_log_start(model.view(), 4)
+
+
+def test_a_truncation_that_was_not_confirmed_may_be_undone_by_a_restart(model: PartitionModel) -> None:
+    for number in range(3):
+        model.on_ack(send(model, f"{number}", order=number), number, durable=True)
+    model.log_start_limit = 2
+    model.on_log_start(model.view(), 2)
+    found = tuple(ReadRecord(offset, 100, f"{offset}".encode()) for offset in range(3))
+    model.on_audit(Audit(0, 3, found), cache_lost=False, durable=True)
+    model.check_ends(model.view(), 0, 3)
 
 
 def test_a_time_lookup_finds_the_first_record_of_that_time(model: PartitionModel) -> None:

@@ -102,7 +102,6 @@ def broker_settings(random: random.Random) -> dict[str, str]:
         "replica.high.watermark.checkpoint.interval.ms": str(random.choice((100, 1_000))),
         "log.retention.check.interval.ms": str(random.choice((200, 1_000))),
         "log.flush.checkpoint.bytes": str(random.choice((2_000, 20_000, 1_000_000))),
-        "log.segment.delete.delay.ms": str(random.choice((0, 300))),
         "log.open.files.max": str(random.choice((16, 7_000))),
         "log.dir.min.free.bytes": str(random.choice((0, 3_000))),
         "durability": random.choice(("auto", "auto", "fsync", "os")),

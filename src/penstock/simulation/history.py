@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+FILLING = b" | "
+"""Where the readable part of a value ends."""
+
 
 class InvariantViolated(Exception):
     """A broker broke a promise; `invariant` is its number in the list of invariants, or a word for it."""
@@ -43,7 +46,12 @@ class Write:
 
     def __str__(self) -> str:
         origin = f"{self.lane}, number {self.order}, acks {self.acks}"
-        return f"{self.values[0][:60]!r} ({origin}, {self.outcome.value})"
+        return f"{label(self.values[0])} ({origin}, {self.outcome.value})"
+
+
+def label(value: bytes) -> str:
+    """The part of a value that says what it is; the rest is filling."""
+    return value.partition(FILLING)[0].decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)

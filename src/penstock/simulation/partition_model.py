@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 
-from penstock.simulation.history import Audit, InvariantViolated, Outcome, ReadRecord, Write
+from penstock.simulation.history import Audit, InvariantViolated, Outcome, ReadRecord, Write, label
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,9 @@ class PartitionModel:
     def __init__(self, name: str) -> None:
         self.name = name
         self.log_start = 0
-        """The log starts here or later."""
+        """The log starts here or later, as long as the broker lives."""
+        self.kept_log_start = 0
+        """The log starts here or later, whatever happens: a truncation was confirmed."""
         self.log_start_limit = 0
         """The log starts here or before, except by retention."""
         self.may_expire = False
@@ -105,6 +107,11 @@ class PartitionModel:
             raise self._violation("log start", f"is {log_start}, nobody asked beyond {self.log_start_limit}")
         self.log_start = max(self.log_start, log_start)
 
+    def on_truncation(self, view: View, log_start: int) -> None:
+        """A request to truncate was confirmed."""
+        self.on_log_start(view, log_start)
+        self.kept_log_start = max(self.kept_log_start, log_start)
+
     def must_serve(self, view: View, offset: int) -> bool:
         """Whether a read at this offset has to find a record."""
         return self.log_start_limit <= offset < view.visible_end and not self.may_expire
@@ -130,7 +137,8 @@ class PartitionModel:
         if cache_lost and self.durable_end <= self.log_start_limit:
             # Nothing before was promised to stay, so the first files may be gone and later ones not.
             self.log_start_limit = max(self.log_start_limit, audit.log_start)
-        self.on_log_start(View(self.log_start, 0), audit.log_start)
+        self.log_start = self.kept_log_start
+        self.on_log_start(self.view(), audit.log_start)
         required = self.durable_end if cache_lost else self.known_end
         if audit.log_end < max(required, audit.log_start):
             raise self._lost(audit.log_end)
@@ -171,11 +179,11 @@ class PartitionModel:
         known = self._values.get(offset)
         if known is not None:
             if known != value:
-                raise self._violation("I3", f"{offset} was {known[:60]!r} and is {value[:60]!r}")
+                raise self._violation("I3", f"{offset} was {label(known)} and is {label(value)}")
             return
         write = self._writes.get(value)
         if write is None:
-            raise self._violation("I14", f"{value[:60]!r} at {offset} was never sent here")
+            raise self._violation("I14", f"{label(value)} at {offset} was never sent here")
         if write.outcome is Outcome.FAIL:
             raise self._violation("I1", f"{write} was refused but is at {offset}")
         if value in self._offsets:

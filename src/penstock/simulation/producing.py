@@ -12,7 +12,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.simulation.client import NoAnswer, SentBatch
-from penstock.simulation.history import InvariantViolated, Outcome, Write
+from penstock.simulation.history import FILLING, InvariantViolated, Outcome, Write
 from penstock.simulation.partition_model import View
 from penstock.simulation.stage import Stage
 from penstock.simulation.topic_model import TopicModel, TopicState
@@ -169,8 +169,8 @@ class ProducerActor:
 
     def _value(self, topic: TopicModel, partition: int) -> bytes:
         self._sent += 1
-        name = f"{topic.name}#{topic.incarnation}-{partition} {self.name} {self._sent} "
-        return name.encode() + self._random.randbytes(self._random.choice((0, 10, 100, 700)))
+        name = f"{topic.name}#{topic.incarnation}-{partition} {self.name} {self._sent}"
+        return name.encode() + FILLING + self._random.randbytes(self._random.choice((0, 10, 100, 700)))
 
     def _note(self, batch: _Batch, *outcome: object) -> None:
         self._stage.note(self.name, "produce", batch.write.order, *outcome)
