@@ -85,8 +85,10 @@ class Later:
 
     def abandon(self) -> None:
         """Nobody waits for this any more."""
-        if self._abandoned is not None and not self.done:
-            self._abandoned()
+        if not self.done:
+            self.done = True
+            if self._abandoned is not None:
+                self._abandoned()
 
     def _finish(self) -> None:
         self.done = True

@@ -127,6 +127,7 @@ class _FetchOperation:
         if results is not None:
             return self._response(results)
         self._later = Later()
+        self._later.when_abandoned(self._stop_waiting)
         if self._cold_reads:
             self._start_cold_reads()
         else:
@@ -252,11 +253,14 @@ class _FetchOperation:
         else:
             self._wait()
 
-    def _finish(self, results: list[FetchResult]) -> None:
+    def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         for replica in self._replicas:
             replica.data_waiters.discard(self._wake)
+
+    def _finish(self, results: list[FetchResult]) -> None:
+        self._stop_waiting()
         assert self._later is not None
         self._later.resolve(self._response(results))
 
