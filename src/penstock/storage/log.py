@@ -321,9 +321,9 @@ class Log:
         while True:
             segments = self._segments.all
             try:
-                return find_newest(
-                    segments, self.log_start_offset, self.log_end_offset if below is None else below
-                )
+                end_offset = self.log_end_offset
+                below = end_offset if below is None else below
+                return find_newest(segments, self.log_start_offset, below, end_offset)
             except (CorruptLog, OSError) as error:
                 self._check_unchanged(segments, error)
 

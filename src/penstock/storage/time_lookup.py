@@ -44,11 +44,13 @@ def find_timestamp(
     return None
 
 
-def find_newest(segments: tuple[Segment, ...], start_offset: int, below: int) -> TimestampOffset | None:
+def find_newest(
+    segments: tuple[Segment, ...], start_offset: int, below: int, log_end_offset: int
+) -> TimestampOffset | None:
     """The first record that has the greatest timestamp of all from `start_offset` on and below `below`."""
     newest = -1
     for place, segment in enumerate(segments):
-        end = segments[place + 1].base_offset if place + 1 < len(segments) else below
+        end = segments[place + 1].base_offset if place + 1 < len(segments) else log_end_offset
         if segment.base_offset < below and end > start_offset:
             whole = segment.base_offset >= start_offset and end <= below
             newest = max(
