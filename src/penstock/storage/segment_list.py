@@ -68,8 +68,9 @@ class SegmentList:
             self.active.close(base_offset)
         self.all = (*self.all, segment)
         self.active = segment
-        if self.directory not in self._new_directories:
-            self._new_directories = (*self._new_directories, self.directory)
+        # Another tuple in any case: a flush that is under way may have synced the directory before this name.
+        others = (directory for directory in self._new_directories if directory != self.directory)
+        self._new_directories = (*others, self.directory)
         if content:
             self._keep_open(segment, file)
         return segment
