@@ -210,8 +210,8 @@ class _File:
             return StorageError(f"{self._path} cannot be opened for writing: check its owner and permissions")
         return StorageError(
             f"{self._path} is damaged ({error}). It holds the topics and settings of this broker, which "
-            f"does not start without them; no log was touched. Put back a copy of the file, or move it away "
-            f"to start with no topics: existing log directories are then kept, but not served."
+            f"does not start without them; no log was touched. Put back a copy of the file. To start with no "
+            f"topics, move it and meta.json away: existing log directories are kept, but not served."
         )
 
 
