@@ -112,5 +112,5 @@ def test_listening_beyond_the_machine_without_authentication_is_said(tmp_path: P
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=START_SECONDS)
-    assert process.returncode == 0
+    assert process.returncode == 0, errors
     assert "no authentication" in errors

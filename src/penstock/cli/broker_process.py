@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from penstock.cli.failures import ExitCode, Failure
 from penstock.config import (
@@ -40,7 +41,7 @@ def run_broker(config: BrokerConfig) -> None:
     environment = _open_environment(config)
     log = open_log(config, environment.clock, sys.stderr)
     take_over_library_logs(log)
-    _raise_open_files_limit(config, log)
+    raise_open_files_limit(config, log)
     _warn_if_open_to_all(config, log)
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
         runner.run(_serve(config, environment, log))
@@ -126,17 +127,17 @@ def _greeting(config: BrokerConfig, broker: Broker) -> str:
     return f"{serving}, metrics and health at http://{Address(config[HOST], broker.http_port)}"
 
 
-def _raise_open_files_limit(config: BrokerConfig, log: Log) -> None:
+def raise_open_files_limit(config: BrokerConfig, log: Log) -> None:
     """Take what the system grants, and say so where it is less than the settings may need."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = config[MAX_CONNECTIONS] + config[LOG_OPEN_FILES_MAX] + OPEN_FILES_BESIDES
-    wanted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    if max(soft, wanted) < needed:
-        log.warning(
-            "the limit of open files is below what the settings may need", limit=wanted, needed=needed
-        )
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = needed if most == resource.RLIM_INFINITY else min(needed, most)
+    if limit < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+            limit = wanted
+    if limit < needed:
+        log.warning("the limit of open files is below what the settings may need", limit=limit, needed=needed)
 
 
 def _warn_if_open_to_all(config: BrokerConfig, log: Log) -> None:

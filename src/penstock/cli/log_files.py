@@ -76,10 +76,10 @@ def find_segments(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if not path.exists():
             raise Failure(f"there is no {path}", code=ExitCode.USAGE)
-        segments = [path] if path.is_file() else sorted(path.rglob(f"*{LOG_SUFFIX}"))
-        if not segments:
-            raise Failure(f"no segment files in {path}", "A partition has none before its first record.")
-        found += segments
+        found += [path] if path.is_file() else sorted(path.rglob(f"*{LOG_SUFFIX}"))
+    if not found:
+        named = ", ".join(map(str, paths))
+        raise Failure(f"no segment files in {named}", "A partition has none before its first record.")
     return found
 
 
