@@ -307,3 +307,24 @@ def test_a_client_that_is_gone_while_it_is_answered_is_no_offender() -> None:
     server.socket.sendmsg = gone  # type: ignore[method-assign]
     server.receive(b"a")
     assert server.errors == [None]
+
+
+def test_a_client_that_leaves_while_it_waits_is_noticed() -> None:
+    server, waiting, told = Server(), Later(barrier=True), []
+    waiting.when_abandoned(lambda: told.append("gone"))
+    server.answers[b"a"] = waiting
+    server.receive(b"a")
+    assert server.socket.readable is not None
+    server.socket.incoming.append(b"")
+    server.socket.readable()
+    assert told == ["gone"]
+    assert server.socket.closed
+
+
+def test_one_frame_is_read_ahead_of_an_answer_and_no_more() -> None:
+    server = Server()
+    server.answers[b"a"] = Later(barrier=True)
+    server.receive(b"a")
+    server.receive(b"b")
+    assert server.handled == [b"a"]
+    assert server.socket.readable is None

@@ -247,7 +247,7 @@ class Connection:
         if not self._traffic.memory.has_room(self._held_bytes):
             self._hold_for_memory()
         else:
-            self._set_reading(not self._is_held_back())
+            self._set_reading(self._may_read())
 
     def _await_turn(self) -> None:
         """Go on after everybody else who has something to do now."""
@@ -318,6 +318,10 @@ class Connection:
             return False
         last = answers[-1]
         return (type(last) is Later and last.barrier) or len(answers) >= self._limits.max_in_flight_requests
+
+    def _may_read(self) -> bool:
+        """While an answer is waited for, one frame is read ahead: so it is noticed when the client goes."""
+        return not self._frames and self._unsent_bytes <= self._limits.max_unsent_bytes
 
     def _set_reading(self, reading: bool) -> None:
         if reading != self._reading and not self.closed:

@@ -126,7 +126,9 @@ class _FetchOperation:
         results = self._attempt(final=self._wait_ms <= 0)
         if results is not None:
             return self._response(results)
-        self._later = Later()
+        # One wait a connection, as in Kafka: more would cost a look each at every append, and a session's next
+        # request must find what this one did to it.
+        self._later = Later(barrier=True)
         self._later.when_abandoned(self._stop_waiting)
         if self._cold_reads:
             self._start_cold_reads()
