@@ -102,7 +102,7 @@ MAX_PARTITIONS_PER_TOPIC: Option[int] = TOPIC_RULES.option(
 MAX_TOPICS_PER_REQUEST: Option[int] = TOPIC_RULES.option(
     "max.topics.per.request",
     Integer(1, INT_MAX),
-    10_000,
+    2_000,
     "A request to create, delete or alter more topics than this is refused with POLICY_VIOLATION.",
     dynamic=True,
 )

@@ -55,7 +55,7 @@ class LogConfig:
     def resolve(cls, topic_config: TopicConfig, broker_config: BrokerConfig) -> LogConfig:
         return cls(
             segment_bytes=topic_config[topic.SEGMENT_BYTES],
-            segment_ms=topic_config[topic.SEGMENT_MS],
+            segment_ms=_segment_ms(topic_config),
             retention_ms=topic_config[topic.RETENTION_MS],
             retention_bytes=topic_config[topic.RETENTION_BYTES],
             index_interval_bytes=topic_config[topic.INDEX_INTERVAL_BYTES],
@@ -73,3 +73,11 @@ class LogConfig:
             producer_id_expiration_ms=broker_config[broker.PRODUCER_ID_EXPIRATION_MS],
             flush_checkpoint_bytes=broker_config[broker.LOG_FLUSH_CHECKPOINT_BYTES],
         )
+
+
+def _segment_ms(topic_config: TopicConfig) -> int:
+    """A compacted log closes its segments in time for `max.compaction.lag.ms`."""
+    segment_ms = topic_config[topic.SEGMENT_MS]
+    if CleanupPolicy.COMPACT in topic_config[topic.CLEANUP_POLICY]:
+        return min(segment_ms, topic_config[topic.MAX_COMPACTION_LAG_MS])
+    return segment_ms

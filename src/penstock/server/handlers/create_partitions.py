@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import Any
 
 from penstock.cluster.topics import NewPartitions
@@ -12,15 +13,14 @@ from penstock.server.security import Operation, ResourceType
 
 
 async def handle(request: Request, message: Any) -> Fields:
-    allowed = [asked for asked in message.topics if _may_alter(request, asked.name)]
-    change = request.broker.controller.create_partitions(
-        [_new_partitions(asked) for asked in allowed], validate_only=message.validate_only
-    )
-    outcomes = iter(await carried_out(request, change, len(allowed), message.timeout))
+    rights = [request.allowed(Operation.ALTER, ResourceType.TOPIC, asked.name) for asked in message.topics]
+    wanted = [_new_partitions(asked) for asked in compress(message.topics, rights)]
+    change = request.broker.controller.create_partitions(wanted, validate_only=message.validate_only)
+    outcomes = iter(await carried_out(request, change, len(wanted), message.timeout))
     denied = BrokerError(ErrorCode.topic_authorization_failed)
     results = []
-    for asked in message.topics:
-        outcome = next(outcomes) if _may_alter(request, asked.name) else denied
+    for asked, may in zip(message.topics, rights, strict=True):
+        outcome = next(outcomes) if may else denied
         results.append(
             {"name": asked.name, "error_code": code_of(outcome), "error_message": message_of(outcome)}
         )
@@ -28,10 +28,6 @@ async def handle(request: Request, message: Any) -> Fields:
 
 
 API = Api(37, 0, 3, handle)
-
-
-def _may_alter(request: Request, topic: str) -> bool:
-    return request.allowed(Operation.ALTER, ResourceType.TOPIC, topic)
 
 
 def _new_partitions(asked: Any) -> NewPartitions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import Any
 
 from penstock.cluster.image import Topic
@@ -17,17 +18,13 @@ CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
 async def handle(request: Request, message: Any) -> Fields:
-    allowed = [asked for asked in message.topics if may_create(request, asked.name)]
-    change = request.broker.controller.create_topics(
-        [_new_topic(asked) for asked in allowed], validate_only=message.validate_only
-    )
-    results = await carried_out(request, change, len(allowed), message.timeout)
-    outcomes = iter(results)
+    rights = [may_create(request, asked.name) for asked in message.topics]
+    wanted = [_new_topic(asked) for asked in compress(message.topics, rights)]
+    change = request.broker.controller.create_topics(wanted, validate_only=message.validate_only)
+    outcomes = iter(await carried_out(request, change, len(wanted), message.timeout))
     topics = [
-        _result(
-            request, asked.name, next(outcomes) if may_create(request, asked.name) else _denied(asked.name)
-        )
-        for asked in message.topics
+        _result(request, asked.name, next(outcomes) if may else _denied(asked.name))
+        for asked, may in zip(message.topics, rights, strict=True)
     ]
     return {"throttle_time": NO_TIME, "topics": topics}
 
