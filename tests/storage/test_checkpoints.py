@@ -25,7 +25,7 @@ def test_a_new_directory_has_no_checkpoint(tmp_path: Path) -> None:
     found, checkpoints = load(tmp_path)
     assert found is None
     assert checkpoints.problems == []
-    assert checkpoints.intact
+    assert not checkpoints.intact
 
 
 def test_the_newest_copy_counts(tmp_path: Path) -> None:

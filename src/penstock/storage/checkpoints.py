@@ -57,7 +57,7 @@ class Checkpoints:
         self._disk = disk
         self.problems: list[str] = []
         self.intact = True
-        """Whether both copies were there, or none ever."""
+        """Whether both copies were there."""
         self._generation = 0
 
     def load(self) -> list[LogCheckpoint] | None:
@@ -75,7 +75,7 @@ class Checkpoints:
                 continue
             if newest is None or generation > self._generation:
                 self._generation, newest = generation, entries
-        self.intact = not self.problems and missing != 1
+        self.intact = not self.problems and not missing
         return newest
 
     def write(self, entries: Sequence[LogCheckpoint], *, both: bool = False) -> None:

@@ -109,6 +109,7 @@ class LogManager:
             elif (identity := parse_log_directory(name)) is not None:
                 self._load(f"{LOGS}/{name}", *identity, checkpoints, now_ms)
         if not self._checkpoints.intact:
+            # At the first start too: from then on, logs without a checkpoint mean that it was lost.
             self.write_checkpoints(both=True)
         self.was_clean = take_clean_stop(self._disk)
 
