@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.server.fetch_sessions import FetchSession, FetchSessions, FetchTarget
+from penstock.server.fetch_sessions import MAX_PARTITIONS, FetchSession, FetchSessions, FetchTarget
 
 NOW = 1_000_000
 
@@ -89,3 +89,22 @@ def test_a_connection_has_one_session_and_takes_it_along() -> None:
     assert len(cache) == 1
     cache.close("a")
     assert len(cache) == 0
+
+
+def test_a_session_cannot_grow_beyond_what_all_may_hold() -> None:
+    cache = sessions(max_partitions=3)
+    session = opened(cache, "a", target("orders", 0), target("orders", 1))
+    cache.update(session, [target("orders", 1, offset=5), target("orders", 2)], [])
+    with pytest.raises(BrokerError) as raised:
+        cache.update(session, [target("orders", 3)], [])
+    assert raised.value.code is ErrorCode.fetch_session_id_not_found
+    assert len(session.targets) == 3
+
+
+def test_who_fetches_very_many_partitions_gets_no_session() -> None:
+    cache = sessions(max_partitions=10 * MAX_PARTITIONS)
+    targets = [target("orders", index) for index in range(MAX_PARTITIONS + 1)]
+    assert cache.open("a", targets, False, NOW) is None
+    session = opened(cache, "a", *targets[1:])
+    with pytest.raises(BrokerError):
+        cache.update(session, targets[:1], [])

@@ -16,6 +16,8 @@ from penstock.model import TopicId
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
+MAX_PARTITIONS = 10_000
+"""Of one session: each costs a look at every fetch, however small the request is."""
 _MAX_EPOCH = 2**31 - 1
 
 Owner = Hashable
@@ -78,7 +80,7 @@ class FetchSessions:
     ) -> FetchSession | None:
         """A new session in place of the owner's old one, or None when there is no room for it."""
         self.close(owner)
-        if not targets or not self._make_room(len(targets), now_ms):
+        if not 0 < len(targets) <= MAX_PARTITIONS or not self._make_room(len(targets), now_ms):
             return None
         session = FetchSession(
             id=self._random.randrange(1, _MAX_EPOCH),
@@ -110,7 +112,11 @@ class FetchSessions:
     def update(
         self, session: FetchSession, changed: Iterable[FetchTarget], forgotten: Iterable[PartitionKey]
     ) -> None:
-        """Bring a session up to date with what its client changed."""
+        """Bring a session up to date with what its client changed; refused when it would grow too large."""
+        changed = tuple(changed)
+        added = sum(1 for target in changed if target.key not in session.targets)
+        if not self._has_room(len(session.targets), added):
+            raise BrokerError(ErrorCode.fetch_session_id_not_found)
         self._partitions -= len(session.targets)
         for target in changed:
             known = session.targets.setdefault(target.key, target)
@@ -124,6 +130,9 @@ class FetchSessions:
         session = self._sessions.pop(owner, None)
         if session is not None:
             self._partitions -= len(session.targets)
+
+    def _has_room(self, present: int, added: int) -> bool:
+        return present + added <= MAX_PARTITIONS and self._partitions + added <= self._max_partitions
 
     def _make_room(self, partitions: int, now_ms: int) -> bool:
         while len(self._sessions) >= self._slots or self._partitions + partitions > self._max_partitions:

@@ -17,14 +17,15 @@ from penstock.server.security import Operation
 
 
 def handle(request: Request, message: Any) -> Fields:
-    results = [_describe(request, message, resource) for resource in message.resources]
+    seen: set[tuple[int, str]] = set()
+    results = [_describe(request, message, resource, seen) for resource in message.resources]
     return {"throttle_time": NO_TIME, "results": results}
 
 
 API = Api(32, 1, 4, handle)
 
 
-def _describe(request: Request, message: Any, resource: Any) -> Fields:
+def _describe(request: Request, message: Any, resource: Any, seen: set[tuple[int, str]]) -> Fields:
     fields = {
         "error_code": ErrorCode.none,
         "error_message": None,
@@ -33,6 +34,10 @@ def _describe(request: Request, message: Any, resource: Any) -> Fields:
         "configs": (),
     }
     try:
+        # The answer is so much larger than the question that one question may not ask for it again and again.
+        if (resource.resource_type, resource.resource_name) in seen:
+            raise BrokerError(ErrorCode.invalid_request, "it is in the request twice")
+        seen.add((resource.resource_type, resource.resource_name))
         kind = check_resource(request, Operation.DESCRIBE_CONFIGS, resource)
         if kind is ConfigResourceType.TOPIC:
             configs = _of_topic(request.broker, resource.resource_name)

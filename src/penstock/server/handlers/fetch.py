@@ -36,7 +36,7 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
     try:
         operation = _FetchOperation(request, fetch)
     except BrokerError as error:
-        return _encode(request, error.code, 0, [])
+        return _refuse(request, fetch, error.code)
     return operation.start()
 
 
@@ -317,6 +317,14 @@ def _targets(fetch: FetchRequest) -> list[FetchTarget]:
             )
             targets[target.key] = target
     return list(targets.values())
+
+
+def _refuse(request: Request, fetch: FetchRequest, code: ErrorCode) -> Parts:
+    """An error of the request as a whole; versions that have no place for it carry it for each partition."""
+    if request.header.api_version >= FIRST_SESSION_VERSION:
+        return _encode(request, code, 0, [])
+    refused = [(target, FetchResult(target.partition, error_code=code)) for target in _targets(fetch)]
+    return _encode(request, ErrorCode.none, 0, refused)
 
 
 def _encode(

@@ -59,6 +59,7 @@ class _ProduceOperation:
         self._timer: asyncio.TimerHandle | None = None
 
     def run(self) -> None:
+        seen: set[tuple[str, int]] = set()
         for topic in self._produce.topics:
             results = [ProduceResult(partition.index) for partition in topic.partitions]
             self._topics.append(ProduceTopicResult(topic.name, topic.topic_id, results))
@@ -68,12 +69,11 @@ class _ProduceOperation:
                 for result in results:
                     _refuse(result, error)
                 continue
-            seen: set[int] = set()
             for partition, result in zip(topic.partitions, results, strict=True):
                 try:
-                    if partition.index in seen:
+                    if (name, partition.index) in seen:
                         raise BrokerError(ErrorCode.invalid_request, "the partition is in the request twice")
-                    seen.add(partition.index)
+                    seen.add((name, partition.index))
                     self._append(name, partition, result)
                 except BrokerError as error:
                     _refuse(result, error)
