@@ -298,7 +298,7 @@ def test_a_decompression_bomb_is_refused_within_bounded_memory(
 
 
 def test_bombs_on_many_connections_do_not_add_up(watch: Watch) -> None:
-    watch.max_growth_bytes = 512 * MIB
+    watch.max_growth_bytes = 256 * MIB
     batch = with_body(gzip_bomb(900 * MIB), codec=Codec.GZIP, count=10)
     data = [{"name": COMPACTED, "partition_data": [{"index": 0, "records": batch}]}]
     frame = raw.request(raw.PRODUCE, 9, acks=-1, timeout=30_000, topic_data=data)

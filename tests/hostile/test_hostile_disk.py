@@ -240,6 +240,26 @@ def test_a_write_without_space_leaves_the_log_usable(tmp_path: Path) -> None:
         assert read_all(client, TOPIC) == [b"good 0", b"good 1", b"good 2"]
 
 
+def test_a_segment_that_could_not_be_started_harms_no_later_one(tmp_path: Path) -> None:
+    """The large batch finds no space for a new segment, a small one still fits the old: no file may be left that
+    a recovery takes for what comes next, and everything after it for garbage."""
+    with running(FailingDiskBroker(tmp_path, ["log.segment.bytes=10000"])) as broker:
+        with raw.RawClient(broker.port) as client:
+            assert create_topic(client, TOPIC).error_code == 0
+            values = [b"%d" % number + bytes(1000) for number in range(9)]
+            for value in values:
+                assert produce(client, TOPIC, batch_of(value)).error_code == 0
+            with broker.failing("pwrite", "ENOSPC"):
+                assert produce(client, TOPIC, batch_of(bytes(5000))).error_code == KAFKA_STORAGE_ERROR
+            for value in (b"small", b"large" + bytes(5000), b"last"):
+                assert produce(client, TOPIC, batch_of(value)).error_code == 0
+                values.append(value)
+        broker.kill()
+        broker.start()
+        with raw.RawClient(broker.port) as client:
+            assert read_all(client, TOPIC) == values
+
+
 def segment_files(broker: BrokerProcess, topic: str) -> list[Path]:
     return sorted(path for path in broker.data_dir.glob(f"logs/{topic}-0-*/*.log"))
 

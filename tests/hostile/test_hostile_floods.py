@@ -82,24 +82,26 @@ PIPELINES = {
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
+def test_a_client_that_never_reads_takes_bounded_memory(watch: Watch, pipeline: str) -> None:
+    with watch.client() as client:
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+        send_as_far_as_possible(client, PIPELINES[pipeline], 0.5)
+
+
+@pytest.mark.parametrize("pipeline", ["fetch", "long-poll", "list-offsets"])
 def test_a_client_that_never_reads_is_held_back(watch: Watch, pipeline: str) -> None:
     content = PIPELINES[pipeline]
     with watch.client() as client:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
-        taken = send_as_far_as_possible(client, content, 1.0)
+        taken = send_as_far_as_possible(client, content, 0.5)
         assert taken < len(content), "the broker took everything from a client that reads nothing"
 
 
 def test_a_client_that_never_reads_is_closed_in_the_end(watch: Watch) -> None:
-    with watch.client() as client:
-        send_as_far_as_possible(client, PIPELINES["api-versions"], 1.0)
-        with watch.counts_refusals():
-            wait_until(lambda: is_reset(client), 8)
-
-
-def is_reset(client: raw.RawClient) -> bool:
-    """Whether the broker has given the connection up, seen without reading what it had sent."""
-    return client.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != 1
+    with watch.client() as client, watch.counts_refusals():
+        send_as_far_as_possible(client, PIPELINES["fetch"], 0.5)
+        assert watch.established_connections() == 2
+        wait_until(lambda: watch.established_connections() == 1, 8)
 
 
 def test_many_clients_that_never_read_share_one_limit(watch: Watch) -> None:
@@ -110,7 +112,7 @@ def test_many_clients_that_never_read_share_one_limit(watch: Watch) -> None:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
         client.socket.setblocking(False)
     sent = [0] * len(clients)
-    deadline = time.monotonic() + 6
+    deadline = time.monotonic() + 3
     while time.monotonic() < deadline:
         for index, client in enumerate(clients):
             with contextlib.suppress(BlockingIOError, ConnectionError):
@@ -225,7 +227,7 @@ def test_many_producers_of_one_partition_take_bounded_memory(watch: Watch) -> No
     watch.max_growth_bytes = 24 * MIB
     with watch.client(30) as client:
         before = log_end(client, TOPIC)
-        for start in range(0, 20_000, 50):
+        for start in range(0, 5_000, 50):
             for producer_id in range(start, start + 50):
                 partition = {"index": 0, "records": idempotent_batch(1_000_000 + producer_id, 0)}
                 data = [{"name": TOPIC, "partition_data": [partition]}]
@@ -233,9 +235,9 @@ def test_many_producers_of_one_partition_take_bounded_memory(watch: Watch) -> No
             for _ in range(50):
                 answer = raw.decode_response(raw.PRODUCE, 7, client.read_frame())
                 assert answer.responses[0].partition_responses[0].error_code == 0
-        assert log_end(client, TOPIC) == before + 20_000
-        newest = produce(client, TOPIC, idempotent_batch(1_000_000 + 19_999, 0))
-        assert newest.base_offset == before + 19_999, "the newest producer is still known, so this is a retry"
+        wait_until(lambda: log_end(client, TOPIC) == before + 5_000, 5)
+        newest = produce(client, TOPIC, idempotent_batch(1_000_000 + 4_999, 0))
+        assert newest.base_offset == before + 4_999, "the newest producer is still known, so this is a retry"
 
 
 @pytest.mark.parametrize("timeout", [2**31 - 1, -1, 0, -(2**31)])

@@ -144,10 +144,9 @@ def test_two_hundred_slow_senders_hold_up_nobody(watch: Watch) -> None:
 
 
 def test_a_client_that_vanishes_in_a_request_leaves_nothing_behind(watch: Watch) -> None:
-    before = watch.established_connections()
     for _ in range(50):
         client = watch.client()
         client.send(size(1000) + bytes(500))
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
-    wait_until(lambda: watch.established_connections() <= before, 5)
+    wait_until(lambda: watch.established_connections() <= 2, 5)

@@ -76,15 +76,13 @@ def test_a_version_outside_the_range_closes_the_connection(
     watch.refuses(*(raw.framed(struct.pack(">hhihb", api_key, v, 1, -1, 0) + bytes(32)) for v in outside))
 
 
-@pytest.mark.parametrize("version", [-1, 5, 6, 99, 32767, -32768])
-@pytest.mark.parametrize(
-    "tail", [b"", b"\x00", b"\x00" * 20, b"\xff" * 20], ids=["bare", "tags", "zeros", "ones"]
-)
+@pytest.mark.parametrize("version", [5, 6, 99, 32767])
+@pytest.mark.parametrize("tail", [b"", b"\x00" * 20, b"\xff" * 20], ids=["bare", "zeros", "ones"])
 def test_api_versions_of_an_unknown_version_is_answered_in_version_zero(
     watch: Watch, version: int, tail: bytes
 ) -> None:
     with watch.client() as client:
-        client.send(raw.framed(struct.pack(">hhih", raw.API_VERSIONS, version, 9, -1) + tail))
+        client.send(raw.framed(struct.pack(">hhihb", raw.API_VERSIONS, version, 9, -1, 0) + tail))
         answer = raw.decode_response(raw.API_VERSIONS, 0, client.read_frame())
         assert answer.error_code == UNSUPPORTED_VERSION
         assert [key.api_key for key in answer.api_keys] == [raw.API_VERSIONS]
@@ -125,12 +123,16 @@ def test_a_body_that_is_cut_closes_the_connection(
 
 
 @by_api
-def test_bytes_behind_the_end_of_a_request_close_the_connection(
+def test_bytes_behind_the_end_of_a_request_are_ignored(
     watch: Watch, served: dict[int, list[int]], api_key: int
 ) -> None:
+    """As Kafka does, and some clients rely on it."""
     for version in {served[api_key][0], served[api_key][-1]}:
         content = specimens.header(api_key, version) + specimens.body(api_key, version)
-        watch.refuses(raw.framed(content + b"\x00"), raw.framed(content + b"junk" * 100))
+        for junk in (b"\x00", b"junk" * 100):
+            with watch.client() as client:
+                client.send(raw.framed(content + junk))
+                raw.decode_response(api_key, version, client.read_frame())
 
 
 @by_api
@@ -146,12 +148,12 @@ def test_no_damage_to_any_request_harms_the_broker(
 
 
 @by_api
-@pytest.mark.parametrize("filling", [b"\x00", b"\xff", b"\x80", b"\x01", b"\x7f", b"\xfe"])
 def test_a_body_of_one_byte_repeated_does_no_harm(
-    watch: Watch, served: dict[int, list[int]], api_key: int, filling: bytes
+    watch: Watch, served: dict[int, list[int]], api_key: int
 ) -> None:
     for version in {served[api_key][0], served[api_key][-1]}:
-        probe(watch, raw.framed(specimens.header(api_key, version) + filling * 100_000))
+        for filling in (b"\x00", b"\xff", b"\x80", b"\x01", b"\x7f", b"\xfe"):
+            probe(watch, raw.framed(specimens.header(api_key, version) + filling * 100_000))
 
 
 def legacy_metadata(count: int, topics: bytes) -> bytes:

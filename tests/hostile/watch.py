@@ -22,7 +22,7 @@ from penstock.records.building import NewRecord, build_batch
 
 MIB = 2**20
 INNOCENT_TOPIC = "innocent"
-PAUSE_SECONDS = 0.03
+PAUSE_SECONDS = 0.01
 MAX_LINE_CHARACTERS = 2_000
 PRODUCE_VERSION, FETCH_VERSION = 9, 12
 
