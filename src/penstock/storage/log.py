@@ -361,6 +361,7 @@ class Log:
             self.mark = RecoveryMark(
                 Offset(segment.base_offset), segment.base_offset, created_ms=segment.created_ms
             )
+        self.log_start_offset = min(self.log_start_offset, end_offset)
         keep_mark()
         try:
             self._cut(kept, segment, position, end_offset)
@@ -381,6 +382,7 @@ class Log:
             disk.remove(old.index.file.path)
             disk.remove(old.log_file.path)
         segment.file.truncate(position)
+        segment.file.sync()
         segment.cut(position)
         for snapshot in self._snapshots:
             if snapshot > end_offset:

@@ -150,11 +150,13 @@ class LogManager:
 
     def close(self, broker_epoch: BrokerEpoch) -> None:
         """Make everything durable, so that the next start has nothing to check. No more calls after this."""
-        self._checkpoint_all()
-        self.write_checkpoints(both=True)
-        if not any(log.failed for log in self):
-            leave_clean_stop(self._disk, broker_epoch)
-        self._disk.close()
+        try:
+            self._checkpoint_all()
+            self.write_checkpoints(both=True)
+            if not any(log.failed for log in self):
+                leave_clean_stop(self._disk, broker_epoch)
+        finally:
+            self._disk.close()
 
     def _checkpoint_all(self) -> None:
         jobs = [(log, job) for log in self if (job := log.begin_checkpoint()) is not None]

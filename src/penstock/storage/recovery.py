@@ -201,7 +201,7 @@ class _Recovery:
                 continue
             if following.base_offset > end_offset and not self._may_have_gaps:
                 break
-            if segment.size > segment.index.last(wait=True).position:
+            if self._end(segment) is None:
                 segment.close(end_offset)
             segment, file_size, end_offset = self._take_on(following, end_offset)
             segments.append(segment)
