@@ -12,8 +12,9 @@ from functools import partial
 
 from penstock.cluster.image import ClusterImage, ImageChange, Topic
 from penstock.config import DURABILITY, MIN_INSYNC_REPLICAS, BrokerConfig, TopicConfig
-from penstock.errors import BrokerError, ErrorCode
+from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import BrokerId, TopicPartition
+from penstock.observability.logs import Log
 from penstock.replication.flusher import Flusher
 from penstock.replication.partition import Partition
 from penstock.replication.replica import Replica
@@ -21,12 +22,22 @@ from penstock.storage.log_config import LogConfig
 from penstock.storage.log_manager import LogManager
 from penstock.threads import Threads
 
+RETRY_SECONDS = 1.0
+
 
 class ReplicaManager:
     def __init__(
-        self, node_id: BrokerId, config: BrokerConfig, logs: LogManager, flusher: Flusher, threads: Threads
+        self,
+        node_id: BrokerId,
+        config: BrokerConfig,
+        logs: LogManager,
+        flusher: Flusher,
+        threads: Threads,
+        log: Log,
     ) -> None:
         self._node_id = node_id
+        self._log = log
+        self._image: ClusterImage | None = None
         self._config = config
         self._logs = logs
         self._flusher = flusher
@@ -52,8 +63,9 @@ class ReplicaManager:
 
     async def load(self, image: ClusterImage) -> None:
         """Take up everything the image gives this broker, at start."""
+        self._image = image
         for topic in image.topics.values():
-            await self._apply_topic(topic)
+            await self._follow_topic(None, topic)
 
     def follow(self, change: ImageChange, config: BrokerConfig) -> None:
         """Bring the replicas in step with a change of the image, after all earlier ones."""
@@ -71,12 +83,33 @@ class ReplicaManager:
             await asyncio.wait([earlier])
         names = change.topics if config is self._config else change.topics | change.after.topics.keys()
         self._config = config
+        self._image = change.after
         for name in sorted(names):
-            before, after = change.before.topic(name), change.after.topic(name)
+            await self._follow_topic(change.before.topic(name), change.after.topic(name))
+
+    async def _follow_topic(self, before: Topic | None, after: Topic | None) -> None:
+        """A disk that refuses holds up this topic only, and is tried again: it may have space later."""
+        try:
             if before is not None and (after is None or after.id != before.id):
                 await self._remove_topic(before)
-            if after is not None:
-                await self._apply_topic(after)
+        except OSError as error:
+            self._log.error("topic could not be removed", error, topic=before.name if before else None)
+        if after is None:
+            return
+        try:
+            await self._apply_topic(after)
+        except (OSError, StorageError) as error:
+            self._log.error("topic could not be taken up", error, topic=after.name)
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry, after)
+
+    def _retry(self, topic: Topic) -> None:
+        if self._image is not None and self._image.topic(topic.name) == topic:
+            self._following = asyncio.get_running_loop().create_task(self._try_again(self._following, topic))
+
+    async def _try_again(self, earlier: asyncio.Task[None] | None, topic: Topic) -> None:
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        await self._follow_topic(None, topic)
 
     async def _apply_topic(self, topic: Topic) -> None:
         settings = TopicConfig(self._config, topic.configs)
