@@ -45,8 +45,8 @@ def test_a_reader_at_the_end_gets_only_what_comes_after(broker: Address, make_to
     topic = make_topic()
     samples = make_samples(40)
     send(broker, topic, samples[:30])
-    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.partition.eof": True}
-    reader = Consumer(settings)
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.auto.commit": False}
+    reader = Consumer(settings | {"enable.partition.eof": True})
     reader.assign([TopicPartition(topic, 0, OFFSET_END)])
     (end,) = reader.consume(1, PATIENCE_S)
     assert end.error().code() == KafkaError._PARTITION_EOF

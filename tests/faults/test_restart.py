@@ -23,6 +23,10 @@ def create(broker: BrokerProcess, topic: str, partitions: int = 1, **config: str
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(PATIENCE_S)
 
 
+def reader_settings(broker: BrokerProcess) -> dict[str, str | bool]:
+    return {"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.auto.commit": False}
+
+
 def restart(broker: BrokerProcess) -> None:
     broker.stop()
     broker.start()
@@ -70,7 +74,7 @@ def test_topics_settings_and_truncation_survive(start_broker: StartBroker) -> No
     assert sorted(admin.list_topics(timeout=5).topics["kept"].partitions) == [0, 1, 2]
     (described,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "kept")]).values()
     assert described.result(PATIENCE_S)["retention.ms"].value == "7200000"
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none"})
+    consumer = Consumer(reader_settings(broker))
     assert consumer.get_watermark_offsets(TopicPartition("kept", 1), timeout=5) == (20, 50)
     consumer.assign([TopicPartition("kept", 1, 20)])
     assert [int(message.value()) for message in consumer.consume(30, PATIENCE_S)] == list(range(20, 50))
@@ -98,7 +102,7 @@ def test_an_idempotent_producer_goes_on_over_a_kill(start_broker: StartBroker) -
         assert producer.flush(PATIENCE_S) == 0
         broker.kill()
         broker.start()
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none"})
+    consumer = Consumer(reader_settings(broker))
     consumer.assign([TopicPartition("orders", 0, 0)])
     assert [int(message.value()) for message in consumer.consume(300, PATIENCE_S)] == list(range(300))
     consumer.close()
