@@ -49,4 +49,12 @@ class BrokerContext:
             async with self.writing_checkpoints:
                 await self.threads.run("background", partial(self.logs.write_checkpoints, both=both))
 
-        await asyncio.shield(asyncio.ensure_future(write()))
+        writing = asyncio.ensure_future(write())
+        writing.add_done_callback(_take_note)
+        await asyncio.shield(writing)
+
+
+def _take_note(done: asyncio.Task[None]) -> None:
+    """Its error is the caller's; where that one is gone, it is nobody's, and asyncio need not complain."""
+    if not done.cancelled():
+        done.exception()
