@@ -428,3 +428,21 @@ def test_a_broker_registers_once_at_a_time() -> None:
         assert refusal.value.code is ErrorCode.duplicate_broker_registration
 
     run(scenario)
+
+
+def test_a_closed_controller_finishes_what_is_under_way_and_takes_no_more() -> None:
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        store = ensemble.client()
+        await store.start()
+        made = await started(store)
+        creation = asyncio.ensure_future(made.create_topics([NewTopic("a")]))
+        await asyncio.sleep(0)
+        await made.close()
+        assert creation.done()
+        assert made.image == await load_image(store)
+        with pytest.raises(BrokerError) as refusal:
+            await made.create_topics([NewTopic("b")])
+        assert refusal.value.code is ErrorCode.not_controller
+
+    asyncio.run(body())

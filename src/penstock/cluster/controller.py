@@ -74,6 +74,11 @@ class Controller:
             await self._reload()
         return self.image
 
+    async def close(self) -> None:
+        """Let a change that is under way come to its end, and make no more."""
+        async with self._changing:
+            self._change_list = None
+
     async def register_broker(
         self, host: str, port: int, machine_id: str, rack: str | None = None
     ) -> BrokerEpoch:
@@ -257,8 +262,9 @@ class Controller:
                 raise BrokerError(ErrorCode.invalid_request, str(error)) from error
 
     async def _change(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
-        assert self._change_list is not None, "the controller is not loaded"
         async with self._changing:
+            if self._change_list is None:
+                raise BrokerError(ErrorCode.not_controller, "this broker is not the controller")
             for _ in range(MAX_ATTEMPTS):
                 decision = decide(self.image)
                 if not decision.operations:

@@ -132,6 +132,7 @@ class Broker:
         await self._drain()
         self._acceptor.close()
         await self._dispatcher.close()
+        await self._controller.close()
         await self._http.stop()
         self._loop_lag.stop()
         await self._maintenance.stop()
