@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.errors import BrokerError
+from penstock.errors import BrokerError, ErrorCode
 from penstock.simulation.client import NoAnswer
 from penstock.simulation.history import Audit, InvariantViolated, ReadRecord
 from penstock.simulation.reading import read_records
@@ -30,7 +30,7 @@ class Auditor:
             for topic in self._stage.topics.values():
                 self._settle(topic, existing)
                 if topic.state is TopicState.ALIVE:
-                    audits = [await self._read(topic, index) for index in range(len(topic.partitions))]
+                    audits = [await self._read_all(topic, index) for index in range(len(topic.partitions))]
                     topic.on_audit(audits, cache_lost=self._stage.broker.cache_lost)
         except (BrokerError, NoAnswer) as error:
             raise InvariantViolated("liveness", f"the restarted broker does not serve: {error!r}") from error
@@ -47,6 +47,18 @@ class Auditor:
             topic.state = TopicState.ALIVE if exists else TopicState.DELETED
         if exists and existing[topic.name] != len(topic.partitions):
             raise InvariantViolated("I1", f"{topic.name} has {existing[topic.name]} partitions")
+
+    async def _read_all(self, topic: TopicModel, partition: int) -> Audit:
+        while True:
+            try:
+                return await self._read(topic, partition)
+            except BrokerError as error:
+                # Retention goes on meanwhile, and may overtake a reader.
+                if (
+                    error.code is not ErrorCode.offset_out_of_range
+                    or not topic.partitions[partition].may_expire
+                ):
+                    raise
 
     async def _read(self, topic: TopicModel, partition: int) -> Audit:
         name = topic.partitions[partition].name

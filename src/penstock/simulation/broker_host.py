@@ -16,6 +16,7 @@ from penstock.observability.log_lines import TRACEBACK
 from penstock.observability.logs import Log
 from penstock.server.broker import Broker
 from penstock.simulation.host import SimulatedHost, SimulatedWorld
+from penstock.storage.data_directory import CLEAN_STOP_FILE
 
 PORT = 9092
 
@@ -38,6 +39,7 @@ class BrokerHost:
         self._store: MemoryStore | None = None
         self._broker: Broker | None = None
         self._failed_syncs = 0
+        self._is_clean = False
 
     @property
     def is_running(self) -> bool:
@@ -45,6 +47,7 @@ class BrokerHost:
 
     async def start(self) -> None:
         """SimulatedCrash when the process died while starting; any other error is the broker's own."""
+        self._is_clean = False
         if self._store is not None:
             await self._store.close()
         self._store = self._ensemble.client(self.store_faults)
@@ -59,10 +62,14 @@ class BrokerHost:
         self._broker = await process.run(start())
 
     async def stop(self) -> None:
-        """Stop cleanly; afterwards not even a power loss may take anything. SimulatedCrash as for `start`."""
+        """Stop as asked to. If that leaves the mark of a clean stop, not even a power loss may take anything.
+
+        SimulatedCrash as for `start`.
+        """
         assert self._broker is not None
         assert self.host.process is not None
         await self.host.process.run(self._broker.stop())
+        self._is_clean = self.host.disk.exists(CLEAN_STOP_FILE)
         self.crash()
 
     def crash(self) -> None:
@@ -75,6 +82,7 @@ class BrokerHost:
 
     def lose_power_while_stopped(self) -> None:
         """After a clean stop this may not cost anything."""
+        self.cache_lost = self.cache_lost or not self._is_clean
         self.host.power_loss()
 
     def _note_failed_syncs(self) -> None:

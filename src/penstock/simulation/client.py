@@ -149,7 +149,7 @@ class SimulatedClient:
             "configs": [{"name": key, "value": value} for key, value in configs.items()],
         }
         fields = {"topics": [topic], "timeout": _BROKER_TIMEOUT, "validate_only": False}
-        response = await self._ask(_CREATE_TOPICS, (2, 4), fields)
+        response = await self._ask(_CREATE_TOPICS, (2, 4, 5, 7), fields)
         _check(response.topics[0].error_code)
 
     async def delete_topic(self, name: str) -> None:

@@ -168,7 +168,7 @@ class SimulatedDisk:
         """For an operation that happens whole or not at all."""
         if self._is_fatal(operation, path, *details):
             self._die()
-        self.faults.check(operation, path)
+        self._check(operation, path)
 
     def write(self, inode: Inode, path: str, position: int, data: bytes) -> None:
         """A write may end half-way: by a crash, by an error, or where the room ends."""
@@ -177,7 +177,7 @@ class SimulatedDisk:
             self._die()
         room = max(0, len(inode.cached) + self.free_bytes() - position)
         try:
-            self.faults.check("pwrite", path)
+            self._check("pwrite", path)
             if room < len(data):
                 raise disk_error(errno.ENOSPC, path)
         except OSError:
@@ -202,6 +202,13 @@ class SimulatedDisk:
             raise SimulatedCrash
         self._trace.record("disk", operation, path, *details)
         return self.faults.is_last_operation()
+
+    def _check(self, operation: Operation, path: str) -> None:
+        try:
+            self.faults.check(operation, path)
+        except OSError as error:
+            self._trace.record("disk-error", operation, path, error.errno)
+            raise
 
     def _die(self) -> None:
         self._dead = True
