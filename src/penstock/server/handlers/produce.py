@@ -82,7 +82,7 @@ class _ProduceOperation:
         if not self._held and not self._waiting:
             return self._response()
         self._later = Later(barrier=self._held > 0)
-        if self._waiting:
+        if not self._held:
             self._start_timer()
         return self._later
 

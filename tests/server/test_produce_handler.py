@@ -1,0 +1,184 @@
+"""Produce, asked through the dispatcher of a whole broker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from harness import Harness, serve
+
+from penstock.errors import ErrorCode, ProtocolError
+from penstock.model import TopicId
+from penstock.net.connection import Later
+from penstock.records.building import NewRecord, build_batch
+from penstock.records.compression import Codec
+from penstock.server.security import Operation, ResourceType
+from penstock.storage.jobs import FlushJob
+from penstock.wire.framing import SIZE_PREFIX
+from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceResult, ProduceTopic
+from penstock.wire.produce_client import decode_produce_response, encode_produce_request
+
+VERSION = 9
+ALL, LEADER, NONE = -1, 1, 0
+
+
+def batch(key: bytes | None = b"k", codec: Codec = Codec.NONE, *, transactional: bool = False) -> memoryview:
+    record = NewRecord(key, b"value", 1_000)
+    producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0} if transactional else {}
+    return memoryview(build_batch([record], codec=codec, transactional=transactional, **producer))  # type: ignore[arg-type]
+
+
+def topic(name: str, *records: memoryview | None, partition: int = 0) -> ProduceTopic:
+    return ProduceTopic(name, None, [ProducePartition(partition, each) for each in records])
+
+
+def send(broker: Harness, request: ProduceRequest, version: int = VERSION) -> Later | list[bytes] | None:
+    frame = memoryview(bytearray(encode_produce_request(7, version, "test", request)))[SIZE_PREFIX:]
+    return broker._broker._dispatcher.dispatch(broker.session, frame)  # type: ignore[return-value]
+
+
+async def produce(
+    broker: Harness,
+    *topics: ProduceTopic,
+    acks: int = ALL,
+    version: int = VERSION,
+    transactional_id: str | None = None,
+    timeout_ms: int = 5_000,
+) -> list[ProduceResult]:
+    answer = send(broker, ProduceRequest(transactional_id, acks, timeout_ms, list(topics)), version)
+    if isinstance(answer, Later):
+        done = asyncio.Event()
+        answer.when_done(done.set)
+        await done.wait()
+        assert answer.error is None
+        answer = answer.parts  # type: ignore[assignment]
+    assert isinstance(answer, list)
+    response = decode_produce_response(memoryview(b"".join(answer))[SIZE_PREFIX:], version)
+    return [result for each in response.topics for result in each.partitions]
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("acks", [ALL, LEADER])
+def test_appends_in_every_version(tmp_path: Path, version: int, acks: int) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("orders")
+        for offset in range(2):
+            (result,) = await produce(broker, topic("orders", batch()), acks=acks, version=version)
+            assert (result.error_code, result.base_offset) == (0, offset)
+
+    serve(tmp_path, scenario)
+
+
+def test_version_13_names_topics_by_id(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        made = await broker.create("orders")
+        known = ProduceTopic(None, TopicId(made.topic_id), [ProducePartition(0, batch())])
+        unknown = ProduceTopic(None, TopicId(UUID(int=9)), [ProducePartition(0, batch())])
+        results = await produce(broker, known, unknown, version=13)
+        assert [result.error_code for result in results] == [0, ErrorCode.unknown_topic_id]
+
+    serve(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("request_topic", "options", "code"),
+    [
+        (topic("missing", batch()), {}, ErrorCode.unknown_topic_or_partition),
+        (topic("orders", batch(), partition=9), {}, ErrorCode.unknown_topic_or_partition),
+        (topic("orders", batch()), {"acks": 2}, ErrorCode.invalid_required_acks),
+        (topic("orders", batch()), {"acks": -2}, ErrorCode.invalid_required_acks),
+        (topic("orders", None), {}, ErrorCode.invalid_record),
+        (topic("orders", batch()), {"version": 2}, ErrorCode.unsupported_for_message_format),
+        (topic("orders", batch(codec=Codec.ZSTD)), {"version": 6}, ErrorCode.unsupported_compression_type),
+        (topic("orders", batch(transactional=True)), {}, ErrorCode.invalid_txn_state),
+        (topic("orders", batch()), {"transactional_id": "t"}, ErrorCode.invalid_txn_state),
+        (topic("orders", batch()), {"transactional_id": "t", "acks": 1}, ErrorCode.invalid_required_acks),
+    ],
+)
+def test_refuses_with_the_right_code_and_stores_nothing(
+    tmp_path: Path, request_topic: ProduceTopic, options: dict[str, int], code: ErrorCode
+) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("orders")
+        (result,) = await produce(broker, request_topic, **options)  # type: ignore[arg-type]
+        assert (result.error_code, result.base_offset) == (code, -1)
+        assert broker.context.replicas.get("orders", 0).log.log_end_offset == 0
+
+    serve(tmp_path, scenario)
+
+
+def test_too_few_replicas_for_acks_all_are_said(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("orders", min_insync_replicas="2")
+        (result,) = await produce(broker, topic("orders", batch()))
+        assert result.error_code == ErrorCode.not_enough_replicas
+        (result,) = await produce(broker, topic("orders", batch()), acks=LEADER)
+        assert result.error_code == 0
+
+    serve(tmp_path, scenario)
+
+
+def test_who_may_not_write_is_told_so(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("orders")
+        broker.deny((Operation.WRITE, ResourceType.TOPIC, "orders"))
+        (result,) = await produce(broker, topic("orders", batch()))
+        assert result.error_code == ErrorCode.topic_authorization_failed
+
+    serve(tmp_path, scenario)
+
+
+def test_a_partition_named_twice_is_appended_once(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("orders")
+        results = await produce(broker, topic("orders", batch(), batch()), topic("orders", batch()))
+        assert [r.error_code for r in results] == [0, ErrorCode.invalid_request, ErrorCode.invalid_request]
+        assert broker.context.replicas.get("orders", 0).log.log_end_offset == 1
+
+    serve(tmp_path, scenario)
+
+
+def test_without_acks_there_is_no_answer_and_an_error_costs_the_connection(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("orders")
+        assert send(broker, ProduceRequest(None, NONE, 100, [topic("orders", batch())])) is None
+        assert broker.context.replicas.get("orders", 0).log.log_end_offset == 1
+        with pytest.raises(ProtocolError):
+            send(broker, ProduceRequest(None, NONE, 100, [topic("missing", batch())]))
+
+    serve(tmp_path, scenario)
+
+
+def test_a_flush_that_takes_too_long_is_a_timeout_and_not_an_error_of_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("orders", durability="fsync")
+        release = threading.Event()
+        with monkeypatch.context() as patch:
+            patch.setattr(FlushJob, "work", lambda _: release.wait(5))
+            (result,) = await produce(broker, topic("orders", batch()), timeout_ms=20)
+            release.set()
+        assert result.error_code == ErrorCode.request_timed_out
+
+    serve(tmp_path, scenario)
+
+
+def test_a_request_with_a_batch_to_look_into_and_one_to_flush_answers_for_both(tmp_path: Path) -> None:
+    """The timeout of the flush runs only once the held batch is appended, or its answer would be lost."""
+
+    async def scenario(broker: Harness) -> None:
+        await broker.create("plain", durability="fsync")
+        await broker.create("table", cleanup_policy="compact", durability="fsync")
+        for offset in range(20):
+            results = await produce(broker, topic("plain", batch()), topic("table", batch()))
+            assert [(r.error_code, r.base_offset) for r in results] == [(0, offset), (0, offset)]
+        results = await produce(broker, topic("plain", batch()), topic("table", batch(None)))
+        assert [result.error_code for result in results] == [0, ErrorCode.invalid_record]
+        _, held = await produce(broker, topic("plain", batch()), topic("table", batch()), timeout_ms=0)
+        assert held.base_offset == 20 or held.error_code == ErrorCode.request_timed_out
+
+    serve(tmp_path, scenario)
