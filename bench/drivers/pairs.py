@@ -16,7 +16,7 @@ import uvloop
 from bench.driver import Figures, drive
 from bench.frames import one_record_batch
 from bench.measure import percentile
-from bench.raw_client import RawConnection, connect_many, raise_open_files_limit
+from bench.raw_client import RawConnection, connect_many, prepare_process
 
 PATIENCE_S = 30
 
@@ -103,7 +103,7 @@ async def _rounds(pairs: Sequence[Pair], rounds_per_s: float, seconds: float) ->
 
 
 def pairs(**parameters: float) -> Figures:
-    raise_open_files_limit()
+    prepare_process()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(drive_pairs(**parameters))  # type: ignore[arg-type]
 

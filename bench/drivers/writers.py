@@ -11,7 +11,7 @@ import uvloop
 from bench.driver import Figures, drive
 from bench.frames import one_record_batch
 from bench.measure import percentile
-from bench.raw_client import RawConnection, connect_many, raise_open_files_limit
+from bench.raw_client import RawConnection, connect_many, prepare_process
 
 
 async def drive_writers(
@@ -60,7 +60,7 @@ async def _send(connection: RawConnection, topic: str, partition: int, batch: by
 
 
 def writers(**parameters: float) -> Figures:
-    raise_open_files_limit()
+    prepare_process()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(drive_writers(**parameters))  # type: ignore[arg-type]
 
