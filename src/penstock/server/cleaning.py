@@ -45,6 +45,8 @@ class Cleaning:
         start_offset = await self._broker.threads.run("background", decide)
         if start_offset > replica.log.log_start_offset:
             replica.log.advance_log_start(start_offset)
+            # First, so that a crash among the removals leaves no hole in what the log still claims to have.
+            await self._broker.write_checkpoints()
         await delete_segments(self._broker, replica)
 
     async def _compact(self, replica: Replica) -> None:
