@@ -328,3 +328,12 @@ def test_one_frame_is_read_ahead_of_an_answer_and_no_more() -> None:
     server.receive(b"b")
     assert server.handled == [b"a"]
     assert server.socket.readable is None
+
+
+def test_who_holds_more_than_a_share_of_memory_that_ran_out_is_a_hog() -> None:
+    server = Server(memory=32)
+    server.answers[b"0123456789012345678901234567"] = Later()
+    server.receive(b"a")
+    assert not server.connection.hogs_memory
+    server.receive(b"0123456789012345678901234567")
+    assert server.connection.hogs_memory

@@ -175,6 +175,11 @@ class Connection:
         """Whether the client has sent a part of a request."""
         return self._reader.is_inside_frame
 
+    @property
+    def hogs_memory(self) -> bool:
+        """Whether it holds more than its share of memory that has run out."""
+        return not self._traffic.memory.has_room(self._held_bytes)
+
     def close(self, error: Exception | None = None) -> None:
         if self.closed:
             return

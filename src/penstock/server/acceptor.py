@@ -32,6 +32,7 @@ from penstock.server.dispatch import Dispatcher, Session
 from penstock.server.security import ANONYMOUS
 
 _SWEEP_SECONDS = 1.0
+_HOG_PATIENCE_MS = 5_000
 
 
 @dataclass(slots=True)
@@ -150,7 +151,9 @@ class Acceptor:
 
 
 def _patience_ms(connection: Connection, config: BrokerConfig) -> int:
-    """How long a connection may stand still."""
+    """How long a connection may stand still; not long where others wait for the memory it holds."""
+    if connection.hogs_memory:
+        return _HOG_PATIENCE_MS
     if connection.owes_reading:
         return config[CONNECTION_WRITE_TIMEOUT_MS]
     if connection.owes_sending:

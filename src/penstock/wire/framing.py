@@ -17,7 +17,8 @@ _SIZE = Struct(">i")
 _SCRATCH_BYTES = 64 * 1024
 _LARGE_FRAME_BYTES = 16 * 1024
 """A frame of which this much has come and that is not complete goes on in its own memory."""
-_GROWTH = 4
+_FAST_GROWTH_BYTES = 512 * 1024
+"""Below this a frame's memory grows fourfold at a time, to need few reads; above by half, to waste little."""
 
 # Scratch space is needed from one `buffer()` to its `received()` only, so connections share a few.
 _free_scratch: list[bytearray] = []
@@ -103,7 +104,8 @@ class FrameReader:
         return [memoryview(frame)]
 
     def _grow(self, frame: bytearray) -> None:
-        wanted = min(self._frame_size, len(frame) * _GROWTH) - len(frame)
+        grown = len(frame) * 4 if len(frame) < _FAST_GROWTH_BYTES else len(frame) * 3 // 2
+        wanted = min(self._frame_size, grown) - len(frame)
         while wanted > 0:
             step = min(wanted, len(_zeros))
             frame += _zeros[:step]
