@@ -98,14 +98,17 @@ def test_a_client_that_never_reads_is_held_back(watch: Watch, pipeline: str) -> 
 
 
 def test_a_client_that_never_reads_is_closed_in_the_end(watch: Watch) -> None:
+    wait_until(lambda: watch.established_connections() > 0, 5)
+    before = watch.established_connections()
     with watch.client() as client, watch.counts_refusals():
         send_as_far_as_possible(client, PIPELINES["fetch"], 0.5)
-        assert watch.established_connections() == 2
-        wait_until(lambda: watch.established_connections() == 1, 8)
+        assert watch.established_connections() == before + 1
+        wait_until(lambda: watch.established_connections() <= before, 8)
 
 
 def test_many_clients_that_never_read_share_one_limit(watch: Watch) -> None:
     watch.max_growth_bytes = 384 * MIB
+    watch.max_seconds = 6
     content = PIPELINES["describe-configs"]
     clients = [watch.client() for _ in range(40)]
     for client in clients:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import struct
 import time
+from collections.abc import Callable
 
+import psutil
 import pytest
 import raw
-from watch import MIB, Watch, wait_until
+from watch import MIB, Watch, now_ms, produce, wait_until
+
+from broker_process import BrokerProcess
+from penstock.records.building import NewRecord, build_batch
 
 SETTINGS = (
     "request.receive.timeout.ms=1500",
@@ -150,3 +156,25 @@ def test_a_client_that_vanishes_in_a_request_leaves_nothing_behind(watch: Watch)
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
     wait_until(lambda: watch.established_connections() <= 2, 5)
+
+
+def test_half_sent_requests_that_fill_the_memory_are_given_up(
+    start_broker: Callable[..., BrokerProcess],
+) -> None:
+    """Ten senders stop in the middle of 100 MiB each, and a thousand idle clients make everybody's share small."""
+    broker = start_broker(["queued.max.request.bytes=16777216"])
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(raw.RawClient(broker.port)) for _ in range(1000)]
+        assert idle[0].call(
+            raw.CREATE_TOPICS, 5, topics=[{"name": "t", "num_partitions": 1, "replication_factor": 1}]
+        )
+        hogs = [stack.enter_context(raw.RawClient(broker.port)) for _ in range(10)]
+        for hog in hogs:
+            hog.socket.settimeout(0.2)
+            with contextlib.suppress(TimeoutError):
+                hog.send(size(MAX_FRAME_BYTES) + bytes(16 * MIB))
+        started = time.monotonic()
+        batch = build_batch([NewRecord(b"key", bytes(900_000), now_ms())])
+        assert produce(idle[1], "t", batch).error_code == 0
+        assert time.monotonic() - started < 9
+        assert psutil.Process(broker.pid).memory_info().rss < 192 * MIB

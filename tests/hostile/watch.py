@@ -124,7 +124,7 @@ class Watch:
     """Watches one broker from its making to `finish`, which fails when somebody was harmed."""
 
     def __init__(self, broker: BrokerProcess) -> None:
-        self.max_seconds = 2.0
+        self.max_seconds = 3.0
         """The longest an innocent round trip may take."""
         self.max_growth_bytes = 64 * MIB
         self.broker = broker
