@@ -72,7 +72,7 @@ def test_truncation_keeps_exactly_the_entries_up_to_a_position(
 ) -> None:
     path = tmp_path_factory.mktemp("index")
     index = make_index(path, ENTRIES[:stored], ENTRIES[stored : stored + in_memory])
-    index.truncate(position, wait=True)
+    index.truncate(position)
     kept = [entry for entry in ENTRIES[: stored + in_memory] if entry.position <= position]
     assert index.last(wait=True) == (kept[-1] if kept else FIRST_ENTRY)
     for limit in (1, 7, 90, 91, 200, 10_000):

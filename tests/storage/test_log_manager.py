@@ -21,6 +21,7 @@ from log_helpers import (
 
 from penstock.errors import ConfigError, StorageError
 from penstock.model import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
+from penstock.storage import log_manager
 from penstock.storage.disk import RealDisk
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_directories import log_directory, parse_log_directory
@@ -203,3 +204,25 @@ def test_directory_names_lead_back_to_their_partition(topic: str) -> None:
 )
 def test_other_names_are_nobodys_directory(name: str) -> None:
     assert parse_log_directory(name) is None
+
+
+def test_a_stop_checkpoints_a_few_logs_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All at once would need more open files than there may be."""
+    monkeypatch.setattr(log_manager, "_LOGS_AT_A_TIME", 6)
+    manager = open_manager(RealDisk(str(tmp_path)))
+    manager.create("many", TOPIC_ID, range(20), LogConfig())
+    for log in manager:
+        append(log, b"x")
+    manager.close(BrokerEpoch(3))
+    again = open_manager(RealDisk(str(tmp_path)))
+    assert (again.was_clean, again.reports) == (3, [])
+    assert all(read_all(log) == [(0, b"x")] for log in again)
+
+
+def test_a_stop_that_could_not_checkpoint_every_log_leaves_no_mark(tmp_path: Path) -> None:
+    manager = open_manager(RealDisk(str(tmp_path)))
+    log = the_log(manager)
+    append(log, b"x")
+    assert log.begin_checkpoint() is not None  # and nobody finishes it
+    manager.close(BrokerEpoch(3))
+    assert open_manager(RealDisk(str(tmp_path))).was_clean is None

@@ -108,8 +108,8 @@ class SegmentIndex:
             rest = (columns[0][count:], columns[1][count:], columns[2][count:])
             self._columns = rest if rest[0] else None
 
-    def truncate(self, position: int, wait: bool) -> None:
-        """Drop every entry above `position`; what the file has beyond `stored` does not count."""
+    def truncate(self, position: int) -> None:
+        """Drop every entry above `position`; the file is left as it is."""
         columns = self._columns
         if columns is not None:
             keep = bisect_left(columns[POSITION], position + 1)
@@ -117,7 +117,7 @@ class SegmentIndex:
                 self._columns = (columns[0][:keep], columns[1][:keep], columns[2][:keep])
                 return
             self._columns = None
-        self.stored = self._count_stored(POSITION, position + 1, wait)
+        self.stored = self._count_stored(POSITION, position + 1, wait=True)
         if self.repaired is not None:
             self.repaired = self.repaired[: self.stored * ENTRY_SIZE]
 

@@ -73,6 +73,7 @@ class CheckpointJob:
     mark: RecoveryMark
     syncing: bool = False
     """Set while syncs are under way, whose failure is final."""
+    done: bool = False
     error: OSError | None = None
     _written: list[File] = field(default_factory=list)
 
@@ -115,6 +116,7 @@ class CheckpointJob:
 
     def tidy(self) -> None:
         """Remove the snapshots that were kept only until this one was durable."""
+        self.done = True
         self._written.clear()
         for offset in self.old_snapshots[: 1 - KEPT_SNAPSHOTS]:
             self.disk.remove(f"{self.directory}/{snapshot_name(offset)}")
@@ -143,7 +145,7 @@ def _sync_together(disk: Disk, jobs: Sequence[CheckpointJob], sync: Callable[[Ch
         job.attempt(sync)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeleteJob:
     """Remove the files of segments that are no longer part of the log, oldest first so that no hole can
     stay."""
@@ -151,12 +153,19 @@ class DeleteJob:
     disk: Disk
     directory: str
     segments: tuple[Segment, ...]
+    checkpoint: CheckpointJob | None
+    """Comes first where the recovery point lies below what stays. Recovery takes a log that starts above its
+    recovery point for one whose first files were lost, unless a snapshot shows that more had been durable."""
 
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
 
     def work(self) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.attempt(CheckpointJob.work)
+            if self.checkpoint.error is not None:
+                raise self.checkpoint.error
         self.disk.sync_dir(self.directory)  # the segment that takes over must be there first
         for segment in self.segments:
             self.disk.remove(segment.index.file.path)

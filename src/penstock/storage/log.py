@@ -17,7 +17,7 @@ from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
 from penstock.model import LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader, assign, stamp_append_time
 from penstock.storage.checkpoints import LogCheckpoint, RecoveryMark
-from penstock.storage.jobs import CheckpointJob, DeleteJob, FlushJob
+from penstock.storage.jobs import CheckpointJob, DeleteJob, FlushJob, IndexWrite
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.storage.log_state import LogState, StorageContext
@@ -381,9 +381,7 @@ class Log:
         for old in reversed(dropped):  # newest first, so that a crash leaves no hole
             disk.remove(old.index.file.path)
             disk.remove(old.log_file.path)
-        segment.file.truncate(position)
-        segment.file.sync()
-        segment.cut(position)
+        segment.cut(position, disk)
         for snapshot in self._snapshots:
             if snapshot > end_offset:
                 disk.remove(f"{self.directory}/{snapshot_name(snapshot)}")
@@ -420,7 +418,12 @@ class Log:
         index_writes, active = self._segments.index_writes(), self._segments.active
         if active is None or (self.mark.offset == self.log_end_offset and not index_writes):
             return None
-        job = CheckpointJob(
+        job = self._make_checkpoint(index_writes, active)
+        self._job = job
+        return job
+
+    def _make_checkpoint(self, index_writes: tuple[IndexWrite, ...], active: Segment) -> CheckpointJob:
+        return CheckpointJob(
             self._context.disk,
             self.directory,
             self.begin_flush(),
@@ -429,8 +432,6 @@ class Log:
             self._snapshots,
             self._next_mark(active),
         )
-        self._job = job
-        return job
 
     def _snapshot(self) -> Snapshot | None:
         if self._snapshots and self._snapshots[-1] == self.log_end_offset:
@@ -451,6 +452,9 @@ class Log:
     def finish_checkpoint(self, job: CheckpointJob) -> None:
         """The job's work is done."""
         self._release(job)
+        self._apply(job)
+
+    def _apply(self, job: CheckpointJob) -> None:
         if not self._segments.is_current(job.flush) or self.failed:
             return
         self.finish_flush(job.flush)
@@ -463,6 +467,9 @@ class Log:
     def abandon_checkpoint(self, job: CheckpointJob, error: OSError) -> None:
         """The job's work failed. Without space it can be done another time; a failed sync is final."""
         self._release(job)
+        self._give_up(job, error)
+
+    def _give_up(self, job: CheckpointJob, error: OSError) -> None:
         if job.syncing or error.errno not in _PASSING_ERRORS:
             self.fail(error)
 
@@ -489,7 +496,11 @@ class Log:
             self._start_empty_segment()
         if count <= 0:
             return None
-        job = DeleteJob(self._context.disk, self.directory, self._segments.drop_first(count))
+        dropped = self._segments.drop_first(count)
+        checkpoint = None
+        if self.mark.offset < self.segments[0].base_offset:
+            checkpoint = self._make_checkpoint(self._segments.index_writes(), self.segments[-1])
+        job = DeleteJob(self._context.disk, self.directory, dropped, checkpoint)
         self._job = job
         return job
 
@@ -503,6 +514,11 @@ class Log:
         """The work is done, or failed: files that stayed are removed at the next start, being below the log
         start."""
         self._release(job)
+        checkpoint = job.checkpoint
+        if checkpoint is not None and checkpoint.error is not None:
+            self._give_up(checkpoint, checkpoint.error)
+        elif checkpoint is not None and checkpoint.done:
+            self._apply(checkpoint)
 
     def begin_swap(self, replaced: tuple[Segment, ...]) -> bool:
         """Whether compaction may put another segment in the place of these now: no other job is under way and
@@ -533,7 +549,7 @@ class Log:
             self.topic_id.bytes,
             self.topic_partition.partition,
             self.log_start_offset,
-            self.high_watermark,
+            min(self.high_watermark, self.flushed_offset),  # a recovery takes it for durable
             self.cleaned_offset,
             self.mark,
         )

@@ -34,6 +34,8 @@ from penstock.storage.recovery import RecoveryReport, load
 
 LogKey = tuple[TopicId, int]
 
+_LOGS_AT_A_TIME = 500  # each has a few files open until they are synced
+
 
 @dataclass(frozen=True, slots=True)
 class RemoveJob:
@@ -153,19 +155,25 @@ class LogManager:
         try:
             self._checkpoint_all()
             self.write_checkpoints(both=True)
-            if not any(log.failed for log in self):
+            if all(log.recovery_point == log.log_end_offset and not log.failed for log in self):
                 leave_clean_stop(self._disk, broker_epoch)
         finally:
             self._disk.close()
 
     def _checkpoint_all(self) -> None:
-        jobs = [(log, job) for log in self if (job := log.begin_checkpoint()) is not None]
-        work_together(self._disk, [job for _, job in jobs])
-        for log, job in jobs:
-            if job.error is None:
-                log.finish_checkpoint(job)
-            else:
-                log.abandon_checkpoint(job, job.error)
+        logs = list(self)
+        for start in range(0, len(logs), _LOGS_AT_A_TIME):
+            jobs = [
+                (log, job)
+                for log in logs[start : start + _LOGS_AT_A_TIME]
+                if (job := log.begin_checkpoint()) is not None
+            ]
+            work_together(self._disk, [job for _, job in jobs])
+            for log, job in jobs:
+                if job.error is None:
+                    log.finish_checkpoint(job)
+                else:
+                    log.abandon_checkpoint(job, job.error)
 
     # --- checkpoints
 

@@ -3,8 +3,9 @@
 Everything below the recovery mark is taken as it is, unread, and so is a segment whose index is complete:
 indexes are completed after the log was synced. What lies after is checked batch by batch; at the first that
 is not whole and right the log is cut, and what survives is written again and synced, because a failed fsync
-may have left pages that look clean and are not on disk. Damage below the mark is never cut: readers are told.
-Waits for the disk; one thread per log.
+may have left pages that look clean and are not on disk. Damage below the mark is never cut, nor below the
+high watermark while right batches follow: that had been synced, so it is no torn end; readers are told. Waits
+for the disk; one thread per log.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from penstock.storage.reading import floor_segment
 from penstock.storage.replay import Replay
 from penstock.storage.segment import (
     LOG_SUFFIX,
-    NO_TIMESTAMP,
     UNKNOWN_TIMESTAMP,
     UNREACHABLE_OFFSET,
     Segment,
@@ -77,6 +77,7 @@ class _Recovery:
         self._disk = context.disk
         self._directory = directory
         self._checkpoint = checkpoint
+        self._committed = Offset(0) if checkpoint is None else checkpoint.high_watermark
         self._now_ms = now_ms
         self._replay = Replay(config, now_ms)
         self._index_interval_bytes = config.index_interval_bytes
@@ -89,7 +90,12 @@ class _Recovery:
     def run(self) -> LogState:
         names = tidy_directory(self._disk, self._directory, self._disk.list(self._directory))
         snapshots = tuple(Offset(offset) for offset in offsets_with(names, SNAPSHOT_SUFFIX))
-        found = [self._closed_segment(base_offset) for base_offset in offsets_with(names, LOG_SUFFIX)]
+        found = self._without_deleted(
+            [self._closed_segment(base_offset) for base_offset in offsets_with(names, LOG_SUFFIX)]
+        )
+        if found and self._is_unproven(found[0], snapshots):
+            self._remove(found, "what was before it never became durable")
+            found = []
         if not found:
             return self._without_segments(snapshots)
         start, mark = self._find_start(found)
@@ -100,6 +106,25 @@ class _Recovery:
             self._remove(segments, "everything in it lies before the log start")
             return self._without_segments(snapshots)
         return self._state(tuple(segments), snapshots, log_end_offset, mark)
+
+    def _without_deleted(self, found: list[Segment]) -> list[Segment]:
+        """What lies below the log start was being removed, in any order: there may be holes in it."""
+        if self._checkpoint is None:
+            return found
+        first = max(floor_segment(tuple(found), self._checkpoint.log_start_offset), 0)
+        self._remove_files(found[:first])
+        return found[first:]
+
+    def _is_unproven(self, first: Segment, snapshots: tuple[Offset, ...]) -> bool:
+        """Whether files before the first are missing that nobody deleted: their names were never synced.
+
+        Nothing of the log was durable then, for it becomes durable in order. A deletion leaves a snapshot of
+        an offset at or above what stays.
+        """
+        if self._checkpoint is None:
+            return False
+        known = max(self._checkpoint.mark.offset, self._checkpoint.log_start_offset, *snapshots, Offset(0))
+        return first.base_offset > known
 
     def _closed_segment(self, base_offset: int) -> Segment:
         return Segment(
@@ -226,19 +251,36 @@ class _Recovery:
         start = segment.size
         if file_size == start:
             return next_offset
-        try:
-            here = IndexEntry(next_offset - segment.base_offset, start, NO_TIMESTAMP)
-            for position, header in segment.walk(file_size, here, wait=True):
-                self._check_batch(segment, position, header)
-                self._accept(segment, position, header)
-                next_offset = header.next_offset
-        except CorruptLog as problem:
-            self.problems.append(f"{segment.log_file.path} is cut at {segment.size}: {problem}")
+        if not segment.index.stored:
+            segment.trim_index(self._disk)
+        while segment.size < file_size:
+            here = IndexEntry(next_offset - segment.base_offset, segment.size, segment.max_timestamp)
+            try:
+                for position, header in segment.walk(file_size, here, wait=True):
+                    self._check_batch(segment, position, header)
+                    self._accept(segment, position, header)
+                    next_offset = header.next_offset
+            except CorruptLog as problem:
+                here = IndexEntry(next_offset - segment.base_offset, segment.size, segment.max_timestamp)
+                behind = segment.after_damage(here, file_size) if next_offset < self._committed else None
+                if behind is None:
+                    self.problems.append(f"{segment.log_file.path} is cut at {segment.size}: {problem}")
+                    break
+                self.problems.append(f"{segment.log_file.path} is damaged at {segment.size}: {problem}")
+                self._step_over(segment, here, behind)
+                next_offset = Offset(segment.base_offset + behind.relative_offset)
         self._write_again(segment, start)
         return next_offset
 
+    @staticmethod
+    def _step_over(segment: Segment, damage: IndexEntry, behind: IndexEntry) -> None:
+        """Keep damaged bytes as they are; the index has both sides of them, as one that is made again has."""
+        segment.index.add(*damage)
+        segment.index.add(*behind)
+        segment.size = segment.synced_size = segment.indexed_size = behind.position
+
     def _check_batch(self, segment: Segment, position: int, header: BatchHeader) -> None:
-        if header.leader_epoch < self._replay.epochs.latest:
+        if header.leader_epoch < self._replay.epochs.latest and header.base_offset >= self._committed:
             raise CorruptLog(f"leader epoch {header.leader_epoch} comes after {self._replay.epochs.latest}")
         if not crc_matches(read_batch(segment.file, position, header), header):
             raise CorruptLog(f"the CRC of the batch at {position} does not match")
@@ -264,14 +306,19 @@ class _Recovery:
     def _cut(self, segment: Segment, file_size: int) -> None:
         if segment.size < file_size:
             self.cut_bytes += file_size - segment.size
+            segment.trim_index(self._disk)
             segment.file.truncate(segment.size)
             segment.file.sync()
 
     def _remove(self, segments: list[Segment], why: str) -> None:
-        """Newest first, so that a crash in between leaves no hole."""
-        for segment in reversed(segments):
+        for segment in segments:
             self.problems.append(f"{segment.log_file.path} is removed: {why}")
             self.cut_bytes += segment.size
+        self._remove_files(segments)
+
+    def _remove_files(self, segments: list[Segment]) -> None:
+        """Newest first, so that a crash in between leaves no hole."""
+        for segment in reversed(segments):
             self._disk.remove(segment.index.file.path)
             self._disk.remove(segment.log_file.path)
             segment.index.file.discard()
@@ -293,7 +340,7 @@ class _Recovery:
         for offset in snapshots:
             if offset > log_end_offset:
                 self._disk.remove(f"{self._directory}/{snapshot_name(offset)}")
-        if self.checked_bytes or self.cut_bytes:
+        if self.checked_bytes or self.cut_bytes or self.problems:
             self._disk.sync_dir(self._directory)
         log_start_offset = self._log_start(list(segments), log_end_offset)
         epochs = self._replay.epochs

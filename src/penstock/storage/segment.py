@@ -8,12 +8,14 @@ before the broker started is not looked into before someone reads from it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from penstock.errors import CorruptLog, WouldBlock
 from penstock.records.batch import LENGTH_OVERHEAD, BatchHeader
-from penstock.storage.disk import File
+from penstock.storage.disk import Disk, File
 from penstock.storage.file_cache import CachedFile, FileCache
 from penstock.storage.index import (
+    ENTRY_SIZE,
     FIRST_ENTRY,
     MAX_TIMESTAMP,
     RELATIVE_OFFSET,
@@ -103,12 +105,13 @@ class Segment:
             except CorruptLog:
                 if not wait:
                     raise WouldBlock from None
-                after = self._after_damage(start, end)
+                after = self.after_damage(start, end)
                 if after is None or self.base_offset + after.relative_offset > offset:
                     raise
                 start = after
 
-    def _after_damage(self, damage: IndexEntry, end: int) -> IndexEntry | None:
+    def after_damage(self, damage: IndexEntry, end: int) -> IndexEntry | None:
+        """Where right batches go on behind damage that begins at an entry; None where none do."""
         found = find_batch(
             self.file,
             damage.position,
@@ -157,21 +160,35 @@ class Segment:
         """Nothing more is written: complete the index."""
         self.index.add(end_offset - self.base_offset, self.size, self.max_timestamp)
 
-    def cut(self, position: int) -> None:
-        """The file was truncated at a batch boundary. The size and the newest timestamp follow."""
-        self.size = position
-        self.synced_size = min(self.synced_size, position)
+    def cut(self, position: int, disk: Disk) -> None:
+        """Drop everything from a batch boundary on; waits for the disk, for OSError leaves what is there."""
         while True:
             try:
-                self.index.truncate(position, wait=True)
+                self.index.truncate(position)
                 last = self.index.last(wait=True)
                 break
             except IndexDamaged:
                 self._rebuild_index(wait=True)
+        self.trim_index(disk)
+        self.file.truncate(position)
+        self.file.sync()
+        self.size = position
+        self.synced_size = min(self.synced_size, position)
         newer = (header.max_timestamp for _, header in self.walk(position, last, wait=True))
-        self.max_timestamp = max(newer, default=NO_TIMESTAMP)
-        self.max_timestamp = max(self.max_timestamp, last.max_timestamp)
+        self.max_timestamp = max(last.max_timestamp, max(newer, default=NO_TIMESTAMP))
         self.indexed_size = last.position
+
+    def trim_index(self, disk: Disk) -> None:
+        """Before a log is cut its index is: an entry that points to the end says the segment is complete."""
+        index = self.index
+        if index.repaired is not None or not index.stored:
+            index.file.discard()
+            disk.remove(index.file.path)
+            return
+        with suppress(FileNotFoundError):
+            file = index.file.get()
+            file.truncate(index.stored * ENTRY_SIZE)
+            file.sync()
 
     def _find(self, field: int, limit: int, wait: bool) -> IndexEntry:
         while True:
@@ -214,7 +231,7 @@ class Segment:
                     )
             except CorruptLog:
                 yield here
-                after = self._after_damage(here, end)
+                after = self.after_damage(here, end)
                 if after is None:
                     yield IndexEntry(UNREACHABLE_OFFSET, end, here.max_timestamp)
                     return

@@ -76,20 +76,38 @@ def find_batch(
     file: File, position: int, end: int, *, base_offset: int, min_offset: int
 ) -> tuple[int, BatchHeader] | None:
     """The first whole batch with a right CRC that starts after `position`: where a walk can go on behind
-    damage."""
+    damage. The place that a damaged batch's own length says is looked at first: what a client put into a
+    value can look like a batch."""
+
+    def is_batch(found: int, header: BatchHeader) -> bool:
+        return (
+            header.magic == MAGIC
+            and min_offset <= header.base_offset <= header.last_offset <= base_offset + MAX_RELATIVE_OFFSET
+            and HEADER_SIZE <= header.size <= end - found
+            and crc_matches(read_batch(file, found, header), header)
+        )
+
+    claimed = _header_behind(file, position, end)
+    if claimed is not None and is_batch(*claimed):
+        return claimed
     start = position + 1
     while end - start >= HEADER_SIZE:
         chunk = read_range(file, start, min(_SEARCH_BYTES, end - start), wait=True)
         place = chunk.find(_MAGIC_BYTE, MAGIC_POSITION)
         while 0 <= place <= len(chunk) - (HEADER_SIZE - MAGIC_POSITION):
-            header = read_header(chunk, place - MAGIC_POSITION)
-            found = start + place - MAGIC_POSITION
-            if (
-                min_offset <= header.base_offset <= header.last_offset <= base_offset + MAX_RELATIVE_OFFSET
-                and HEADER_SIZE <= header.size <= end - found
-                and crc_matches(read_batch(file, found, header), header)
-            ):
+            found, header = start + place - MAGIC_POSITION, read_header(chunk, place - MAGIC_POSITION)
+            if is_batch(found, header):
                 return found, header
             place = chunk.find(_MAGIC_BYTE, place + 1)
         start += len(chunk) - HEADER_SIZE + 1
     return None
+
+
+def _header_behind(file: File, position: int, end: int) -> tuple[int, BatchHeader] | None:
+    """What stands where the batch at `position` says it ends, if that can be."""
+    if end - position < HEADER_SIZE:
+        return None
+    size = read_header(read_range(file, position, HEADER_SIZE, wait=True)).size
+    if not HEADER_SIZE <= size <= end - position - HEADER_SIZE:
+        return None
+    return position + size, read_header(read_range(file, position + size, HEADER_SIZE, wait=True))

@@ -1,0 +1,177 @@
+"""Dropping the end of a log, and its start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from log_helpers import NOW_MS, append, checkpoint, flush, make_batch, open_manager, read_all, the_log
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import BrokerEpoch, LeaderEpoch, Offset
+from penstock.storage.disk import RealDisk
+from penstock.storage.log import Log
+from penstock.storage.log_config import LogConfig
+from penstock.storage.log_manager import LogManager
+
+CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
+
+
+def make(path: Path, count: int = 40) -> tuple[LogManager, Log, RealDisk]:
+    disk = RealDisk(str(path))
+    manager = open_manager(disk)
+    log = the_log(manager, CONFIG)
+    for number in range(count):
+        append(
+            log,
+            b"%02d" % number,
+            timestamp=NOW_MS + number,
+            epoch=LeaderEpoch(number // 10),
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=number,
+        )
+    return manager, log, disk
+
+
+@pytest.mark.parametrize("offset", [0, 1, 9, 17, 39])
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_everything_from_an_offset_on_is_gone_and_stays_gone(
+    tmp_path: Path, offset: int, checkpointed: bool
+) -> None:
+    manager, log, disk = make(tmp_path)
+    if checkpointed:
+        checkpoint(log)
+        manager.write_checkpoints()
+    flush(log)
+    manager.truncate(log, Offset(offset), NOW_MS)
+    for _ in range(2):
+        assert (log.log_end_offset, log.flushed_offset) == (offset, offset)
+        assert [number for number, _ in read_all(log)] == list(range(offset))
+        assert log.leader_epochs.latest == ((offset - 1) // 10 if offset else -1)
+        found = log.max_timestamp()
+        assert (None if found is None else found.offset) == (offset - 1 if offset else None)
+        entry = log.producers.get(1)
+        assert (entry.batches[-1].last_sequence if entry else -1) == offset - 1
+        disk.close()
+        disk = RealDisk(str(tmp_path))
+        manager = open_manager(disk)
+        log = the_log(manager, CONFIG)
+    assert append(log, b"new", epoch=LeaderEpoch(9)).base_offset == offset
+
+
+def test_a_cut_inside_a_batch_takes_the_whole_batch(tmp_path: Path) -> None:
+    manager, log, _ = make(tmp_path, 3)
+    append(log, b"a", b"b", b"c")
+    manager.truncate(log, Offset(5), NOW_MS)
+    assert log.log_end_offset == 3
+
+
+def test_a_cut_at_the_end_changes_nothing(tmp_path: Path) -> None:
+    manager, log, _ = make(tmp_path)
+    flush(log)
+    manager.truncate(log, Offset(40), NOW_MS)
+    assert (log.log_end_offset, log.flushed_offset) == (40, 40)
+
+
+@pytest.mark.parametrize("offset", [-1, 41])
+def test_cuts_outside_the_log_are_refused(tmp_path: Path, offset: int) -> None:
+    manager, log, _ = make(tmp_path)
+    with pytest.raises(BrokerError) as refused:
+        manager.truncate(log, Offset(offset), NOW_MS)
+    assert refused.value.code is ErrorCode.offset_out_of_range
+
+
+def test_a_flush_begun_before_a_cut_says_nothing_of_what_came_after(tmp_path: Path) -> None:
+    manager, log, _ = make(tmp_path)
+    job = log.begin_flush()
+    manager.truncate(log, Offset(10), NOW_MS)
+    for number in range(30):
+        append(log, b"new %d" % number, epoch=LeaderEpoch(9))
+    job.work()
+    log.finish_flush(job)
+    assert log.flushed_offset == 0
+    flush(log)
+    assert log.flushed_offset == 40
+
+
+def test_an_old_index_is_not_taken_for_that_of_the_new_end(tmp_path: Path) -> None:
+    """The entry stored before the cut points to just where the log then ends: the segment seemed complete."""
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk)
+    log = the_log(manager, CONFIG)
+    first = len(make_batch([b"x" * 50]))
+    append(log, b"x" * 50)
+    append(log, b"y" * 50)
+    assert log.segments[0].index.last(wait=True).position == first
+    manager.close(BrokerEpoch(1))
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk)
+    log = the_log(manager, CONFIG)
+    manager.truncate(log, Offset(0), NOW_MS)
+    append(log, b"x" * 25, b"v" * (first - len(make_batch([b"x" * 25, b""]))))
+    assert log.size_bytes == first
+    disk.close()
+    log = the_log(open_manager(RealDisk(str(tmp_path))), CONFIG)
+    assert log.log_end_offset == 2
+
+
+def test_the_log_start_moves_forward_only_and_not_past_the_end(tmp_path: Path) -> None:
+    _, log, _ = make(tmp_path)
+    log.advance_log_start(Offset(15))
+    log.advance_log_start(Offset(7))
+    assert log.log_start_offset == 15
+    assert log.leader_epochs.entries[0] == (1, 15)
+    with pytest.raises(BrokerError) as refused:
+        log.advance_log_start(Offset(41))
+    assert refused.value.code is ErrorCode.offset_out_of_range
+    with pytest.raises(BrokerError):
+        log.read(Offset(14), 100, below=Offset(40), at_least_one=True)
+
+
+def test_segments_below_the_log_start_are_deleted_with_their_indexes(tmp_path: Path) -> None:
+    _, log, _ = make(tmp_path)
+    checkpoint(log)
+    before = len(log.segments)
+    log.advance_log_start(Offset(20))
+    size = log.size_bytes
+    job = log.begin_delete()
+    assert job is not None
+    assert log.size_bytes == size - job.size_bytes
+    job.work()
+    log.finish_delete(job)
+    files = sorted(file.name for file in (tmp_path / log.directory).glob("*.log"))
+    indexes = sorted(file.name for file in (tmp_path / log.directory).glob("*.index"))
+    assert len(files) == len(log.segments) < before
+    assert [name[:20] for name in indexes] == [name[:20] for name in files]
+    assert log.segments[0].base_offset <= 20 < log.segments[1].base_offset
+    assert read_all(log)[0] == (20, b"20")
+    assert log.begin_delete() is None
+
+
+def test_a_crash_in_the_middle_of_a_deletion_leaves_a_readable_log(tmp_path: Path) -> None:
+    manager, log, disk = make(tmp_path)
+    flush(log)
+    log.advance_log_start(Offset(20))
+    manager.write_checkpoints(both=True)
+    job = log.begin_delete()
+    assert job is not None
+    (tmp_path / job.segments[0].log_file.path).unlink()
+    disk.close()
+    log = the_log(open_manager(RealDisk(str(tmp_path))), CONFIG)
+    assert [number for number, _ in read_all(log)] == list(range(20, 40))
+    assert not any((tmp_path / segment.log_file.path).exists() for segment in job.segments)
+
+
+def test_a_log_emptied_by_deletion_goes_on_in_a_fresh_segment(tmp_path: Path) -> None:
+    _, log, _ = make(tmp_path)
+    log.advance_log_start(Offset(40))
+    job = log.begin_delete()
+    assert job is not None
+    job.work()
+    log.finish_delete(job)
+    assert (log.size_bytes, len(log.segments)) == (0, 1)
+    for _ in range(3):
+        append(log, b"new", epoch=LeaderEpoch(9))
+    assert len(log.segments) == 1
+    assert [number for number, _ in read_all(log)] == [40, 41, 42]
