@@ -231,3 +231,51 @@ def test_clients_of_another_leadership_are_refused(
     except BrokerError as error:
         outcome = error.code
     assert outcome is code
+
+
+async def test_what_is_still_looked_at_when_the_log_closes_is_never_appended(tmp_path: Path) -> None:
+    bench, outcomes = compacted(tmp_path), []
+    replica = bench.replica()
+    replica.append_later(*batch(b"a"), NOW_MS, outcomes.append)
+    replica.append_later(*batch(b"b"), NOW_MS, outcomes.append)
+    replica.give_up_held()
+    assert [error.code for error in outcomes] == [ErrorCode.not_leader_or_follower] * 2
+    await bench.threads.finish_one()
+    assert bench.threads.waiting == 0
+    assert replica.log.log_end_offset == 0
+    assert len(outcomes) == 2
+
+
+async def test_a_check_that_breaks_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, outcomes, problems = compacted(tmp_path), [], []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["exception"]))
+    replica = bench.replica()
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    replica.append_later(*batch(b"a"), NOW_MS, outcomes.append)
+    replica.append_later(*batch(b"b"), NOW_MS, outcomes.append)
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.replication.replica.check_records", broken)
+        await bench.threads.finish_one()
+    await bench.threads.finish_one()
+    assert outcomes[0].code is ErrorCode.kafka_storage_error
+    assert outcomes[1].base_offset == 0
+    assert isinstance(problems[0], ZeroDivisionError)
+
+
+async def test_those_who_wait_for_a_flush_are_told_when_a_write_ends_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, outcomes = Bench(tmp_path), []
+    replica = bench.replica()
+    replica.when_committed(append(replica), outcomes.append)
+
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr("penstock.storage.disk.RealFile.pwrite", broken)
+    with pytest.raises(BrokerError):
+        append(replica)
+    assert [error.code for error in outcomes] == [ErrorCode.kafka_storage_error]

@@ -72,7 +72,12 @@ class Replica:
 
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
         """Append one checked batch; BrokerError when it is refused, and then nothing has changed."""
-        info = self.log.append(batch, header, self.partition.leader_epoch, now_ms)
+        try:
+            info = self.log.append(batch, header, self.partition.leader_epoch, now_ms)
+        except BrokerError:
+            if self.log.failed:
+                self._commit_waiters.fail(self._failure())  # there will be no flush that they could wait for
+            raise
         self._changed[self] = None
         if self.partition.on_append(self.log.log_end_offset):
             self._on_high_watermark()
@@ -107,7 +112,15 @@ class Replica:
 
         self._threads.run("read", check).add_done_callback(partial(self._on_checked, held))
 
+    def give_up_held(self) -> None:
+        """The log is about to be closed or to go: append nothing more of what is still being looked at."""
+        held, self._held = self._held, deque()
+        for each in held:
+            each.callback(self._departure())
+
     def _on_checked(self, held: _HeldAppend, checked: Future[BrokerError | None]) -> None:
+        if not self._held or self._held[0] is not held:
+            return  # given up meanwhile
         result: AppendInfo | BrokerError = BrokerError(
             ErrorCode.kafka_storage_error, "the batch could not be checked"
         )
@@ -165,15 +178,17 @@ class Replica:
 
     def retire(self) -> None:
         """The partition is no longer here: whoever waits is told to look for it elsewhere."""
-        self._commit_waiters.fail(
-            BrokerError(ErrorCode.not_leader_or_follower, f"{self.name} is not here any more")
-        )
+        self.give_up_held()
+        self._commit_waiters.fail(self._departure())
         self.data_waiters.wake()
 
     def _on_high_watermark(self) -> None:
         self.log.high_watermark = self.partition.high_watermark
         self._commit_waiters.committed(self.partition.high_watermark)
         self.data_waiters.wake()
+
+    def _departure(self) -> BrokerError:
+        return BrokerError(ErrorCode.not_leader_or_follower, f"{self.name} is not here any more")
 
     def _failure(self) -> BrokerError:
         return BrokerError(

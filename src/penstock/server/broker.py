@@ -131,6 +131,8 @@ class Broker:
         self._acceptor.close_listener()
         await self._drain()
         self._acceptor.close()
+        for replica in self._replicas:
+            replica.give_up_held()
         await self._dispatcher.close()
         await self._controller.close()
         await self._http.stop()
