@@ -418,3 +418,41 @@ def test_pipelined_bad_and_good_batches_to_a_compacted_topic_keep_their_order(cl
         if result.error_code == 0:
             offsets.append(result.base_offset)
     assert offsets == list(range(offsets[0], offsets[0] + 40))
+
+
+def slow_batch() -> bytes:
+    """A batch that takes a while to look into."""
+    records = [NewRecord(b"%d" % number, b"", int(time.time() * 1000)) for number in range(100_000)]
+    return bytes(build_batch(records, codec=Codec.GZIP))
+
+
+def test_a_stop_while_batches_are_looked_into_is_clean(start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker()
+    with raw.RawClient(broker.port) as client:
+        assert create_topic(client, COMPACTED, cleanup_policy="compact").error_code == 0
+        data = [{"name": COMPACTED, "partition_data": [{"index": 0, "records": slow_batch()}]}]
+        for _ in range(5):
+            client.send(raw.request(raw.PRODUCE, 9, acks=-1, timeout=30_000, topic_data=data))
+        broker.stop()
+    broker.start()
+    assert "recovered" not in broker.log_path.read_text(), (
+        "something was written after the mark of a clean stop"
+    )
+
+
+def test_a_topic_deleted_while_its_batches_are_looked_into_takes_nothing_more(
+    watch: Watch, client: raw.RawClient
+) -> None:
+    assert create_topic(client, "short-lived", cleanup_policy="compact").error_code == 0
+    data = [{"name": "short-lived", "partition_data": [{"index": 0, "records": slow_batch()}]}]
+    frame = raw.request(raw.PRODUCE, 9, acks=-1, timeout=30_000, topic_data=data)
+    producers = [watch.client() for _ in range(4)]
+    for producer in producers:
+        producer.send(frame)
+    deleted = client.call(raw.DELETE_TOPICS, 1, topic_names=["short-lived"], timeout=10_000)
+    assert deleted.responses[0].error_code == 0
+    for producer in producers:
+        answer = raw.decode_response(raw.PRODUCE, 9, producer.read_frame())
+        assert answer.responses[0].partition_responses[0].error_code in (0, 3, 6)
+        producer.close()
+    assert not list(watch.broker.data_dir.glob("logs/short-lived*"))
