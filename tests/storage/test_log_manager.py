@@ -226,3 +226,21 @@ def test_a_stop_that_could_not_checkpoint_every_log_leaves_no_mark(tmp_path: Pat
     assert log.begin_checkpoint() is not None  # and nobody finishes it
     manager.close(BrokerEpoch(3))
     assert open_manager(RealDisk(str(tmp_path))).was_clean is None
+
+
+def test_a_retry_is_recognised_after_its_records_are_gone_and_the_broker_restarted(tmp_path: Path) -> None:
+    manager = open_manager(RealDisk(str(tmp_path)))
+    log = the_log(manager, SMALL)
+    for number in range(30):
+        append(log, b"%d" % number, producer_id=1, producer_epoch=0, base_sequence=number)
+    flush(log)
+    log.advance_log_start(Offset(30))
+    job = log.begin_delete()
+    assert job is not None
+    job.work()
+    log.finish_delete(job)
+    manager.close(BrokerEpoch(1))
+    log = the_log(open_manager(RealDisk(str(tmp_path))))
+    again = append(log, b"29", producer_id=1, producer_epoch=0, base_sequence=29)
+    assert (again.base_offset, again.duplicate) == (29, True)
+    assert append(log, b"30", producer_id=1, producer_epoch=0, base_sequence=30).base_offset == 30

@@ -294,16 +294,18 @@ class Log:
         The first comes whole if it must (`at_least_one`) or fits; else the slice is empty. WouldBlock asks to
         be called again in a pool with `wait`.
         """
-        log_end_offset = self.log_end_offset
-        if not self.log_start_offset <= offset <= log_end_offset:
-            raise self._out_of_range(offset)
-        below = min(below, log_end_offset)
-        if offset >= below or (max_bytes <= 0 and not at_least_one):
-            return EMPTY_SLICE
         while True:
+            # In this order: the segments then have all up to the end, and what the start does not exclude
+            # afterwards had not been deleted from them.
+            log_end_offset = self.log_end_offset
             segments = self._segments.all
+            if not self.log_start_offset <= offset <= log_end_offset:
+                raise self._out_of_range(offset)
+            limit = min(below, log_end_offset)
+            if offset >= limit or (max_bytes <= 0 and not at_least_one):
+                return EMPTY_SLICE
             try:
-                return read_slice(self, segments, offset, max_bytes, below, at_least_one, wait)
+                return read_slice(self, segments, offset, max_bytes, limit, at_least_one, wait)
             except (CorruptLog, OSError) as error:
                 self._check_unchanged(segments, error)
 
