@@ -14,6 +14,7 @@ from penstock.model import BrokerId
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.server.fetch_sessions import FetchSessions
+from penstock.server.long_polls import LongPolls
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.security import Authorizer
 from penstock.storage.disk import Disk
@@ -33,6 +34,7 @@ class BrokerContext:
     replicas: ReplicaManager
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
+    long_polls: LongPolls
     authorizer: Authorizer
     metrics: BrokerMetrics
     writing_checkpoints: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -69,7 +69,8 @@ class _FetchOperation:
         "_cold_reads",
         "_cold_results",
         "_fetch",
-        "_is_woken",
+        "_has_moved",
+        "_is_due",
         "_later",
         "_max_bytes",
         "_replicas",
@@ -97,7 +98,8 @@ class _FetchOperation:
         self._timer: asyncio.TimerHandle | None = None
         self._results: list[FetchResult] = []
         """Of the last attempt: still true at the end of the wait, unless a target has moved."""
-        self._is_woken = False
+        self._has_moved = False
+        self._is_due = False
 
     def _check(self) -> None:
         if self._fetch.replica_id >= 0:
@@ -219,34 +221,37 @@ class _FetchOperation:
             self._retry(final=True)
 
     def _wait(self) -> None:
-        loop = asyncio.get_running_loop()
         if self._timer is None:
-            self._timer = loop.call_later(self._wait_ms / 1000, self._on_timeout)
+            seconds = self._request.broker.long_polls.wait_seconds(self._wait_ms)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
         for replica in self._replicas:
-            replica.data_waiters.add(self._wake)
+            replica.data_waiters.add(self._on_move)
 
-    def _wake(self) -> None:
-        """A target moved. Looked at once in this turn of the loop, however many of them move."""
-        if not self._is_woken:
-            self._is_woken = True
-            asyncio.get_running_loop().call_soon(self._on_woken)
-
-    def _on_woken(self) -> None:
-        self._is_woken = False
-        assert self._later is not None
-        if not self._later.done:
-            self._retry(final=self._wait_ms <= 0)
+    def _on_move(self) -> None:
+        self._has_moved = True
+        self._become_due()
 
     def _on_timeout(self) -> None:
+        self._wait_ms = 0
+        self._become_due()
+
+    def _become_due(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._request.broker.long_polls.serve(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_due = False
         assert self._later is not None
-        if self._is_woken or self._cold_reads:
-            self._wait_ms = 0  # the attempt that is coming is the last
-        elif not self._later.done:
+        if self._later.done or self._cold_reads:
+            return
+        if self._has_moved:
+            self._has_moved = False
+            self._retry(final=self._wait_ms <= 0)
+        else:
             self._finish(self._results)
 
     def _retry(self, *, final: bool) -> None:
-        if self._cold_reads:
-            return
         results = self._attempt(final=final)
         if results is not None:
             self._finish(results)
@@ -259,7 +264,7 @@ class _FetchOperation:
         if self._timer is not None:
             self._timer.cancel()
         for replica in self._replicas:
-            replica.data_waiters.discard(self._wake)
+            replica.data_waiters.discard(self._on_move)
 
     def _finish(self, results: list[FetchResult]) -> None:
         self._stop_waiting()

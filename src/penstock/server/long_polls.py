@@ -1,0 +1,45 @@
+"""The ends of long polls, spread out: thousands of consumers may wait, and must not all be served at one moment.
+
+Those that become due together, by an append or by the clock, are served a few in each turn of the event loop, so that
+other clients come between. A wait ends up to a quarter early, so that consumers who began together do not come back
+together. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from random import Random
+
+_PER_TURN = 32
+_SPREAD = 0.25
+
+
+class LongPolls:
+    def __init__(self, random: Random) -> None:
+        self._random = random.random
+        self._due: deque[Callable[[], None]] = deque()
+        self._is_scheduled = False
+
+    def wait_seconds(self, max_wait_ms: int) -> float:
+        """How long to wait for a client that waits `max_wait_ms` at most."""
+        return max_wait_ms / 1000 * (1 - _SPREAD * self._random())
+
+    def serve(self, work: Callable[[], None]) -> None:
+        """Call `work` soon, after those that became due before."""
+        self._due.append(work)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._due and not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._serve_some)
+
+    def _serve_some(self) -> None:
+        self._is_scheduled = False
+        try:
+            for _ in range(min(len(self._due), _PER_TURN)):
+                self._due.popleft()()
+        finally:
+            self._schedule()  # one that fails must not hold up the others

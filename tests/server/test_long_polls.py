@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from penstock.server.long_polls import LongPolls
+
+
+def test_a_wait_is_never_longer_than_asked_and_at_most_a_quarter_shorter() -> None:
+    polls = LongPolls(Random(1))
+    waits = [polls.wait_seconds(400) for _ in range(1_000)]
+    assert 0.3 <= min(waits) < 0.31
+    assert 0.39 < max(waits) <= 0.4
+
+
+async def test_others_come_between_those_that_are_due_together() -> None:
+    polls, order = LongPolls(Random(1)), []
+    for number in range(100):
+        polls.serve(lambda number=number: order.append(number))
+    asyncio.get_running_loop().call_soon(order.append, "other")
+    while len(order) < 101:
+        await asyncio.sleep(0)
+    assert order.index("other") <= 32
+    assert [each for each in order if each != "other"] == list(range(100))
+
+
+async def test_what_becomes_due_meanwhile_is_served_too() -> None:
+    polls, order = LongPolls(Random(1)), []
+    polls.serve(lambda: polls.serve(lambda: order.append("second")))
+    while not order:
+        await asyncio.sleep(0)
+    assert order == ["second"]
+
+
+async def test_one_that_fails_does_not_hold_up_the_others() -> None:
+    polls, order = LongPolls(Random(1)), []
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda loop, context: failures.append(context["exception"])
+    )
+    polls.serve(lambda: order[9])
+    polls.serve(lambda: order.append("served"))
+    while not order:
+        await asyncio.sleep(0)
+    assert order == ["served"]
+    assert isinstance(failures[0], IndexError)
