@@ -8,6 +8,7 @@ which makes the next start instant.
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 from penstock.cluster.controller import Controller
 from penstock.cluster.image import ClusterImage, ImageChange
@@ -38,6 +39,7 @@ from penstock.server.dispatch import Dispatcher
 from penstock.server.environment import Environment
 from penstock.server.fetch_sessions import FetchSessions
 from penstock.server.handlers import all_apis
+from penstock.server.long_polls import LongPolls
 from penstock.server.maintenance import Maintenance
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.security import AllowAll
@@ -77,6 +79,7 @@ class Broker:
             replicas=self._replicas,
             producer_ids=ProducerIds(self._controller.allocate_producer_ids),
             fetch_sessions=self._make_fetch_sessions(),
+            long_polls=LongPolls(Random(environment.random.getrandbits(64))),
             authorizer=AllowAll(),
             metrics=self._metrics,
         )
