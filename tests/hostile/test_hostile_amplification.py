@@ -17,7 +17,7 @@ from penstock.records.building import NewRecord, build_batch
 
 SETTINGS = (
     "fetch.max.bytes=4194304",
-    "fetch.max.wait.ms=3000",
+    "fetch.max.wait.ms=1000",
     "max.incremental.fetch.session.cache.slots=50",
 )
 TOPIC, BIG = "small", "big"
@@ -124,28 +124,28 @@ def test_a_partition_twice_in_a_produce_is_written_at_most_once(client: raw.RawC
 @pytest.mark.parametrize(
     ("api_key", "version", "fields"),
     [
-        (raw.LIST_OFFSETS, 1, {"topics": [{"name": TOPIC, "partitions": [{"timestamp": -1}] * 20_000}]}),
-        (raw.OFFSET_FOR_LEADER_EPOCH, 2, {"topics": [{"topic": TOPIC, "partitions": [{}] * 20_000}]}),
-        (raw.DELETE_RECORDS, 0, {"topics": [{"name": TOPIC, "partitions": [{"offset": 0}] * 20_000}]}),
-        (raw.DESCRIBE_CONFIGS, 1, {"resources": [{"resource_type": 2, "resource_name": TOPIC}] * 20_000}),
-        (raw.DESCRIBE_CONFIGS, 1, {"resources": [{"resource_type": 4, "resource_name": "1"}] * 20_000}),
+        (raw.LIST_OFFSETS, 1, {"topics": [{"name": TOPIC, "partitions": [{"timestamp": -1}] * 10_000}]}),
+        (raw.OFFSET_FOR_LEADER_EPOCH, 2, {"topics": [{"topic": TOPIC, "partitions": [{}] * 10_000}]}),
+        (raw.DELETE_RECORDS, 0, {"topics": [{"name": TOPIC, "partitions": [{"offset": 0}] * 10_000}]}),
+        (raw.DESCRIBE_CONFIGS, 1, {"resources": [{"resource_type": 2, "resource_name": TOPIC}] * 10_000}),
+        (raw.DESCRIBE_CONFIGS, 1, {"resources": [{"resource_type": 4, "resource_name": "1"}] * 10_000}),
         (
             raw.CREATE_TOPICS,
             2,
-            {"topics": [{"name": "twice", "num_partitions": 1, "replication_factor": 1}] * 20_000},
+            {"topics": [{"name": "twice", "num_partitions": 1, "replication_factor": 1}] * 10_000},
         ),
-        (raw.DELETE_TOPICS, 1, {"topic_names": ["never-was"] * 100_000}),
-        (raw.CREATE_PARTITIONS, 0, {"topics": [{"name": TOPIC, "count": 2}] * 20_000}),
+        (raw.DELETE_TOPICS, 1, {"topic_names": ["never-was"] * 50_000}),
+        (raw.CREATE_PARTITIONS, 0, {"topics": [{"name": TOPIC, "count": 2}] * 10_000}),
         (raw.DESCRIBE_LOG_DIRS, 1, {"topics": [{"topic": TOPIC, "partitions": [0] * 100}] * 1000}),
         (
             raw.DESCRIBE_TOPIC_PARTITIONS,
             0,
-            {"topics": [{"name": BIG}] * 20_000, "response_partition_limit": INT_MAX},
+            {"topics": [{"name": BIG}] * 10_000, "response_partition_limit": INT_MAX},
         ),
         (
             raw.INCREMENTAL_ALTER_CONFIGS,
             0,
-            {"resources": [{"resource_type": 2, "resource_name": TOPIC}] * 20_000, "validate_only": True},
+            {"resources": [{"resource_type": 2, "resource_name": TOPIC}] * 10_000, "validate_only": True},
         ),
     ],
     ids=lambda value: str(value) if isinstance(value, int) else "",
@@ -193,7 +193,7 @@ def test_a_long_poll_is_cut_to_the_brokers_limit(client: raw.RawClient, max_wait
         {"topic": TOPIC, "partitions": [{"partition": 0, "fetch_offset": end, "partition_max_bytes": 1000}]}
     ]
     client.call(raw.FETCH, 12, max_wait=max_wait, min_bytes=INT_MAX, max_bytes=1000, topics=topics)
-    assert time.monotonic() - started < 6
+    assert 0.5 < time.monotonic() - started < 4
 
 
 @pytest.mark.parametrize("max_wait", [-1, -(2**31)])
