@@ -22,9 +22,9 @@ def run_driver(name: str, **parameters: Any) -> Figures:
     return finish_driver(name, start_driver(name, **parameters))
 
 
-def start_driver(name: str, **parameters: Any) -> subprocess.Popen[str]:
+def start_driver(name: str, *, nice: int = 0, **parameters: Any) -> subprocess.Popen[str]:
     """A driver that goes on beside others; `finish_driver` waits for its figures."""
-    command = [sys.executable, "-m", f"bench.drivers.{name}", json.dumps(parameters)]
+    command = ["nice", "-n", str(nice), sys.executable, "-m", f"bench.drivers.{name}", json.dumps(parameters)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -60,10 +60,17 @@ class Server:
 
     def start(self) -> None:
         """Spawn and wait for the first answer; `start_s` is how long that took."""
+        # Installed programs have their compiled form beside them; a development shell may forbid that.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         began = time.monotonic()
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                self.command(), cwd=ROOT, stdout=log, stderr=log, preexec_fn=_limit_open_files
+                self.command(),
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                preexec_fn=_limit_open_files,
             )
         process = self.process
         wait_for_answer(self.port, START_TIMEOUT_S, alive=lambda: process.poll() is None)

@@ -1,4 +1,8 @@
-"""Other clients' latency beside a reader of cold data and 10 GB of sustained writes."""
+"""Other clients' latency beside a reader of cold data and 10 GB of sustained writes.
+
+The noisy clients run at the lowest priority: on one machine they would otherwise take the processor from the
+victims' client, and what is asked is what the broker does to them.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from bench.servers import Penstock
 from bench.topics import create_topic
 
 GB = 1_000_000_000
+LOWEST = 19
 WRITE_MB_PER_S = 100
 VICTIMS, VICTIM_MESSAGES_PER_S = 10, 200
 NAME = "isolation"
@@ -64,14 +69,18 @@ def _noise(server: Penstock, sustained_bytes: int) -> Iterator[None]:
 
 def _start_writer(server: Penstock, sustained_bytes: int) -> subprocess.Popen[str]:
     load = {"count": sustained_bytes // 1_024, "size": 1_024, "messages_per_s": WRITE_MB_PER_S * 1e6 / 1_024}
-    return start_driver("produce", bootstrap=server.bootstrap, topic="busy", partitions=4, **load)
+    return start_driver(
+        "produce", nice=LOWEST, bootstrap=server.bootstrap, topic="busy", partitions=4, **load
+    )
 
 
 def _read_cold(server: Penstock, stop: threading.Event) -> None:
     while not stop.is_set():
         drop((server.directory / "data").rglob("logs/cold-*/*.log"))
         try:
-            run_driver("consume", bootstrap=server.bootstrap, topic="cold", partitions=4, count=900_000)
+            run_driver(
+                "consume", nice=LOWEST, bootstrap=server.bootstrap, topic="cold", partitions=4, count=900_000
+            )
         except DriverFailed:
             if not stop.is_set():
                 raise
