@@ -4,11 +4,12 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
 from penstock.gateway.health import BrokerState, Health
+from penstock.gateway.server import MAX_CONNECTIONS
 from penstock.gateway.service import HttpService
 from penstock.observability.metrics import BrokerMetrics
 from penstock.threads import ThreadPools
@@ -156,3 +157,45 @@ def test_stop_ends_connections_that_are_kept_alive() -> None:
         writer.close()
 
     asyncio.run(run())
+
+
+def test_idle_connections_keep_no_health_check_out() -> None:
+    async def test(fixture: Fixture) -> None:
+        idle = [await asyncio.open_connection("127.0.0.1", fixture.port) for _ in range(MAX_CONNECTIONS + 20)]
+        for _, writer in idle[:50]:
+            writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        assert (await get(fixture.port, "/health")).status == 200
+        with suppress(ConnectionError):
+            assert await idle[0][0].read() == b"", "the oldest made room"
+        for _, writer in idle:
+            writer.close()
+
+    served(test)
+
+
+def test_a_request_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.gateway.server.IDLE_SECONDS", 0.05)
+
+    async def test(fixture: Fixture) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
+        writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+
+    served(test)
+
+
+def test_a_connection_that_is_used_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.gateway.server.IDLE_SECONDS", 0.2)
+
+    async def test(fixture: Fixture) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
+        deadline = asyncio.get_running_loop().time() + 1
+        while asyncio.get_running_loop().time() < deadline:
+            writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            await reader.readuntil(b"}")
+        writer.close()
+
+    served(test)
