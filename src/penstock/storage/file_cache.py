@@ -31,7 +31,7 @@ class FileCache:
 
     @property
     def crowded(self) -> bool:
-        """More files hold unsynced bytes than may be open: a flush or checkpoint of some is due."""
+        """More files are pinned than may be open."""
         return self.pinned > self.max_open
 
     def add(self, opened: CachedFile) -> None:

@@ -412,6 +412,15 @@ class Log:
         if self._segments.is_current(job) and not self.failed:
             self._segments.finish_flush(job)
             self.flushed_offset = max(self.flushed_offset, job.end_offset)
+            if job.segments:
+                self.boundaries.remember(job.end_offset, *job.segments[-1])  # readers are let up to here
+
+    def begin_writeback(self, length: int) -> Callable[[], None] | None:
+        """What has the newest `length` bytes go to disk soon; it may take a moment and makes nothing durable."""
+        active = self._segments.active
+        if active is None or active.writer is None:
+            return None
+        return partial(active.writer.start_writeback, max(0, active.size - length), length)
 
     def begin_checkpoint(self) -> CheckpointJob | None:
         """Move the recovery point to the present end; None when it is there, or another job changes files."""

@@ -32,7 +32,6 @@ class LogConfig:
     max_decompressed_bytes: int = broker.MAX_DECOMPRESSED_BYTES.default
     max_producers: int = broker.MAX_PRODUCERS_PER_PARTITION.default
     producer_id_expiration_ms: int = broker.PRODUCER_ID_EXPIRATION_MS.default
-    flush_checkpoint_bytes: int = broker.LOG_FLUSH_CHECKPOINT_BYTES.default
 
     @property
     def compacts(self) -> bool:
@@ -71,7 +70,6 @@ class LogConfig:
             max_decompressed_bytes=broker_config[broker.MAX_DECOMPRESSED_BYTES],
             max_producers=broker_config[broker.MAX_PRODUCERS_PER_PARTITION],
             producer_id_expiration_ms=broker_config[broker.PRODUCER_ID_EXPIRATION_MS],
-            flush_checkpoint_bytes=broker_config[broker.LOG_FLUSH_CHECKPOINT_BYTES],
         )
 
 

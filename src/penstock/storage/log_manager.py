@@ -34,6 +34,8 @@ from penstock.storage.recovery import RecoveryReport, load
 
 LogKey = tuple[TopicId, int]
 
+_ANY_CONFIG = LogConfig()
+"""Until the topic's own is set, before anything is appended."""
 _LOGS_AT_A_TIME = 500  # each has a few files open until they are synced
 
 
@@ -97,6 +99,11 @@ class LogManager:
     def full(self, full: bool) -> None:
         self.context.full = full
 
+    @property
+    def crowded(self) -> bool:
+        """More files have unsynced bytes than may be open: checkpoints of some logs are due at once."""
+        return self.context.files.crowded
+
     # --- start and stop
 
     def open(self, now_ms: int, new_directory_id: UUID) -> None:
@@ -137,7 +144,7 @@ class LogManager:
             topic_partition = TopicPartition(checkpoint.topic, topic_partition.partition)
         try:
             log, report = load(
-                self.context, directory, topic_partition, topic_id, LogConfig(), checkpoint, now_ms
+                self.context, directory, topic_partition, topic_id, _ANY_CONFIG, checkpoint, now_ms
             )
         except OSError as error:
             raise StorageError(f"{directory} cannot be recovered: {error}") from error

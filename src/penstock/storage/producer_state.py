@@ -52,9 +52,6 @@ class ProducerStates:
     def restore(self, entries: Iterable[tuple[int, ProducerEntry]]) -> None:
         self._entries = dict(entries)
 
-    def clear(self) -> None:
-        self._entries = {}
-
     def set_limits(self, max_producers: int, expiration_ms: int) -> None:
         self._max_producers = max_producers
         self._expiration_ms = expiration_ms

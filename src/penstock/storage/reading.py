@@ -36,9 +36,6 @@ class Boundaries:
         place = self._places.get(offset)
         return place[1] if place is not None and place[0] is segment else None
 
-    def clear(self) -> None:
-        self._places = {}
-
 
 class ReadableLog(Protocol):
     log_end_offset: Offset
