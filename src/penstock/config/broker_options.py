@@ -245,7 +245,7 @@ LOG_DIR_MIN_FREE_BYTES: Option[int] = STORAGE.option(
 LOG_FLUSH_CHECKPOINT_BYTES: Option[int] = STORAGE.option(
     "log.flush.checkpoint.bytes",
     Integer(1, LONG_MAX),
-    67_108_864,
+    134_217_728,
     "A log's recovery point is also moved after this many new bytes, so that a crash leaves little to check.",
     dynamic=True,
 )

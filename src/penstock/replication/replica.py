@@ -25,8 +25,7 @@ from penstock.storage.log import AppendInfo, Log
 from penstock.storage.log_config import LogConfig
 from penstock.threads import Threads
 
-_WRITEBACK_BYTES = 16 << 20
-"""Written to disk after this much even if nobody waits for it: the system stalls who lets dirty pages pile up."""
+_WRITEBACK_BYTES = 8 << 20
 
 AppendCallback = Callable[[AppendInfo | BrokerError], None]
 
@@ -60,7 +59,7 @@ class Replica:
         self._flusher = flusher
         self._threads = threads
         self._changed = changed
-        self._unflushed_bytes = 0
+        self._unwritten_bytes = 0
         self._held: deque[_HeldAppend] = deque()
         if partition.needs_flush:
             flusher.request(self)
@@ -81,11 +80,20 @@ class Replica:
         self._changed[self] = None
         if self.partition.on_append(self.log.log_end_offset):
             self._on_high_watermark()
-        self._unflushed_bytes += len(batch)
-        if self.partition.needs_flush or self._unflushed_bytes >= _WRITEBACK_BYTES:
-            self._unflushed_bytes = 0
+        if self.partition.needs_flush:
             self._flusher.request(self)
+        else:
+            self._write_back(len(batch))
         return info
+
+    def _write_back(self, appended_bytes: int) -> None:
+        """Nobody waits for the disk; but the system stalls who lets dirty pages pile up."""
+        self._unwritten_bytes += appended_bytes
+        if self._unwritten_bytes >= _WRITEBACK_BYTES:
+            work = self.log.begin_writeback(self._unwritten_bytes)
+            self._unwritten_bytes = 0
+            if work is not None:
+                self._threads.run("flush", work)
 
     def append_later(
         self, batch: memoryview, header: BatchHeader, now_ms: int, callback: AppendCallback
