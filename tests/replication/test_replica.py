@@ -279,3 +279,15 @@ async def test_those_who_wait_for_a_flush_are_told_when_a_write_ends_the_log(
     with pytest.raises(BrokerError):
         append(replica)
     assert [error.code for error in outcomes] == [ErrorCode.kafka_storage_error]
+
+
+async def test_what_nobody_waits_for_is_written_back_in_the_background(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Durability.OS)
+    replica = bench.replica()
+    big = memoryview(build_batch([NewRecord(None, bytes(1 << 20), NOW_MS)]))
+    for _ in range(8):
+        replica.append(big, read_header(big), NOW_MS)
+    assert bench.threads.waiting == 1
+    await bench.threads.finish_one()
+    assert bench.threads.waiting == 0
+    assert replica.log.flushed_offset == 0, "written back is not durable"
