@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from penstock.config.topic_options import MessageTimestampType
