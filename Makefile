@@ -7,8 +7,9 @@ PORT ?= 9092
 HTTP_PORT ?= 8080
 ARGS ?=
 CYCLES ?= 200
+SEEDS ?= 1000
 
-.PHONY: help setup run test lint format bench kill-cycles fuzz lock clean
+.PHONY: help setup run test lint format bench kill-cycles simulate mutants fuzz lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -48,6 +49,12 @@ bench: $(VENV)/.dev  ## Measure beside Apache Kafka (ARGS="--quick --only produc
 
 kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times (200), resumable
 	$(BIN)/python tests/faults/kill_cycles.py --cycles $(CYCLES) $(ARGS)
+
+simulate: $(VENV)/.dev  ## Run whole brokers in virtual time, from SEEDS seeds (1000), resumable
+	$(BIN)/python -m penstock.simulation --seeds $(SEEDS) --progress build/simulation-progress $(ARGS)
+
+mutants: $(VENV)/.dev  ## Plant known bugs one by one; the simulation must catch each
+	$(BIN)/python tests/simulation/mutants.py $(ARGS)
 
 fuzz: $(VENV)/.dev  ## Fuzz every parser, FUZZ_SECONDS each (60)
 	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) $(BIN)/python -m pytest -n 2 --timeout=0 tests/fuzz $(ARGS)

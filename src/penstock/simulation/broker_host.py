@@ -15,6 +15,7 @@ from penstock.config import BrokerConfig, LoggingLevel
 from penstock.observability.log_lines import TRACEBACK
 from penstock.observability.logs import Log
 from penstock.server.broker import Broker
+from penstock.simulation.history import InvariantViolated
 from penstock.simulation.host import SimulatedHost, SimulatedWorld
 from penstock.storage.data_directory import CLEAN_STOP_FILE
 
@@ -40,6 +41,7 @@ class BrokerHost:
         self._broker: Broker | None = None
         self._failed_syncs = 0
         self._is_clean = False
+        self._is_serving = False
 
     @property
     def is_running(self) -> bool:
@@ -60,6 +62,7 @@ class BrokerHost:
             return broker
 
         self._broker = await process.run(start())
+        self._is_serving = True
 
     async def stop(self) -> None:
         """Stop as asked to. If that leaves the mark of a clean stop, not even a power loss may take anything.
@@ -68,6 +71,7 @@ class BrokerHost:
         """
         assert self._broker is not None
         assert self.host.process is not None
+        self._is_serving = False
         await self.host.process.run(self._broker.stop())
         self._is_clean = self.host.disk.exists(CLEAN_STOP_FILE)
         self.crash()
@@ -75,15 +79,23 @@ class BrokerHost:
     def crash(self) -> None:
         self.host.crash()
         self._note_failed_syncs()
+        self._check_mark()
 
     def power_loss(self) -> None:
         self.cache_lost = True
         self.host.power_loss()
+        self._check_mark()
 
     def lose_power_while_stopped(self) -> None:
         """After a clean stop this may not cost anything."""
         self.cache_lost = self.cache_lost or not self._is_clean
         self.host.power_loss()
+
+    def _check_mark(self) -> None:
+        """A broker that served and then died may not look as if it had stopped."""
+        served, self._is_serving = self._is_serving, False
+        if served and self.host.disk.exists(CLEAN_STOP_FILE):
+            raise InvariantViolated("clean stop", "the mark of an earlier clean stop is still there")
 
     def _note_failed_syncs(self) -> None:
         """After a failed sync the system may drop pages it takes for clean: as bad as a power loss."""

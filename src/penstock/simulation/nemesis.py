@@ -14,16 +14,7 @@ from penstock.simulation.faults import Operation
 from penstock.simulation.process import SimulatedCrash
 from penstock.simulation.stage import CLIENT_HOST, Stage
 
-_FAILING: tuple[Operation, ...] = (
-    "sync",
-    "sync",
-    "sync_all",
-    "pwrite",
-    "pread",
-    "rename",
-    "open",
-    "sync_dir",
-)
+_FAILING: tuple[Operation, ...] = ("pwrite", "pread", "rename", "open", "truncate", "remove", "sync_dir")
 _HOUR_MS = 3_600_000
 
 Act = Callable[[], Awaitable[None]]
@@ -41,6 +32,7 @@ class Nemesis:
             self._chill,
             self._slow_down,
             self._fill_disk,
+            self._fail_sync,
             self._fail_disk,
             self._move_clock,
             self._confuse_store,
@@ -143,6 +135,11 @@ class Nemesis:
         faults.capacity_bytes = self._broker.host.disk.used_bytes() + self._random.randrange(6_000)
         await self._sleep(0.2, 1.5)
         faults.heal()
+
+    async def _fail_sync(self) -> None:
+        syncs: tuple[Operation, ...] = ("sync", "sync_all")
+        for operation in syncs:
+            self._broker.host.disk.faults.fail(operation, errno.EIO, skip=self._random.randrange(3))
 
     async def _fail_disk(self) -> None:
         operation = self._random.choice(_FAILING)

@@ -44,7 +44,7 @@ class PartitionModel:
     @property
     def known_end(self) -> int:
         """One past the last offset that is known to be taken."""
-        return max(self._values, default=self.log_start - 1) + 1
+        return max(self.log_start, max(self._values, default=-1) + 1)
 
     def view(self) -> View:
         return View(self.log_start, self.visible_end)

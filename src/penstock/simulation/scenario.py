@@ -163,7 +163,7 @@ class _Scenario:
 
     async def _act(self, actor: _Actor) -> None:
         random = self._world.random(f"{actor.name}/pace")
-        pause_seconds = random.choice((0.01, 0.03)) if actor is not self._admin else 0.1
+        pause_seconds = random.choice((0.02, 0.05)) if actor is not self._admin else 0.1
         while True:
             await asyncio.sleep(random.expovariate(1 / pause_seconds))
             try:

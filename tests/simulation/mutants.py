@@ -1,0 +1,191 @@
+"""Bugs planted on purpose: each is one wrong line of the broker, put in at run time.
+
+A simulation that does not catch one of them within a bounded number of seeds is not worth its time.
+`python tests/simulation/mutants.py [name ...]` hunts them all, or those named.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from penstock.model import Offset
+from penstock.replication.partition import Partition
+from penstock.replication.replica import Replica
+from penstock.simulation.scenario import run_seed
+from penstock.storage import log_manager
+from penstock.storage.index import IndexDamaged
+from penstock.storage.jobs import CheckpointJob, FlushJob
+from penstock.storage.log import Log
+from penstock.storage.producer_state import ProducerStates
+from penstock.storage.recovery import _Recovery
+from penstock.storage.replay import Replay
+
+Mutant = Callable[[], AbstractContextManager[Any]]
+
+
+def ack_before_fsync() -> AbstractContextManager[Any]:
+    """A producer is answered as soon as its batch is in the page cache."""
+    return patch.object(Replica, "when_committed", lambda *_: True)
+
+
+def high_watermark_above_the_flushed_offset() -> AbstractContextManager[Any]:
+    """Readers see what a power loss can take back."""
+    return patch.object(Partition, "_bound", lambda self: self._log_end)
+
+
+def flushed_up_to_where_the_log_ends_now() -> AbstractContextManager[Any]:
+    """What was appended while a flush ran counts as flushed by it."""
+    finish = Log.finish_flush
+
+    def finish_flush(self: Log, job: FlushJob) -> None:
+        finish(self, job)
+        self.flushed_offset = self.log_end_offset
+
+    return patch.object(Log, "finish_flush", finish_flush)
+
+
+def names_are_not_synced() -> AbstractContextManager[Any]:
+    """A flush syncs the bytes of a new segment but not its name."""
+
+    def work(self: FlushJob) -> None:
+        for file in self.files:
+            file.sync()
+
+    return patch.object(FlushJob, "work", work)
+
+
+def failed_fsync_is_tried_again() -> AbstractContextManager[Any]:
+    """After a failed fsync the next one, which has nothing left to write, brings the acknowledgement."""
+    return patch.object(Replica, "on_flush_failed", lambda self, error: self._flusher.request(self))
+
+
+def torn_tail_is_kept() -> AbstractContextManager[Any]:
+    """Recovery believes the headers of the last batches without looking at their bytes."""
+    return patch.object(_Recovery, "_check_batch", lambda *_: None)
+
+
+def index_is_not_cut_at_recovery() -> AbstractContextManager[Any]:
+    """Entries that point behind the recovered end stay in the index."""
+    from_mark = _Recovery._from_mark
+
+    def keep_entries(self: _Recovery, found: Any, mark: Any) -> Any:
+        segment = from_mark(self, found, mark)
+        with suppress(IndexDamaged):
+            segment.index.stored = found.index._stored()
+        return segment
+
+    return patch.object(_Recovery, "_from_mark", keep_entries)
+
+
+def recovered_tail_is_not_written_again() -> AbstractContextManager[Any]:
+    """After a failed fsync the pages look clean; recovery takes them for durable."""
+    return patch.object(_Recovery, "_write_again", lambda *_: None)
+
+
+def recovery_point_before_the_data() -> AbstractContextManager[Any]:
+    """The recovery point moves although the data below it was not synced."""
+    return patch.object(CheckpointJob, "sync_log", lambda self: None)
+
+
+def producers_are_not_restored() -> AbstractContextManager[Any]:
+    """After a restart nobody remembers what idempotent producers had sent."""
+
+    def apply(self: Replay, header: Any) -> None:
+        self.epochs.assign(header.leader_epoch, header.base_offset)
+
+    @contextmanager
+    def forget() -> Iterator[None]:
+        with patch.object(Replay, "apply", apply), patch.object(ProducerStates, "restore", lambda *_: None):
+            yield
+
+    return forget()
+
+
+def duplicates_are_appended() -> AbstractContextManager[Any]:
+    """The window of sequences is forgotten: a retried batch is taken for a new one."""
+    check = ProducerStates.check
+
+    def forget(self: ProducerStates, header: Any) -> None:
+        check(self, header)
+
+    return patch.object(ProducerStates, "check", forget)
+
+
+def clean_stop_mark_stays() -> AbstractContextManager[Any]:
+    """A broker that runs still has the mark of its last clean stop."""
+    return patch.object(log_manager, "take_clean_stop", lambda disk: None)
+
+
+def truncation_is_not_kept() -> AbstractContextManager[Any]:
+    """DeleteRecords is answered, but the new log start is in no checkpoint."""
+    checkpoint = Log.checkpoint
+
+    def with_old_start(self: Log) -> Any:
+        first = self.segments[0].base_offset if self.segments else 0
+        return msgspec.structs.replace(checkpoint(self), log_start_offset=Offset(first))
+
+    return patch.object(Log, "checkpoint", with_old_start)
+
+
+def reads_go_up_to_the_log_end() -> AbstractContextManager[Any]:
+    """Fetch ignores the high watermark."""
+    read = Log.read
+
+    def read_all(self: Log, offset: Offset, max_bytes: int, *, below: Offset, **options: Any) -> Any:
+        return read(self, offset, max_bytes, below=self.log_end_offset, **options)
+
+    return patch.object(Log, "read", read_all)
+
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.__name__: mutant
+    for mutant in (
+        ack_before_fsync,
+        high_watermark_above_the_flushed_offset,
+        flushed_up_to_where_the_log_ends_now,
+        names_are_not_synced,
+        failed_fsync_is_tried_again,
+        torn_tail_is_kept,
+        index_is_not_cut_at_recovery,
+        recovered_tail_is_not_written_again,
+        recovery_point_before_the_data,
+        producers_are_not_restored,
+        duplicates_are_appended,
+        clean_stop_mark_stays,
+        truncation_is_not_kept,
+        reads_go_up_to_the_log_end,
+    )
+}
+SEEDS = range(1, 201)
+"""How many a bug may survive."""
+
+
+def hunt(mutant: Mutant, seeds: range) -> tuple[int, Exception] | None:
+    """The first seed that notices the bug, and what it noticed."""
+    with mutant():
+        for seed in seeds:
+            try:
+                run_seed(seed)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the bug was noticed
+                return seed, error
+    return None
+
+
+def main() -> None:
+    escaped = False
+    for name in sys.argv[1:] or MUTANTS:
+        caught = hunt(MUTANTS[name], SEEDS)
+        escaped = escaped or caught is None
+        found = "ESCAPED" if caught is None else f"seed {caught[0]}: {str(caught[1]).splitlines()[0]}"
+        print(f"{name}: {found}", flush=True)
+    sys.exit(1 if escaped else 0)
+
+
+if __name__ == "__main__":
+    main()
