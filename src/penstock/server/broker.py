@@ -105,6 +105,7 @@ class Broker:
         )
         await self._controller.take_leadership()
         await self._replicas.load(self._controller.image)
+        self._report_problems()
         self._controller.subscribe(self._on_image)
         await self._maintenance.start()
         self._show_metrics()
@@ -119,10 +120,14 @@ class Broker:
         now_ms = self._environment.clock.now_ms()
         directory_id = draw_uuid(self._environment.random)
         await self._environment.threads.run("background", lambda: self._logs.open(now_ms, directory_id))
-        for problem in self._logs.problems:
-            self._log.warning("data directory damaged", problem=problem)
+        self._report_problems()
         for report in self._logs.reports:
             self._log.info("log recovered", report=report)
+
+    def _report_problems(self) -> None:
+        problems, self._logs.problems = self._logs.problems, []
+        for problem in problems:
+            self._log.warning("data directory damaged", problem=problem)
 
     def _report_orphans(self, image: ClusterImage) -> None:
         for orphan in self._logs.orphans(image.topic_names):

@@ -70,6 +70,8 @@ class LogManager:
         self._meta: DirectoryMeta | None = None
         self._checkpoints = Checkpoints(disk)
         self._topics: dict[TopicId, dict[int, Log]] = {}
+        self._without_directory: dict[LogKey, LogCheckpoint] = {}
+        """Of topics that were deleted, or whose directory was lost."""
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))
@@ -117,6 +119,9 @@ class LogManager:
                 self._disk.remove_tree(f"{LOGS}/{name}")
             elif (identity := parse_log_directory(name)) is not None:
                 self._load(f"{LOGS}/{name}", *identity, checkpoints, now_ms)
+        for key, checkpoint in (checkpoints or {}).items():
+            if self.get(*key) is None:
+                self._without_directory[key] = checkpoint
         if not self._checkpoints.intact:
             # At the first start too: from then on, logs without a checkpoint mean that it was lost.
             self.write_checkpoints(both=True)
@@ -209,10 +214,20 @@ class LogManager:
                 if self._disk.list(directory):
                     raise StorageError(f"{directory} has data that was not loaded")
                 made[partition] = Log.create(self.context, directory, name, topic_id, config)
+                lost = self._without_directory.pop((topic_id, partition), None)
+                if lost is not None:
+                    made[partition] = self._go_on_after(lost, made[partition])
             self._disk.sync_dir(LOGS)
         except OSError as error:
             raise StorageError(f"no logs could be made for {topic}: {error}") from error
         self._topics.setdefault(topic_id, {}).update(made)
+
+    def _go_on_after(self, lost: LogCheckpoint, new: Log) -> Log:
+        """A log in place of one whose directory has vanished: it does not give out the same offsets again."""
+        log, _ = load(self.context, new.directory, new.topic_partition, new.topic_id, new.config, lost, 0)
+        if log.log_end_offset > 0:
+            self.problems.append(f"{log.directory} has vanished; its offsets go on at {log.log_end_offset}")
+        return log
 
     def begin_delete(self, topic_id: TopicId) -> RemoveJob:
         """Take the logs of a topic out of use; the job's work removes their directories."""

@@ -84,6 +84,8 @@ class _Recovery:
         self.problems = self._replay.problems
         self.checked_bytes = 0
         self.cut_bytes = 0
+        self._is_changed = False
+        """Whether names in the directory may not be durable."""
         self._is_marked = False
         """Whether the mark was usable."""
 
@@ -153,6 +155,7 @@ class _Recovery:
         end_offset = max(snapshots, default=Offset(0))
         if self._checkpoint is not None:
             end_offset = max(end_offset, self._checkpoint.mark.offset, self._checkpoint.log_start_offset)
+        end_offset = max(end_offset, self._committed)
         self._replay.restore(self._disk, self._directory, snapshots, (), end_offset)
         return self._state((), snapshots, end_offset, RecoveryMark(end_offset, end_offset))
 
@@ -236,6 +239,7 @@ class _Recovery:
 
     def _take_on(self, found: Segment, end_offset: Offset) -> tuple[Segment, int, Offset]:
         """A segment after the first one checked, the size of its file, and where the log ends with it."""
+        self._is_changed = True
         end = self._end(found)
         if end is not None and end.relative_offset != UNREACHABLE_OFFSET:
             segment = self._from_mark(found, self._mark_at(found, end))
@@ -302,6 +306,7 @@ class _Recovery:
             file.pwrite(position, (content,))
         file.sync()
         self.checked_bytes += segment.size - start
+        self._is_changed = True
 
     def _cut(self, segment: Segment, file_size: int) -> None:
         if segment.size < file_size:
@@ -318,6 +323,7 @@ class _Recovery:
 
     def _remove_files(self, segments: list[Segment]) -> None:
         """Newest first, so that a crash in between leaves no hole."""
+        self._is_changed = self._is_changed or bool(segments)
         for segment in reversed(segments):
             self._disk.remove(segment.index.file.path)
             self._disk.remove(segment.log_file.path)
@@ -340,7 +346,8 @@ class _Recovery:
         for offset in snapshots:
             if offset > log_end_offset:
                 self._disk.remove(f"{self._directory}/{snapshot_name(offset)}")
-        if self.checked_bytes or self.cut_bytes or self.problems:
+                self._is_changed = True
+        if self._is_changed or (segments and not self._is_marked):
             self._disk.sync_dir(self._directory)
         log_start_offset = self._log_start(list(segments), log_end_offset)
         epochs = self._replay.epochs

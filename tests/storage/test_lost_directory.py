@@ -1,0 +1,43 @@
+"""A partition whose directory has vanished while the broker was down."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from log_helpers import append, checkpoint, flush, open_manager, the_log
+
+from penstock.model import Offset
+from penstock.storage.disk import RealDisk
+
+
+@pytest.mark.parametrize("known_by", ["recovery mark", "high watermark"])
+def test_a_vanished_directory_is_told_and_its_offsets_are_not_given_out_again(
+    tmp_path: Path, known_by: str
+) -> None:
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk)
+    log = the_log(manager)
+    for _ in range(3):
+        append(log, b"value")
+    flush(log)
+    if known_by == "recovery mark":
+        checkpoint(log)
+    else:
+        log.high_watermark = Offset(3)
+    manager.write_checkpoints()
+    disk.close()
+    shutil.rmtree(tmp_path / log.directory)
+    manager = open_manager(RealDisk(str(tmp_path)))
+    assert manager.problems == []
+    replaced = the_log(manager)
+    assert (replaced.log_start_offset, replaced.log_end_offset) == (3, 3)
+    assert "vanished" in manager.problems[0]
+    assert append(replaced, b"new").base_offset == 3
+
+
+def test_a_new_log_starts_at_zero_and_nothing_is_told(tmp_path: Path) -> None:
+    manager = open_manager(RealDisk(str(tmp_path)))
+    assert the_log(manager).log_end_offset == 0
+    assert manager.problems == []
