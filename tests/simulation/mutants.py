@@ -19,12 +19,13 @@ from penstock.replication.partition import Partition
 from penstock.replication.replica import Replica
 from penstock.simulation.scenario import run_seed
 from penstock.storage import log_manager
-from penstock.storage.index import IndexDamaged
+from penstock.storage.index import IndexDamaged, IndexEntry
 from penstock.storage.jobs import CheckpointJob, FlushJob
 from penstock.storage.log import Log
 from penstock.storage.producer_state import ProducerStates
 from penstock.storage.recovery import _Recovery
 from penstock.storage.replay import Replay
+from penstock.storage.segment import Segment
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -70,17 +71,16 @@ def torn_tail_is_kept() -> AbstractContextManager[Any]:
     return patch.object(_Recovery, "_check_batch", lambda *_: None)
 
 
-def index_is_not_cut_at_recovery() -> AbstractContextManager[Any]:
-    """Entries that point behind the recovered end stay in the index."""
-    from_mark = _Recovery._from_mark
+def incomplete_index_is_trusted() -> AbstractContextManager[Any]:
+    """Recovery takes the last entry of an index for the end of its segment, whatever lies behind it."""
 
-    def keep_entries(self: _Recovery, found: Any, mark: Any) -> Any:
-        segment = from_mark(self, found, mark)
+    def end(segment: Segment) -> IndexEntry | None:
         with suppress(IndexDamaged):
-            segment.index.stored = found.index._stored()
-        return segment
+            last = segment.index.last(wait=True)
+            return last if segment.index.stored else None
+        return None
 
-    return patch.object(_Recovery, "_from_mark", keep_entries)
+    return patch.object(_Recovery, "_end", staticmethod(end))
 
 
 def recovered_tail_is_not_written_again() -> AbstractContextManager[Any]:
@@ -152,7 +152,7 @@ MUTANTS: dict[str, Mutant] = {
         names_are_not_synced,
         failed_fsync_is_tried_again,
         torn_tail_is_kept,
-        index_is_not_cut_at_recovery,
+        incomplete_index_is_trusted,
         recovered_tail_is_not_written_again,
         recovery_point_before_the_data,
         producers_are_not_restored,
