@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
@@ -26,6 +27,12 @@ class Address:
     """Where clients connect to."""
 
     bootstrap: str
+
+
+class StartBroker(Protocol):
+    """Starts a broker of the test's own, with fresh data."""
+
+    def __call__(self, settings: Sequence[str] = ()) -> BrokerProcess: ...
 
 
 class BrokerProcess:

@@ -10,15 +10,14 @@ import asyncio
 import inspect
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from broker_process import Address, BrokerProcess
+from broker_process import Address, BrokerProcess, StartBroker
 
 EXTERNAL_BOOTSTRAP = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
-StartBroker = Callable[..., BrokerProcess]
 
 
 @pytest.fixture(scope="session", params=["external"] if EXTERNAL_BOOTSTRAP else ["uvloop", "asyncio"])

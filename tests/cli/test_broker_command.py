@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, free_ports
-from conftest import StartBroker
+from broker_process import BrokerProcess, StartBroker, free_ports
 
 pytestmark = pytest.mark.process
 

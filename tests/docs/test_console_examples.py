@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess
-from conftest import StartBroker
+from broker_process import BrokerProcess, StartBroker
 from docs.console import Example, examples, python_blocks
 
 ROOT = Path(__file__).parents[2]

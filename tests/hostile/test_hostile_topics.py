@@ -58,9 +58,8 @@ def client(watch: Watch) -> Iterator[raw.RawClient]:
 
 def all_paths(broker: BrokerProcess) -> set[str]:
     """Every path near the data directory that is not the data itself."""
-    base = broker.data_dir.parent.parent
     found: set[str] = set()
-    for directory, subdirectories, files in os.walk(base):
+    for directory, subdirectories, files in os.walk(broker.data_dir.parent):
         if directory == str(broker.data_dir):
             subdirectories.clear()
             continue
