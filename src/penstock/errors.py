@@ -14,7 +14,6 @@ __all__ = [
     "CorruptLog",
     "ErrorCode",
     "InvalidBatch",
-    "LogFailed",
     "PenstockError",
     "ProtocolError",
     "StorageError",
@@ -49,10 +48,6 @@ class StorageError(PenstockError):
 
 class CorruptLog(StorageError):
     """Bytes in a segment are not the record batches that were written; what lies around them may be fine."""
-
-
-class LogFailed(StorageError):
-    """An I/O error made this log unsafe to append to; it stays readable and is recovered at the next start."""
 
 
 class WouldBlock(PenstockError):

@@ -93,15 +93,6 @@ def test_an_open_file_outlives_its_name(disk: Disk) -> None:
     assert not disk.exists("log.deleted")
 
 
-def test_a_map_is_the_whole_file_read_only(disk: Disk) -> None:
-    disk.open("empty", create=True)
-    disk.open("index", create=True).pwrite(0, [b"12345"])
-    view = disk.map("index")
-    assert bytes(view) == b"12345"
-    assert view.readonly
-    assert bytes(disk.map("empty")) == b""
-
-
 def test_replacing_puts_a_whole_file_in_place_and_leaves_nothing_else(disk: Disk) -> None:
     disk.make_dir("meta")
     disk.replace("meta/checkpoint", b"longer than the next")

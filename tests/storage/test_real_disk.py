@@ -180,13 +180,6 @@ def test_a_file_is_closed_with_its_last_reference(disk: RealDisk) -> None:
         os.fstat(descriptor)
 
 
-def test_mapped_files_show_their_content(disk: RealDisk) -> None:
-    disk.replace("file", b"content")
-    disk.replace("empty", b"")
-    assert bytes(disk.map("file")) == b"content"
-    assert bytes(disk.map("empty")) == b""
-
-
 def test_write_back_is_a_hint_and_changes_nothing(disk: RealDisk) -> None:
     file = disk.open("log", create=True)
     file.pwrite(0, (b"x" * 10_000,))

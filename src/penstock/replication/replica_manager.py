@@ -129,6 +129,7 @@ class ReplicaManager:
         log = self._logs.get(topic.id, index)
         assert log is not None
         leader_epoch = topic.partitions[index].leader_epoch
+        log.assign_epoch(leader_epoch)
         partition = Partition(leader_epoch, settings[DURABILITY], log.log_end_offset, log.flushed_offset)
         name = TopicPartition(topic.name, index)
         replica = Replica(name, topic.id, log, partition, self._flusher, self._threads, self.changed)

@@ -83,8 +83,11 @@ class Maintenance:
             self._log.warning(message, free_bytes=free_bytes, floor_bytes=floor_bytes)
 
     async def _checkpoint_big_logs(self) -> None:
-        """A log that grew much since its last checkpoint gets another, so that recovery stays short."""
-        limit = self._broker.config[LOG_FLUSH_CHECKPOINT_BYTES]
+        """A log that grew much since its last checkpoint gets another, so that recovery stays short.
+
+        So does every one while too many have unsynced files, which are kept open until then.
+        """
+        limit = 0 if self._logs.crowded else self._broker.config[LOG_FLUSH_CHECKPOINT_BYTES]
         await self._checkpoint(
             [replica for replica in self._broker.replicas.changed if replica.log.unmarked_bytes >= limit]
         )

@@ -72,9 +72,6 @@ class SimulatedDisk:
         self.operate("pread", path)
         return bytes(self._namespace.file(path).cached)
 
-    def map(self, path: str) -> memoryview:
-        return memoryview(self.read(path))
-
     def replace(self, path: str, content: bytes) -> None:
         temporary = path + ".tmp"
         try:

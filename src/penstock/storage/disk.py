@@ -11,7 +11,6 @@ import ctypes
 import errno
 import fcntl
 import itertools
-import mmap
 import os
 import shutil
 import sys
@@ -72,10 +71,6 @@ class Disk(Protocol):
         ...
 
     def read(self, path: str) -> bytes: ...
-
-    def map(self, path: str) -> memoryview:
-        """A whole file as read-only memory, loaded lazily where the system can."""
-        ...
 
     def replace(self, path: str, content: bytes) -> None:
         """Durably put a whole file in place: temporary file, sync, rename, sync of the directory."""
@@ -255,12 +250,6 @@ class RealDisk:
     def read(self, path: str) -> bytes:
         file = self.open(path)
         return file.pread(0, file.size())
-
-    def map(self, path: str) -> memoryview:
-        file = self.open(path)
-        if not (size := file.size()):
-            return memoryview(b"")
-        return memoryview(mmap.mmap(file._fd, size, prot=mmap.PROT_READ))
 
     def replace(self, path: str, content: bytes) -> None:
         temporary = f"{path}.{next(self._temporary)}.tmp"
