@@ -151,3 +151,12 @@ def test_what_libraries_log_arrives_in_our_form() -> None:
     logging.getLogger("some.library").warning("odd %s", "thing\n")
     assert len(written.lines) == 1
     assert (written.last["logger"], written.last["text"]) == ("some.library", "odd thing\n")
+
+
+@pytest.mark.usefixtures("untouched_root_logger")
+def test_a_library_that_warns_all_the_time_is_heard_now_and_then() -> None:
+    written = Written()
+    take_over_library_logs(written.log)
+    for _ in range(100):
+        logging.getLogger("some.library").warning("again")
+    assert len(written.lines) == LINES_PER_WINDOW

@@ -18,7 +18,7 @@ class LibraryLogHandler(logging.Handler):
         if record.levelno >= logging.ERROR:
             self._log.error("library", problem, **fields)
         else:
-            self._log.warning("library", **fields)
+            self._log.warning_rarely("library", **fields)  # a stranger's bad request is worth one to uvicorn
 
 
 def take_over_library_logs(log: Log) -> None:
