@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import struct
 from collections.abc import Callable
 
@@ -111,3 +112,11 @@ def test_topics_beyond_the_limit_have_their_metrics_together(watch: Watch) -> No
     rows = [row for row in watch.metrics().splitlines() if row.startswith("penstock_topic_partitions{")]
     assert len(rows) == 6
     assert any('"(other)"' in row for row in rows)
+
+
+def test_nonsense_on_the_http_port_does_not_fill_the_log(watch: Watch) -> None:
+    for content in (b"\x16\x03\x01 garbage\r\n\r\n", b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n") * 100:
+        with socket.create_connection(("127.0.0.1", watch.broker.http_port), timeout=5) as connection:
+            connection.sendall(content)
+            connection.recv(1000)
+    assert len(watch.log_lines()) < 20
