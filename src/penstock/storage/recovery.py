@@ -167,7 +167,7 @@ class _Recovery:
         if self._checkpoint is not None:
             mark = self._checkpoint.mark
             place = max(floor_segment(tuple(found), mark.base_offset), 0)
-            self._is_marked = self._bears_out(found[place], mark)
+            self._is_marked = self._bears_out(found[place], mark, last=place == len(found) - 1)
             if self._is_marked:
                 return place, mark
         while place < len(found) - 1 and self._end(found[place]) is not None:
@@ -178,15 +178,21 @@ class _Recovery:
         base_offset = found[place].base_offset
         return place, RecoveryMark(Offset(base_offset), base_offset, created_ms=self._now_ms)
 
-    def _bears_out(self, segment: Segment, mark: RecoveryMark) -> bool:
-        """Whether the file is still the one the mark was set in, and has what it says was synced."""
+    def _bears_out(self, segment: Segment, mark: RecoveryMark, *, last: bool) -> bool:
+        """Whether the file is still the one the mark was set in, and has what it says was synced.
+
+        One that was closed later may have been compacted, by chance to the very size the mark says.
+        """
         if segment.base_offset != mark.base_offset:
             return False
         if segment.size < mark.position:
             lost_bytes = mark.position - segment.size
             self.problems.append(f"{segment.log_file.path} has lost {lost_bytes} bytes that had been synced")
             return False
-        return segment.size == mark.position or self._end(segment) is None
+        if last and segment.size == mark.position:
+            return True
+        end = self._end(segment)
+        return end is None or segment.base_offset + end.relative_offset == mark.offset
 
     @property
     def _may_have_gaps(self) -> bool:
