@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import struct
 import time
@@ -13,7 +14,7 @@ import cramjam
 import pytest
 import raw
 from bad_batches import with_body, with_header
-from watch import MIB, Watch, create_topic, fetch, log_end, produce
+from watch import MIB, Watch, create_topic, fetch, log_end, produce, wait_until
 
 from broker_process import BrokerProcess
 from penstock.records.batch import HEADER_SIZE
@@ -29,6 +30,7 @@ CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP = 2
     UNSUPPORTED_COMPRESSION_TYPE,
     INVALID_RECORD,
 ) = 35, 43, 48, 76, 87
+SETTINGS = ("log.cleaner.backoff.ms=200", "log.flush.offset.checkpoint.interval.ms=200")
 PLAIN, COMPACTED, SMALL = "plain", "compacted", "small"
 INT_MAX = 2**31 - 1
 
@@ -456,3 +458,35 @@ def test_a_topic_deleted_while_its_batches_are_looked_into_takes_nothing_more(
         assert answer.responses[0].partition_responses[0].error_code in (0, 3, 6)
         producer.close()
     assert not list(watch.broker.data_dir.glob("logs/short-lived*"))
+
+
+def test_bombs_and_bad_records_that_were_stored_before_a_topic_was_compacted_do_no_harm(
+    watch: Watch, client: raw.RawClient
+) -> None:
+    """A plain topic takes bodies unseen; compaction opens them all."""
+    watch.max_growth_bytes = 320 * MIB
+    topic = "compacted-later"
+    assert create_topic(client, topic, segment_bytes="20000", min_cleanable_dirty_ratio="0").error_code == 0
+    for number in range(60):
+        record = NewRecord(b"%d" % (number % 5), b"%d" % number + bytes(1000), int(time.time() * 1000))
+        assert produce(client, topic, build_batch([record])).error_code == 0
+        if number == 30:
+            for fault in RECORD_FAULTS.values():
+                assert produce(client, topic, fault).error_code == 0
+            for codec, make in BOMBS.values():
+                assert produce(client, topic, with_body(make(), codec=codec, count=10)).error_code == 0
+    before = stored_bytes(watch, topic)
+    setting = {"name": "cleanup.policy", "config_operation": 0, "value": "compact"}
+    resource = {"resource_type": 2, "resource_name": topic, "configs": [setting]}
+    altered = client.call(raw.INCREMENTAL_ALTER_CONFIGS, 0, resources=[resource])
+    assert altered.responses[0].error_code == 0
+    wait_until(lambda: stored_bytes(watch, topic) < before - 20_000, 20)
+    assert produce(client, topic, good_batch()).error_code == 0
+
+
+def stored_bytes(watch: Watch, topic: str) -> int:
+    sizes = 0
+    for path in watch.broker.data_dir.glob(f"logs/{topic}-0-*/*.log"):
+        with contextlib.suppress(FileNotFoundError):
+            sizes += path.stat().st_size
+    return sizes
