@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.simulation.history import Audit, InvariantViolated, ReadRecord, Write
+from penstock.simulation.history import Audit, InvariantViolated, ReadRange, ReadRecord, Write
 from penstock.simulation.partition_model import PartitionModel
 
 
@@ -13,17 +13,28 @@ def model() -> PartitionModel:
 
 def send(model: PartitionModel, *values: str, lane: str = "p", order: int = 0, acks: int = -1) -> Write:
     encoded = tuple(value.encode() for value in values)
-    write = Write(encoded, tuple(range(100, 100 + len(values))), lane, order, acks, 0)
+    times = tuple(range(100, 100 + len(values)))
+    write = Write(encoded, tuple(map(key_of, encoded)), times, lane, order, acks, 0)
     model.on_send(write)
     return write
 
 
-def records(first: int, *values: str, timestamp: int = 100) -> list[ReadRecord]:
-    return [ReadRecord(first + index, timestamp, value.encode()) for index, value in enumerate(values)]
+def record(offset: int, value: str, timestamp: int = 100) -> ReadRecord:
+    return ReadRecord(offset, timestamp, key_of(value.encode()), value.encode())
+
+
+def key_of(value: bytes) -> bytes:
+    return value[:1]
+
+
+def read(first: int, *values: str) -> ReadRange:
+    found = tuple(record(first + index, value) for index, value in enumerate(values))
+    return ReadRange(first, first + len(values), found)
 
 
 def audit(log_start: int, *values: str) -> Audit:
-    return Audit(log_start, log_start + len(values), tuple(records(log_start, *values)))
+    found = read(log_start, *values)
+    return Audit(found.start, found.end, found.records)
 
 
 def violates(invariant: str) -> pytest.RaisesExc[InvariantViolated]:
@@ -53,7 +64,7 @@ def test_a_write_without_the_promise_may_be_lost_with_the_cache_only(model: Part
 
 def test_what_a_reader_saw_may_not_be_taken_back(model: PartitionModel) -> None:
     send(model, "a")
-    model.on_read(records(0, "a"), durable=True)
+    model.on_read(read(0, "a"), durable=True)
     with violates("I1"):
         model.on_audit(audit(0), cache_lost=True, durable=True)
 
@@ -63,24 +74,24 @@ def test_an_allowed_loss_frees_its_offsets(model: PartitionModel) -> None:
     model.on_ack(write, 0, durable=False)
     model.on_audit(audit(0), cache_lost=True, durable=False)
     model.on_ack(send(model, "b", order=1), 0, durable=True)
-    model.on_read(records(0, "b"), durable=True)
+    model.on_read(read(0, "b"), durable=True)
 
 
 def test_an_unknown_write_may_or_may_not_be_there(model: PartitionModel) -> None:
     model.on_unknown(send(model, "a"))
     model.on_audit(audit(0), cache_lost=False, durable=True)
-    model.on_read(records(0, "a"), durable=True)
+    model.on_read(read(0, "a"), durable=True)
 
 
 def test_a_refused_write_is_never_found(model: PartitionModel) -> None:
     model.on_refusal(send(model, "a"))
     with violates("I1"):
-        model.on_read(records(0, "a"), durable=True)
+        model.on_read(read(0, "a"), durable=True)
 
 
 def test_a_write_that_was_read_cannot_have_been_refused(model: PartitionModel) -> None:
     write = send(model, "a")
-    model.on_read(records(0, "a"), durable=True)
+    model.on_read(read(0, "a"), durable=True)
     with violates("I1"):
         model.on_refusal(write)
 
@@ -88,36 +99,59 @@ def test_a_write_that_was_read_cannot_have_been_refused(model: PartitionModel) -
 def test_a_record_is_stored_once(model: PartitionModel) -> None:
     model.on_ack(send(model, "a"), 0, durable=True)
     with violates("I2"):
-        model.on_read(records(1, "a"), durable=True)
+        model.on_read(read(1, "a"), durable=True)
 
 
 def test_an_offset_has_one_value(model: PartitionModel) -> None:
     model.on_ack(send(model, "a"), 0, durable=True)
     send(model, "b", order=1)
     with violates("I3"):
-        model.on_read(records(0, "b"), durable=True)
+        model.on_read(read(0, "b"), durable=True)
 
 
 def test_records_of_a_lane_keep_their_order(model: PartitionModel) -> None:
     send(model, "a", order=0)
     model.on_ack(send(model, "b", order=1), 0, durable=True)
     with violates("I4"):
-        model.on_read(records(1, "a"), durable=True)
+        model.on_read(read(1, "a"), durable=True)
 
 
 def test_lanes_do_not_bind_each_other(model: PartitionModel) -> None:
     send(model, "a", lane="one", order=0)
     model.on_ack(send(model, "b", lane="other", order=1), 0, durable=True)
-    model.on_read(records(1, "a"), durable=True)
+    model.on_read(read(1, "a"), durable=True)
 
 
 def test_a_log_has_no_holes(model: PartitionModel) -> None:
     send(model, "a", "b", "c")
-    found = (*records(0, "a"), *records(2, "c"))
     with violates("I5"):
-        model.on_audit(Audit(0, 3, found), cache_lost=False, durable=True)
+        model.on_audit(Audit(0, 3, (record(0, "a"), record(2, "c", 102))), cache_lost=False, durable=True)
+    with violates("I5"):
+        model.on_audit(Audit(0, 3, (record(0, "a"),)), cache_lost=False, durable=True)
+
+
+def test_compaction_may_remove_a_record_that_has_a_newer_one_of_its_key() -> None:
+    model = PartitionModel("orders-0", compacted=True)
+    for offset, value in enumerate(("a1", "b1", "a2")):
+        model.on_ack(send(model, value, order=offset), offset, durable=True)
+    model.on_audit(Audit(0, 3, (record(1, "b1"), record(2, "a2"))), cache_lost=True, durable=True)
     with violates("I1"):
-        model.on_audit(Audit(0, 3, tuple(records(0, "a"))), cache_lost=False, durable=True)
+        model.on_audit(Audit(0, 3, (record(2, "a2"),)), cache_lost=True, durable=True)
+    with violates("I1"):
+        model.on_audit(Audit(0, 3, (record(0, "a1"), record(1, "b1"))), cache_lost=True, durable=True)
+
+
+def test_a_record_may_have_been_superseded_by_one_whose_fate_is_unknown() -> None:
+    model = PartitionModel("orders-0", compacted=True)
+    model.on_ack(send(model, "a1"), 0, durable=True)
+    model.on_unknown(send(model, "a2", order=1))
+    model.on_read(ReadRange(0, 2, ()), durable=True)
+
+
+def test_a_record_keeps_its_key(model: PartitionModel) -> None:
+    send(model, "a")
+    with violates("I15"):
+        model.on_read(ReadRange(0, 1, (ReadRecord(0, 100, b"other", b"a"),)), durable=True)
 
 
 def test_the_high_watermark_does_not_go_back(model: PartitionModel) -> None:
@@ -136,13 +170,13 @@ def test_an_answer_is_judged_by_what_was_known_when_it_was_asked_for(model: Part
 
 def test_records_belong_where_they_were_sent(model: PartitionModel) -> None:
     with violates("I14"):
-        model.on_read(records(0, "from elsewhere"), durable=True)
+        model.on_read(read(0, "from elsewhere"), durable=True)
 
 
 def test_a_record_keeps_its_timestamp(model: PartitionModel) -> None:
     send(model, "a")
     with violates("I15"):
-        model.on_read(records(0, "a", timestamp=99), durable=True)
+        model.on_read(ReadRange(0, 1, (record(0, "a", timestamp=99),)), durable=True)
 
 
 def test_the_log_start_moves_forward_and_only_as_far_as_asked(model: PartitionModel) -> None:
@@ -165,19 +199,18 @@ def test_a_truncation_that_was_not_confirmed_may_be_undone_by_a_restart(model: P
         model.on_ack(send(model, f"{number}", order=number), number, durable=True)
     model.log_start_limit = 2
     model.on_log_start(model.view(), 2)
-    found = tuple(ReadRecord(offset, 100, f"{offset}".encode()) for offset in range(3))
-    model.on_audit(Audit(0, 3, found), cache_lost=False, durable=True)
+    model.on_audit(audit(0, "0", "1", "2"), cache_lost=False, durable=True)
     model.check_ends(model.view(), 0, 3)
 
 
 def test_a_time_lookup_finds_the_first_record_of_that_time(model: PartitionModel) -> None:
     model.on_ack(send(model, "a", "b", "c"), 0, durable=True)  # at 100, 101, 102
     view = model.view()
-    model.check_time_lookup(view, 101, ReadRecord(1, 101, b"b"))
+    model.check_time_lookup(view, 101, record(1, "b", 101))
     model.check_time_lookup(view, 103, None)
     with violates("time index"):
-        model.check_time_lookup(view, 101, ReadRecord(2, 102, b"c"))
+        model.check_time_lookup(view, 101, record(2, "c", 102))
     with violates("time index"):
-        model.check_time_lookup(view, 101, ReadRecord(0, 100, b"a"))
+        model.check_time_lookup(view, 101, record(0, "a", 100))
     with violates("time index"):
         model.check_time_lookup(view, 102, None)

@@ -12,6 +12,7 @@ from penstock.simulation.topic_model import TopicModel, TopicState
 
 _NAMES = ("orders", "payments", "audit.log", "clicks_2")
 _DURABILITIES = ("auto", "auto", "fsync", "os")
+_MOST_PARTITIONS = 4
 _QUIET_SECONDS = 15.0
 """How long a deleted topic's name rests: until then a late request for the old one may still arrive."""
 
@@ -25,16 +26,8 @@ class AdminActor:
         self._deleted_at: dict[str, float] = {}
 
     async def step(self) -> None:
-        acts = (
-            self.create_topic,
-            self._alter,
-            self._alter,
-            self._truncate,
-            self._truncate,
-            self._delete_topic,
-        )
-        weights = (2, 2, 2, 3, 3, 1)
-        [act] = self._random.choices(acts, weights)
+        acts = (self.create_topic, self._grow, self._alter, self._truncate, self._delete_topic)
+        [act] = self._random.choices(acts, weights=(2, 1, 4, 6, 1))
         await act()
 
     async def create_topic(self) -> None:
@@ -79,6 +72,21 @@ class AdminActor:
         topic.state = TopicState.DELETED
         self._deleted_at[topic.name] = self._stage.world.loop.time()
         self._stage.note(self.name, "delete", topic.name, "ok")
+
+    async def _grow(self) -> None:
+        """One more partition."""
+        topic = self._stage.choose_topic(self._random)
+        if topic is None or len(topic.partitions) >= _MOST_PARTITIONS:
+            return
+        await self._client.connect()
+        topic.asked_partitions = len(topic.partitions) + 1
+        try:
+            await self._client.create_partitions(topic.name, topic.asked_partitions)
+        except BrokerError as error:
+            self._stage.note(self.name, "grow", topic.name, error.code.name)
+            return
+        topic.grow(topic.asked_partitions)
+        self._stage.note(self.name, "grow", topic.name, topic.asked_partitions)
 
     async def _alter(self) -> None:
         topic = self._stage.choose_topic(self._random)
@@ -138,7 +146,9 @@ def topic_configs(random: random.Random) -> dict[str, str]:
     }
     if random.random() < 0.2:
         configs["message.timestamp.type"] = "LogAppendTime"
-    if random.random() < 0.2:
+    if random.random() < 0.25:
+        configs |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+    elif random.random() < 0.25:
         configs["retention.bytes"] = str(random.choice((2_000, 20_000)))
     if random.random() < 0.2:
         configs["segment.ms"] = str(random.choice((200, 2_000)))

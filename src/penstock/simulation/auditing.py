@@ -45,8 +45,12 @@ class Auditor:
             raise InvariantViolated("I1", f"the deleted topic {topic.name} is back")
         if topic.state in (TopicState.CREATING, TopicState.DELETING):
             topic.state = TopicState.ALIVE if exists else TopicState.DELETED
-        if exists and existing[topic.name] != len(topic.partitions):
-            raise InvariantViolated("I1", f"{topic.name} has {existing[topic.name]} partitions")
+        if exists:
+            if existing[topic.name] == topic.asked_partitions:
+                topic.grow(topic.asked_partitions)
+            topic.asked_partitions = len(topic.partitions)
+            if existing[topic.name] != len(topic.partitions):
+                raise InvariantViolated("I1", f"{topic.name} has {existing[topic.name]} partitions")
 
     async def _read_all(self, topic: TopicModel, partition: int) -> Audit:
         while True:
@@ -70,11 +74,11 @@ class Auditor:
             result = await self._client.fetch(
                 topic.name, partition, position, max_bytes=_MAX_BYTES, max_wait_ms=0
             )
-            found = read_records(name, result, position)
-            if not found:
+            read = read_records(name, result, position, compacted=topic.is_compacted)
+            if read.end == position:
                 raise InvariantViolated("I1", f"{name}: nothing at {position}, the log ends at {log_end}")
-            records += [record for record in found if record.offset >= position]
-            position = records[-1].offset + 1
+            records += [record for record in read.records if record.offset >= position]
+            position = read.end
         self._stage.note("auditor", "read", name, log_start, log_end)
         return Audit(log_start, log_end, tuple(records))
 

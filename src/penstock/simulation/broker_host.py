@@ -121,6 +121,7 @@ def broker_settings(random: random.Random) -> dict[str, str]:
         "log.flush.offset.checkpoint.interval.ms": str(random.choice((100, 400, 2_000))),
         "replica.high.watermark.checkpoint.interval.ms": str(random.choice((100, 1_000))),
         "log.retention.check.interval.ms": str(random.choice((200, 1_000))),
+        "log.cleaner.backoff.ms": str(random.choice((100, 500))),
         "log.flush.checkpoint.bytes": str(random.choice((2_000, 20_000, 1_000_000))),
         "log.open.files.max": str(random.choice((16, 7_000))),
         "log.dir.min.free.bytes": str(random.choice((0, 3_000))),

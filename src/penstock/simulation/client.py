@@ -29,7 +29,7 @@ _PRODUCE_VERSIONS = (3, 5, 7, 8, 9, 11, 12)
 _FIRST_ZSTD_VERSION = 7
 _FETCH_VERSIONS = (4, 5, 7, 9, 11, 12)
 _LIST_OFFSETS, _METADATA, _CREATE_TOPICS, _DELETE_TOPICS, _DELETE_RECORDS = 2, 3, 19, 20, 21
-_INIT_PRODUCER_ID, _INCREMENTAL_ALTER_CONFIGS = 22, 44
+_INIT_PRODUCER_ID, _CREATE_PARTITIONS, _INCREMENTAL_ALTER_CONFIGS = 22, 37, 44
 _TOPIC_RESOURCE = 2
 _SET = 0
 
@@ -160,6 +160,13 @@ class SimulatedClient:
         }
         response = await self._ask(_DELETE_TOPICS, (1, 4, 5, 6), fields)
         _check(response.responses[0].error_code)
+
+    async def create_partitions(self, name: str, count: int) -> None:
+        """Let a topic have this many partitions in all."""
+        topic = {"name": name, "count": count, "assignments": None}
+        fields = {"topics": [topic], "timeout": _BROKER_TIMEOUT, "validate_only": False}
+        response = await self._ask(_CREATE_PARTITIONS, (0, 1, 2, 3), fields)
+        _check(response.results[0].error_code)
 
     async def set_topic_config(self, topic: str, name: str, value: str) -> None:
         resource = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.simulation.history import InvariantViolated, ReadRecord
+from penstock.simulation.history import InvariantViolated, ReadRange, ReadRecord
 from penstock.simulation.reading import read_records
 from penstock.simulation.stage import Stage
 from penstock.simulation.topic_model import TopicModel, TopicState
@@ -19,8 +19,8 @@ class _Reader:
         self._random = stage.world.random(name)
         self._client = stage.client(name)
 
-    async def _fetch(self, topic: TopicModel, partition: int, offset: int) -> list[ReadRecord] | None:
-        """The records from an offset on, checked against the model; None where the broker refused."""
+    async def _fetch(self, topic: TopicModel, partition: int, offset: int) -> ReadRange | None:
+        """What there is from an offset on, checked against the model; None where the broker refused."""
         await self._client.connect()
         if topic.state is not TopicState.ALIVE:
             return None
@@ -39,11 +39,11 @@ class _Reader:
         self._stage.note(self.name, "fetch", model.name, offset, len(result.records), result.high_watermark)
         log_start = result.log_start_offset if result.log_start_offset >= 0 else model.log_start
         model.check_ends(view, log_start, result.high_watermark)
-        records = read_records(model.name, result, offset)
-        if not records and model.must_serve(view, offset):
+        read = read_records(model.name, result, offset, compacted=model.compacted)
+        if read.end == offset and model.must_serve(view, offset):
             raise InvariantViolated("I5", f"{model.name}: nothing at {offset}, below {view.visible_end}")
-        topic.on_read(partition, records)
-        return records
+        topic.on_read(partition, read)
+        return read
 
 
 class FollowerActor(_Reader):
@@ -61,10 +61,10 @@ class FollowerActor(_Reader):
         if self._following is None:
             return
         topic, partition = self._following
-        records = await self._fetch(topic, partition, self._position)
-        if records:
-            self._position = records[-1].offset + 1
-        elif records is None:
+        read = await self._fetch(topic, partition, self._position)
+        if read is not None:
+            self._position = read.end
+        else:
             await self._reset(topic, partition)
 
     async def _reset(self, topic: TopicModel, partition: int) -> None:
@@ -116,5 +116,5 @@ class BrowserActor(_Reader):
         elif timestamp == _LATEST:
             model.check_ends(view, view.log_start, found.offset)
         else:
-            record = ReadRecord(found.offset, found.timestamp, b"") if found.offset >= 0 else None
+            record = ReadRecord(found.offset, found.timestamp, b"", b"") if found.offset >= 0 else None
             model.check_time_lookup(view, timestamp, record)

@@ -35,7 +35,9 @@ class Write:
     """One batch on its way into a partition."""
 
     values: tuple[bytes, ...]
+    keys: tuple[bytes, ...]
     timestamps: tuple[int, ...]
+    """Empty where the broker sets the time."""
     lane: str
     """Batches of one lane, an idempotent producer's session or a connection, are stored as they were sent."""
     order: int
@@ -58,7 +60,17 @@ def label(value: bytes) -> str:
 class ReadRecord:
     offset: int
     timestamp: int
+    key: bytes
     value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """What one fetch showed: the records, and up to where there are no others."""
+
+    start: int
+    end: int
+    records: tuple[ReadRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 
-from penstock.simulation.history import Audit, InvariantViolated, Outcome, ReadRecord, Write, label
+from penstock.simulation.history import Audit, InvariantViolated, Outcome, ReadRange, ReadRecord, Write, label
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,10 @@ class View:
 
 
 class PartitionModel:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, compacted: bool = False) -> None:
         self.name = name
+        self.compacted = compacted
+        """Only the newest record of a key has to stay."""
         self.log_start = 0
         """The log starts here or later, as long as the broker lives."""
         self.kept_log_start = 0
@@ -78,19 +80,46 @@ class PartitionModel:
 
     # --- reading
 
-    def on_read(self, records: list[ReadRecord], *, durable: bool) -> None:
-        for record in records:
+    def on_read(self, read: ReadRange, *, durable: bool) -> None:
+        for record in read.records:
             self._learn(record.offset, record.value)
-            expected = self._timestamp(record.value)
-            if expected is not None and expected != record.timestamp:
-                raise self._violation(
-                    "I15", f"timestamp {record.timestamp} at {record.offset}, sent {expected}"
-                )
-        if records:
-            end = records[-1].offset + 1
-            self.visible_end = max(self.visible_end, end)
+            self._check_record(record)
+        self._check_complete(read)
+        if read.end > read.start:
+            self.visible_end = max(self.visible_end, read.end)
             if durable:
-                self.durable_end = max(self.durable_end, end)
+                self.durable_end = max(self.durable_end, read.end)
+
+    def _check_record(self, record: ReadRecord) -> None:
+        write = self._writes[record.value]
+        place = write.values.index(record.value)
+        if record.key != write.keys[place]:
+            raise self._violation("I15", f"the key at {record.offset} is another one")
+        if write.timestamps and write.timestamps[place] != record.timestamp:
+            sent = write.timestamps[place]
+            raise self._violation("I15", f"timestamp {record.timestamp} at {record.offset}, sent {sent}")
+
+    def _check_complete(self, read: ReadRange) -> None:
+        """Every offset of the range is there, or was compacted away in favour of a newer record of its key."""
+        found = {record.offset for record in read.records}
+        missing = [
+            offset for offset in range(max(read.start, self.log_start), read.end) if offset not in found
+        ]
+        if missing and not self.compacted:
+            raise self._violation("I5", f"no record at {missing[0]}")
+        for offset in missing:
+            value = self._values.get(offset)
+            if value is not None and not self._is_superseded(offset, self._key(value)):
+                raise self._violation("I1", f"{label(value)} at {offset} is gone, nothing newer has its key")
+
+    def _is_superseded(self, offset: int, key: bytes) -> bool:
+        """Whether a newer record has this key; one whose fate is unknown may."""
+        for value, write in self._writes.items():
+            if write.outcome is not Outcome.FAIL and self._key(value) == key:
+                newer = self._offsets.get(value)
+                if newer is None or newer > offset:
+                    return True
+        return False
 
     def check_ends(self, view: View, log_start: int, high_watermark: int) -> None:
         """What an answer says of the partition's ends, against what was known when it was asked for."""
@@ -124,7 +153,7 @@ class PartitionModel:
         for offset in range(max(self.log_start, self.log_start_limit), end):
             value = self._values.get(offset)
             sent = None if value is None else self._timestamp(value)
-            if sent is not None and sent >= timestamp and not self.may_expire:
+            if sent is not None and sent >= timestamp and not self.may_expire and not self.compacted:
                 raise self._violation("time index", f"looked for {timestamp}, missed {sent} at {offset}")
 
     # --- restarting
@@ -142,21 +171,8 @@ class PartitionModel:
         required = self.durable_end if cache_lost else self.known_end
         if audit.log_end < max(required, audit.log_start):
             raise self._lost(audit.log_end)
-        self._check_contiguous(audit)
         self._forget_from(audit.log_end)
-        self.on_read(list(audit.records), durable=durable)
-        self.visible_end = max(self.visible_end, audit.log_end)
-
-    def _check_contiguous(self, audit: Audit) -> None:
-        expected = audit.log_start
-        for record in audit.records:
-            if record.offset != expected:
-                raise self._violation(
-                    "I5", f"expected a record at {expected}, the next one is {record.offset}"
-                )
-            expected += 1
-        if expected != audit.log_end:
-            raise self._violation("I1", f"the log ends at {audit.log_end}, but its records end at {expected}")
+        self.on_read(ReadRange(audit.log_start, audit.log_end, audit.records), durable=durable)
 
     def _lost(self, log_end: int) -> InvariantViolated:
         offset = min((offset for offset in self._values if offset >= log_end), default=log_end)
@@ -198,6 +214,10 @@ class PartitionModel:
         if (place > 0 and lane[place - 1][1] > offset) or (place < len(lane) and lane[place][1] < offset):
             raise self._violation("I4", f"{write} is at {offset}, out of the order {write.lane} sent in")
         insort(lane, (write.order, offset))
+
+    def _key(self, value: bytes) -> bytes:
+        write = self._writes[value]
+        return write.keys[write.values.index(value)]
 
     def _timestamp(self, value: bytes) -> int | None:
         """What the record was sent with; None where the broker sets the time."""

@@ -20,6 +20,7 @@ from penstock.simulation.topic_model import TopicModel, TopicState
 ACKS = (-1, -1, -1, 1, 0)
 _ATTEMPTS = 4
 _IN_FLIGHT = 4
+_KEYS = (b"red", b"green", b"blue", b"white", b"black")
 _UNDECIDED = frozenset(
     {
         ErrorCode.kafka_storage_error,
@@ -152,7 +153,8 @@ class ProducerActor:
         now_ms = self._stage.broker.host.clock.now_ms()
         timestamps = tuple(now_ms - self._random.randrange(10_000) for _ in range(count))
         codec = self._random.choice((Codec.NONE, Codec.NONE, *Codec))
-        records = [NewRecord(b"key", value, time) for value, time in zip(values, timestamps, strict=True)]
+        keys = tuple(self._random.choice(_KEYS) for _ in range(count))
+        records = [NewRecord(*record) for record in zip(keys, values, timestamps, strict=True)]
         lane, content = self.name, build_batch(records, codec=codec)
         if (session := self._session) is not None:
             lane = f"{self.name}/producer {session.producer_id}"
@@ -164,7 +166,7 @@ class ProducerActor:
                 base_sequence=session.take_sequence(topic, partition, count),
             )
         sent_times = () if topic.has_append_time else timestamps
-        write = Write(values, sent_times, lane, self._sent, acks, topic.weak_changes)
+        write = Write(values, keys, sent_times, lane, self._sent, acks, topic.weak_changes)
         return _Batch(write, bytes(content), acks, zstd=codec is Codec.ZSTD)
 
     def _value(self, topic: TopicModel, partition: int) -> bytes:

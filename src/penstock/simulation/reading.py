@@ -5,25 +5,29 @@ from __future__ import annotations
 from penstock.errors import InvalidBatch
 from penstock.records.batch import BatchHeader, crc_matches
 from penstock.records.iteration import iterate, read_batches
-from penstock.simulation.history import InvariantViolated, ReadRecord
+from penstock.simulation.history import InvariantViolated, ReadRange, ReadRecord
 from penstock.storage.log_slice import LogSlice
 from penstock.wire.fetch import FetchResult
 
 
-def read_records(name: str, result: FetchResult, offset: int) -> list[ReadRecord]:
-    """The records of a fetch from `offset`; the first batch may begin before it."""
+def read_records(name: str, result: FetchResult, offset: int, *, compacted: bool) -> ReadRange:
+    """What a fetch from `offset` gave; the first batch may begin before it.
+
+    Compaction leaves gaps between batches and in them, and batches without records.
+    """
     records: list[ReadRecord] = []
-    expected: int | None = None
+    expected = offset
     for header, batch in _batches(name, result):
-        if expected is None and not header.base_offset <= offset <= header.last_offset:
-            raise InvariantViolated("I5", f"{name}: asked for {offset}, got {_range(header)} first")
-        if expected is not None and header.base_offset != expected:
-            raise InvariantViolated("I5", f"{name}: {_range(header)} follows {expected - 1}")
+        first = expected == offset
+        if header.last_offset < expected or (header.base_offset < expected and not first):
+            raise InvariantViolated("I5", f"{name}: wanted {expected}, got {_range(header)}")
+        if header.base_offset > expected and not compacted:
+            raise InvariantViolated("I5", f"{name}: {expected} is skipped, {_range(header)} comes instead")
         if header.last_offset >= result.high_watermark:
             raise InvariantViolated("I8", f"{name}: {_range(header)} above {result.high_watermark}")
         expected = header.next_offset
-        records += _records(name, header, batch)
-    return records
+        records += _records(name, header, batch, compacted=compacted)
+    return ReadRange(offset, expected, tuple(records))
 
 
 def _batches(name: str, result: FetchResult) -> list[tuple[BatchHeader, memoryview]]:
@@ -34,16 +38,19 @@ def _batches(name: str, result: FetchResult) -> list[tuple[BatchHeader, memoryvi
         raise InvariantViolated("I15", f"{name}: {error}") from error
 
 
-def _records(name: str, header: BatchHeader, batch: memoryview) -> list[ReadRecord]:
+def _records(name: str, header: BatchHeader, batch: memoryview, *, compacted: bool) -> list[ReadRecord]:
     if not crc_matches(batch, header):
         raise InvariantViolated("I15", f"{name}: the CRC of {_range(header)} is wrong")
     try:
         records = [
-            ReadRecord(each.offset, each.timestamp, each.value or b"") for each in iterate(batch, header)
+            ReadRecord(record.offset, record.timestamp, record.key or b"", record.value or b"")
+            for record in iterate(batch, header)
         ]
     except InvalidBatch as error:
         raise InvariantViolated("I15", f"{name}: {_range(header)}: {error}") from error
-    if [record.offset for record in records] != list(range(header.base_offset, header.next_offset)):
+    offsets = [record.offset for record in records]
+    every = range(header.base_offset, header.next_offset)
+    if offsets != (sorted(set(every) & set(offsets)) if compacted else list(every)):
         raise InvariantViolated("I15", f"{name}: the records of {_range(header)} have other offsets")
     return records
 

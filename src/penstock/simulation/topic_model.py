@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from penstock.simulation.history import Audit, ReadRecord, Write
+from penstock.simulation.history import Audit, ReadRange, Write
 from penstock.simulation.partition_model import PartitionModel
 
 WEAK_DURABILITY = "os"
@@ -28,16 +28,25 @@ class TopicModel:
         self.incarnation = incarnation
         self.configs = configs
         self.state = TopicState.CREATING
-        self.partitions = [PartitionModel(f"{name}#{incarnation}-{index}") for index in range(partitions)]
+        self.is_compacted = configs.get("cleanup.policy") == "compact"
+        self.partitions: list[PartitionModel] = []
+        self.grow(partitions)
+        self.asked_partitions = partitions
+        """How many there will be, once a request to have more is known to be carried out."""
         self.is_weak = configs.get("durability") == WEAK_DURABILITY
         self.weak_changes = 0
         self._was_weak = self.is_weak
-        if configs.keys() & {"retention.ms", "retention.bytes"}:
-            self.allow_expiry()
 
     @property
     def has_append_time(self) -> bool:
         return self.configs.get("message.timestamp.type") == "LogAppendTime"
+
+    def grow(self, partitions: int) -> None:
+        for index in range(len(self.partitions), partitions):
+            name = f"{self.name}#{self.incarnation}-{index}"
+            partition = PartitionModel(name, compacted=self.is_compacted)
+            partition.may_expire = bool(self.configs.keys() & {"retention.ms", "retention.bytes"})
+            self.partitions.append(partition)
 
     # --- settings
 
@@ -52,18 +61,14 @@ class TopicModel:
         self.is_weak = value == WEAK_DURABILITY
         self.weak_changes += 1
 
-    def allow_expiry(self) -> None:
-        for partition in self.partitions:
-            partition.may_expire = True
-
     # --- what clients learned
 
     def on_ack(self, partition: int, write: Write, base_offset: int) -> None:
         strong = write.acks == -1 and not self.is_weak and write.weak_changes == self.weak_changes
         self.partitions[partition].on_ack(write, base_offset, durable=strong)
 
-    def on_read(self, partition: int, records: list[ReadRecord]) -> None:
-        self.partitions[partition].on_read(records, durable=not self._was_weak)
+    def on_read(self, partition: int, read: ReadRange) -> None:
+        self.partitions[partition].on_read(read, durable=not self._was_weak)
 
     def on_audit(self, audits: list[Audit], *, cache_lost: bool) -> None:
         self._was_weak = self.is_weak

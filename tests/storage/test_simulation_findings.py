@@ -1,0 +1,102 @@
+"""Bugs that simulation seeds found, each as the smallest sequence that shows it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from compaction_helpers import compact, compacting, pairs, put, roll
+from log_helpers import append, checkpoint, flush, open_manager, read_all, the_log
+
+from penstock.model import Offset
+from penstock.simulation.disk import SimulatedDisk
+from penstock.simulation.trace import Trace
+from penstock.storage.disk import RealDisk
+from penstock.storage.log_config import LogConfig
+
+CONFIG = LogConfig(segment_bytes=300)
+
+
+def test_a_segment_begun_during_a_flush_gets_its_name_synced_by_the_next() -> None:
+    for seed in range(20):
+        disk = SimulatedDisk(random.Random(seed), Trace(lambda: 0.0))
+        log = the_log(open_manager(disk), CONFIG)
+        append(log, b"x" * 200)
+        flush(log)
+        append(log, b"x" * 200)
+        job = log.begin_flush()
+        job.work()
+        append(log, b"x" * 200)
+        log.finish_flush(job)
+        flush(log)
+        survivor = disk.power_loss(random.Random(seed))
+        assert the_log(open_manager(survivor), CONFIG).log_end_offset == 3
+
+
+def test_a_segment_that_came_out_empty_is_where_the_log_ends(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk)
+    log = the_log(manager, CONFIG)
+    append(log, b"x" * 250)
+    checkpoint(log)
+    manager.write_checkpoints()
+    for _ in range(3):
+        append(log, b"x" * 250)
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3]
+    empty = tmp_path / log.segments[1].log_file.path
+    disk.close()
+    empty.write_bytes(b"")
+    log = the_log(open_manager(RealDisk(str(tmp_path))), CONFIG)
+    assert log.log_end_offset == 1
+    assert [offset for offset, _ in read_all(log)] == [0]
+
+
+def test_a_hole_before_the_first_checkpoint_is_where_the_log_ends(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    log = the_log(open_manager(disk), CONFIG)
+    for _ in range(3):
+        append(log, b"x" * 250)
+    missing = tmp_path / log.segments[1].log_file.path
+    disk.close()
+    missing.unlink()
+    log = the_log(open_manager(RealDisk(str(tmp_path))), CONFIG)
+    assert [offset for offset, _ in read_all(log)] == [0]
+
+
+def test_a_hole_below_the_log_start_costs_nothing_above_it(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk)
+    log = the_log(manager, CONFIG)
+    for _ in range(8):
+        append(log, b"x" * 250)
+    checkpoint(log)
+    log.advance_log_start(Offset(6))
+    manager.write_checkpoints(both=True)
+    job = log.begin_delete()
+    assert job is not None
+    (tmp_path / job.segments[3].log_file.path).unlink()  # the removals reach the disk in any order
+    disk.close()
+    log = the_log(open_manager(RealDisk(str(tmp_path))), CONFIG)
+    assert [offset for offset, _ in read_all(log)] == [6, 7]
+
+
+def test_a_segment_compacted_to_the_size_of_an_old_mark_is_not_taken_for_the_marked_one(
+    tmp_path: Path,
+) -> None:
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk)
+    log = the_log(manager, compacting())
+    put(log, (b"stays", b"1"))
+    checkpoint(log)
+    manager.write_checkpoints(both=True)
+    marked_bytes = log.mark.position
+    put(log, (b"goes", b"1"))
+    roll(log)
+    put(log, (b"goes", b"2"))
+    roll(log)
+    assert compact(log, manager.context.files)
+    assert log.segments[0].size == marked_bytes
+    expected = pairs(log)
+    disk.close()
+    log = the_log(open_manager(RealDisk(str(tmp_path))), compacting())
+    assert pairs(log) == expected
