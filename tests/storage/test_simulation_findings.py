@@ -69,7 +69,7 @@ def test_a_hole_below_the_log_start_costs_nothing_above_it(tmp_path: Path) -> No
     log = the_log(manager, CONFIG)
     for _ in range(8):
         append(log, b"x" * 250)
-    checkpoint(log)
+    flush(log)
     log.advance_log_start(Offset(6))
     manager.write_checkpoints(both=True)
     job = log.begin_delete()
