@@ -8,7 +8,8 @@ import pytest
 from typing_extensions import Buffer
 
 from penstock.errors import ProtocolError
-from penstock.net.connection import Answer, Connection, ConnectionLimits, Later, Traffic
+from penstock.net.answer import Answer, Later
+from penstock.net.connection import Connection, ConnectionLimits, Traffic
 from penstock.net.request_memory import RequestMemory
 from penstock.storage.disk import File
 from penstock.threads import ThreadPools

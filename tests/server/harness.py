@@ -11,7 +11,7 @@ from typing import Any
 from penstock.clock import SystemClock
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.config import BrokerConfig
-from penstock.net.connection import Later
+from penstock.net.answer import Later
 from penstock.net.network import TcpNetwork
 from penstock.observability.logs import Log
 from penstock.records.batch import read_header

@@ -12,7 +12,7 @@ from harness import Harness, serve
 
 from penstock.errors import ErrorCode, ProtocolError
 from penstock.model import TopicId
-from penstock.net.connection import Later
+from penstock.net.answer import Later
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.server.security import Operation, ResourceType

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
-from penstock.net.connection import Answer, Connection, ConnectionLimits, Traffic
+from penstock.net.answer import Answer
+from penstock.net.connection import Connection, ConnectionLimits, Traffic
 from penstock.net.network import Socket
 from penstock.net.request_memory import RequestMemory
 from penstock.simulation.clock import SimulatedClock

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import BrokerError, ProtocolError
-from penstock.net.connection import Answer, Later
+from penstock.net.answer import Answer, Later
 from penstock.server.context import BrokerContext
 from penstock.server.security import DENIED, SUPPORTED_OPERATIONS, Operation, Principal, ResourceType
 from penstock.wire.headers import RequestHeader, decode_request_header

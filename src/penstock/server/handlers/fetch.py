@@ -12,7 +12,7 @@ from functools import partial
 from penstock.config import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS
 from penstock.errors import BrokerError, ErrorCode, StorageError, WouldBlock
 from penstock.model import LeaderEpoch, Offset, TopicId
-from penstock.net.connection import Answer, Later, Parts
+from penstock.net.answer import Answer, Later, Parts
 from penstock.replication.replica import Replica
 from penstock.server.dispatch import Api, Request
 from penstock.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, FetchTarget

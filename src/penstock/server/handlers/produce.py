@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
-from penstock.net.connection import Answer, Later, Parts
+from penstock.net.answer import Answer, Later, Parts
 from penstock.records.batch import BatchHeader
 from penstock.records.compression import Codec
 from penstock.records.validation import check_batch

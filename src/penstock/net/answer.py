@@ -1,0 +1,90 @@
+"""What a handler says to a request: parts to send, an answer that comes later, or nothing.
+
+A `Later` belongs to whoever works on the answer; the connection it was given to is told when it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, final
+
+from penstock.storage.log_slice import LogSlice
+
+Part: TypeAlias = bytes | bytearray | memoryview | LogSlice
+Parts: TypeAlias = list[Part]
+
+
+class Waiter(Protocol):
+    """A connection, as seen by the answers it waits for."""
+
+    def answered(self) -> None: ...
+
+
+@final
+class Later:
+    """An answer that is not ready yet. With `barrier` the connection dispatches nothing behind it until it is."""
+
+    __slots__ = (
+        "_abandoned",
+        "_connection",
+        "_watchers",
+        "barrier",
+        "done",
+        "error",
+        "parts",
+        "request_bytes",
+    )
+
+    def __init__(self, *, barrier: bool = False) -> None:
+        self.barrier = barrier
+        self.done = False
+        self.parts: Parts | None = None
+        self.error: Exception | None = None
+        self.request_bytes = 0
+        self._connection: Waiter | None = None
+        self._watchers: list[Callable[[], None]] = []
+        self._abandoned: Callable[[], None] | None = None
+
+    def resolve(self, parts: Parts | None) -> None:
+        """Give the answer; None for a request that gets none."""
+        self.parts = parts
+        self._finish()
+
+    def fail(self, error: Exception) -> None:
+        """There will be no answer: the connection is closed."""
+        self.error = error
+        self._finish()
+
+    def lift_barrier(self) -> None:
+        """Later requests may be dispatched now, though this one is not answered."""
+        self.barrier = False
+        if self._connection is not None:
+            self._connection.answered()
+
+    def when_done(self, watcher: Callable[[], None]) -> None:
+        self._watchers.append(watcher)
+
+    def when_abandoned(self, callback: Callable[[], None]) -> None:
+        """Call back when the client is gone: whoever works on the answer may stop."""
+        self._abandoned = callback
+
+    def attach(self, connection: Waiter) -> None:
+        self._connection = connection
+
+    def abandon(self) -> None:
+        """Nobody waits for this any more."""
+        if not self.done:
+            self.done = True
+            if self._abandoned is not None:
+                self._abandoned()
+
+    def _finish(self) -> None:
+        self.done = True
+        self.barrier = False
+        for watcher in self._watchers:
+            watcher()
+        if self._connection is not None:
+            self._connection.answered()
+
+
+Answer: TypeAlias = Parts | Later | None

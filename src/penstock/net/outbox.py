@@ -1,0 +1,169 @@
+"""Answers on their way to a peer: in order, as much as it takes at a time, files straight from their pages.
+
+Bytes of a file that are not in memory are read in a pool first, a piece at a time: a sendfile of them would stop the
+loop. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+from typing_extensions import Buffer
+
+from penstock.net.answer import Part, Parts
+from penstock.net.network import Socket
+from penstock.storage.log_slice import LogSlice
+from penstock.threads import Threads
+
+_BUFFERS_PER_SEND = 256
+_CHUNK_BYTES = 1 << 20
+_COPIED_SLICE_BYTES = 16 << 10
+
+
+class Sender(Protocol):
+    """Whose answers they are."""
+
+    def on_held(self, count: int) -> None:
+        """So many bytes of memory are held until they are sent."""
+        ...
+
+    def on_sent(self, count: int) -> None: ...
+
+    def on_sendable(self) -> None:
+        """What could not be sent before may go now: time to call `send` again."""
+        ...
+
+    def on_broken(self, error: Exception | None) -> None:
+        """Nothing more can be sent; without an error the peer just left."""
+        ...
+
+
+class Outbox:
+    def __init__(self, socket: Socket, threads: Threads, sender: Sender) -> None:
+        self.unsent_bytes = 0
+        self._socket = socket
+        self._threads = threads
+        self._sender = sender
+        self._parts: deque[Part] = deque()
+        self._head_sent = 0
+        self._sent_memory_bytes = 0
+        self._is_waiting = False
+        self._is_reading = False
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether sending waits for the peer to take more."""
+        return self._is_waiting
+
+    def put(self, parts: Parts) -> None:
+        for part in parts:
+            self.unsent_bytes += len(part)
+            if type(part) is LogSlice and part.length <= _COPIED_SLICE_BYTES:
+                # One copy and one send are cheaper than a sendfile between two sends.
+                content = part.file.pread_cached(part.position, part.length)
+                if content is not None and len(content) == part.length:
+                    part = content
+            if type(part) is not LogSlice:
+                self._sender.on_held(len(part))
+            self._parts.append(part)
+
+    def send(self) -> int:
+        """Send what the peer takes now; the rest goes when it takes more. Returns the bytes of memory set free."""
+        if not self._is_closed and not self._is_reading:
+            self._send_parts()
+        freed, self._sent_memory_bytes = self._sent_memory_bytes, 0
+        return freed
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._parts.clear()
+
+    def _send_parts(self) -> None:
+        try:
+            while self._parts:
+                part = self._parts[0]
+                sent = self._send_slice(part) if type(part) is LogSlice else self._send_buffers()
+                if sent == 0:
+                    self._wait(False)  # or a writable socket would call for as long as the disk takes
+                    return
+                self._consume(sent)
+        except (BlockingIOError, InterruptedError):
+            self._wait(True)
+            return
+        except ConnectionError:
+            self._sender.on_broken(None)
+            return
+        except OSError as error:
+            self._sender.on_broken(error)
+            return
+        self._wait(False)
+
+    def _wait(self, waiting: bool) -> None:
+        if waiting != self._is_waiting:
+            self._is_waiting = waiting
+            self._socket.on_writable(self._sender.on_sendable if waiting else None)
+
+    def _send_buffers(self) -> int:
+        buffers: list[Buffer] = []
+        more = False
+        for part in self._parts:
+            if type(part) is LogSlice or len(buffers) == _BUFFERS_PER_SEND:
+                more = True
+                break
+            buffers.append(part)
+        if self._head_sent:
+            buffers[0] = memoryview(buffers[0])[self._head_sent :]
+        return self._socket.sendmsg(buffers, more)
+
+    def _send_slice(self, part: LogSlice) -> int:
+        position, length = part.position + self._head_sent, min(part.length - self._head_sent, _CHUNK_BYTES)
+        if part.file.is_cached(position, length):
+            sent = self._socket.sendfile(part.file, position, length)
+            if sent == 0:
+                raise OSError(f"{part} ends before its length")
+            return sent
+        self._is_reading = True
+        self._threads.run("read", lambda: part.file.pread(position, length)).add_done_callback(self._on_read)
+        return 0
+
+    def _on_read(self, read: asyncio.Future[bytes]) -> None:
+        """Bytes that were not in memory have come from the disk: they take their place before the rest of the slice."""
+        self._is_reading = False
+        if self._is_closed or read.cancelled():
+            return
+        if (error := read.exception()) is not None:
+            self._sender.on_broken(error if isinstance(error, Exception) else None)
+            return
+        part = self._parts.popleft()
+        assert type(part) is LogSlice
+        content = read.result()
+        if not content:
+            self._sender.on_broken(OSError(f"{part} ends before its length"))
+            return
+        rest = part.after(self._head_sent + len(content))
+        if rest.length:
+            self._parts.appendleft(rest)
+        self._parts.appendleft(content)
+        self._sender.on_held(len(content))
+        self._head_sent = 0
+        self._sender.on_sendable()
+
+    def _consume(self, count: int) -> None:
+        self._sender.on_sent(count)
+        self.unsent_bytes -= count
+        while count:
+            left = len(self._parts[0]) - self._head_sent
+            if count < left:
+                self._head_sent += count
+                return
+            part = self._parts.popleft()
+            if type(part) is not LogSlice:
+                self._sent_memory_bytes += len(part)
+            self._head_sent = 0
+            count -= left
