@@ -54,6 +54,8 @@ class Replica:
         self.log = log
         self.partition = partition
         self.min_insync_replicas = 1
+        self.max_message_bytes = log.config.max_message_bytes
+        self._checks_records = log.config.checks_records
         self.data_waiters = DataWaiters()
         self._commit_waiters = CommitWaiters()
         self._flusher = flusher
@@ -67,7 +69,7 @@ class Replica:
     @property
     def must_hold(self) -> bool:
         """Whether an append has to go through `append_later`."""
-        return self.log.config.checks_records or bool(self._held)
+        return self._checks_records or bool(self._held)
 
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
         """Append one checked batch; BrokerError when it is refused, and then nothing has changed."""
@@ -165,6 +167,8 @@ class Replica:
         """Take the topic's settings, at the start or when they change."""
         self.log.config = config
         self.min_insync_replicas = min_insync_replicas
+        self.max_message_bytes = config.max_message_bytes
+        self._checks_records = config.checks_records
         if self.partition.set_durability(durability):
             self._on_high_watermark()
         if self.partition.needs_flush:

@@ -46,7 +46,18 @@ API = Api(0, 0, 13, handle_raw=handle)
 class _ProduceOperation:
     """One Produce request on its way: appended, perhaps held, perhaps waiting to be committed, then answered."""
 
-    __slots__ = ("_held", "_later", "_now_ms", "_produce", "_request", "_timer", "_topics", "_waiting")
+    __slots__ = (
+        "_failed",
+        "_held",
+        "_later",
+        "_now_ms",
+        "_produce",
+        "_replicas",
+        "_request",
+        "_timer",
+        "_topics",
+        "_waiting",
+    )
 
     def __init__(self, request: Request, produce: ProduceRequest) -> None:
         self._request = request
@@ -54,12 +65,13 @@ class _ProduceOperation:
         self._now_ms = request.broker.clock.now_ms()
         self._topics: list[ProduceTopicResult] = []
         self._held = 0
+        self._failed: list[ProduceResult] = []
+        self._replicas: set[Replica] = set()
         self._waiting: set[ProduceResult] = set()
         self._later: Later | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def run(self) -> None:
-        seen: set[tuple[str, int]] = set()
         for topic in self._produce.topics:
             results = [ProduceResult(partition.index) for partition in topic.partitions]
             self._topics.append(ProduceTopicResult(topic.name, topic.topic_id, results))
@@ -67,16 +79,13 @@ class _ProduceOperation:
                 name = self._check_topic(topic)
             except BrokerError as error:
                 for result in results:
-                    _refuse(result, error)
+                    self._refuse(result, error)
                 continue
             for partition, result in zip(topic.partitions, results, strict=True):
                 try:
-                    if (name, partition.index) in seen:
-                        raise BrokerError(ErrorCode.invalid_request, "the partition is in the request twice")
-                    seen.add((name, partition.index))
                     self._append(name, partition, result)
                 except BrokerError as error:
-                    _refuse(result, error)
+                    self._refuse(result, error)
 
     def answer(self) -> Answer:
         if not self._held and not self._waiting:
@@ -112,9 +121,12 @@ class _ProduceOperation:
 
     def _append(self, topic: str, partition: ProducePartition, result: ProduceResult) -> None:
         replica = self._request.broker.replicas.get(topic, partition.index)
+        if replica in self._replicas:
+            raise BrokerError(ErrorCode.invalid_request, "the partition is in the request twice")
+        self._replicas.add(replica)
         if partition.records is None:
             raise BrokerError(ErrorCode.invalid_record, "a batch is missing")
-        header = check_batch(partition.records, max_bytes=replica.log.config.max_message_bytes)
+        header = check_batch(partition.records, max_bytes=replica.max_message_bytes)
         self._check_batch(header)
         if self._produce.acks == ACKS_ALL and replica.min_insync_replicas > 1:
             raise BrokerError(
@@ -151,7 +163,7 @@ class _ProduceOperation:
                 raise outcome
             self._on_append(replica, result, outcome)
         except BrokerError as error:
-            _refuse(result, error)
+            self._refuse(result, error)
         if not self._held:
             assert self._later is not None
             if self._waiting:
@@ -165,7 +177,7 @@ class _ProduceOperation:
             return
         self._waiting.discard(result)
         if error is not None:
-            _refuse(result, error)
+            self._refuse(result, error)
         if not self._waiting and not self._held:
             self._finish()
 
@@ -175,7 +187,7 @@ class _ProduceOperation:
 
     def _on_timeout(self) -> None:
         for result in self._waiting:
-            _refuse(
+            self._refuse(
                 result, BrokerError(ErrorCode.request_timed_out, "stored, but not known to be safe in time")
             )
         self._waiting.clear()
@@ -191,22 +203,21 @@ class _ProduceOperation:
             self._later.fail(error)
 
     def _response(self) -> Parts | None:
-        errors = [result for topic in self._topics for result in topic.partitions if result.error_code]
-        for result in errors:
+        for result in self._failed:
             self._request.broker.metrics.produce_failed(ErrorCode(result.error_code))
         if self._produce.acks == ACKS_NONE:
-            if errors:
+            if self._failed:
                 # Without an answer to put it in, a lost connection makes the producer look again, as with Kafka.
                 raise ProtocolError(
-                    f"produce with acks=0 was refused: {ErrorCode(errors[0].error_code).name}"
+                    f"produce with acks=0 was refused: {ErrorCode(self._failed[0].error_code).name}"
                 )
             return None
         header = self._request.header
         return [encode_produce_response(header.correlation_id, header.api_version, self._topics)]
 
-
-def _refuse(result: ProduceResult, error: BrokerError) -> None:
-    result.error_code = error.code
-    result.error_message = str(error)
-    result.base_offset = -1
-    result.log_append_time_ms = -1
+    def _refuse(self, result: ProduceResult, error: BrokerError) -> None:
+        self._failed.append(result)
+        result.error_code = error.code
+        result.error_message = str(error)
+        result.base_offset = -1
+        result.log_append_time_ms = -1
