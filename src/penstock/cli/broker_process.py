@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -58,6 +59,8 @@ async def _serve(config: BrokerConfig, environment: Environment, log: Log) -> No
         if broker.state is BrokerState.SERVING:
             await broker.stop()
         raise failure from None
+    # What is there now stays: no full collection has to walk through it, with every client waiting.
+    gc.freeze()
     print(_greeting(config, broker), flush=True)
     await stop.wait()
     await broker.stop()

@@ -75,14 +75,18 @@ class Later:
         """Nobody waits for this any more."""
         if not self.done:
             self.done = True
-            if self._abandoned is not None:
-                self._abandoned()
+            self._watchers.clear()
+            callback, self._abandoned = self._abandoned, None
+            if callback is not None:
+                callback()
 
     def _finish(self) -> None:
         self.done = True
         self.barrier = False
         for watcher in self._watchers:
             watcher()
+        self._watchers.clear()
+        self._abandoned = None  # who works on the answer holds it too: no cycle is left for the collector
         if self._connection is not None:
             self._connection.answered()
 
