@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--list", action="store_true", help="name the scenarios")
     parser.add_argument("--rounds", type=int, help="rounds a scenario (5, quick: 3)")
-    parser.add_argument("--warm-ups", type=int, default=1, help="unmeasured rounds before them (1)")
+    parser.add_argument("--warm-ups", type=int, default=2, help="unmeasured rounds before them (2)")
     parser.add_argument("--quick", action="store_true", help="less work in each round")
     parser.add_argument("--fresh", action="store_true", help="start the servers anew for every measurement")
     parser.add_argument("--no-kafka", action="store_true", help="Penstock alone; needs no Java")

@@ -29,7 +29,7 @@ def produce(
     values = compressible_values(size) if compressible else random_values(size)
     chunk = [{"value": values[i % len(values)]} for i in range(CHUNK)]
     producer = _connected(bootstrap, topic, config or {})
-    began = time.perf_counter()
+    began_at, began = time.time(), time.perf_counter()
     for sent in range(0, count, CHUNK):
         while len(producer) > QUEUED_MESSAGES or (
             messages_per_s and sent / messages_per_s > time.perf_counter() - began
@@ -41,7 +41,7 @@ def produce(
     stored = _stored(bootstrap, topic, partitions)
     if left or stored < count:
         raise RuntimeError(f"{count} messages sent, {left} not acknowledged, {stored} stored")
-    return {"seconds": seconds, "messages": count, "bytes": count * size}
+    return {"began_at": began_at, "seconds": seconds, "messages": count, "bytes": count * size}
 
 
 def _connected(bootstrap: str, topic: str, config: dict[str, Any]) -> Producer:

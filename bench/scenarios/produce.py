@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from bench.comparison import Bar, Metric, Row
 from bench.context import Context
-from bench.driver import Figures, run_driver
+from bench.driver import Figures, finish_driver, start_driver
 from bench.measure import MB, cpu_seconds
 from bench.servers import Server
 from bench.topics import topic
 
 PARTITIONS = 4
+MANY_CLIENTS = 2
+"""Where one process of the client library is slower than a broker: small messages, small requests."""
 GB = 1_000 * MB
 RATE_BAR = Bar("ratio", "at least", 1.2)
 MB_PER_S = Metric("mb_per_s", "rate", "MB/s", RATE_BAR)
@@ -24,31 +27,33 @@ CPU_PER_REQUEST = Metric("cpu_us_per_message", "server CPU", "us/request")
 
 
 def one_kilobyte(context: Context, servers: Sequence[Server]) -> list[Row]:
-    load = {"count": context.scaled(1_000_000, 250_000), "size": 1_024}
+    load = {"count": context.scaled(1_000_000, 300_000), "size": 1_024}
     return _compare(context, servers, "produce 1 KB", [MB_PER_S, CPU_PER_GB], load)
 
 
 def hundred_bytes(context: Context, servers: Sequence[Server]) -> list[Row]:
-    load = {"count": context.scaled(4_000_000, 1_000_000), "size": 100}
-    return _compare(context, servers, "produce 100 B", [MESSAGES_PER_S, CPU_PER_GB], load)
+    load = {"count": context.scaled(2_000_000, 700_000), "size": 100}
+    return _compare(context, servers, "produce 100 B", [MESSAGES_PER_S, CPU_PER_GB], load, MANY_CLIENTS)
 
 
 def lz4(context: Context, servers: Sequence[Server]) -> list[Row]:
-    count = context.scaled(1_000_000, 250_000)
+    count = context.scaled(1_000_000, 300_000)
     load = {"count": count, "size": 1_024, "compressible": True, "config": {"compression.type": "lz4"}}
     return _compare(context, servers, "produce 1 KB, lz4", [MB_PER_S, CPU_PER_GB], load)
 
 
 def idempotent(context: Context, servers: Sequence[Server]) -> list[Row]:
-    count = context.scaled(1_000_000, 250_000)
+    count = context.scaled(1_000_000, 300_000)
     load = {"count": count, "size": 1_024, "config": {"enable.idempotence": True}}
     return _compare(context, servers, "produce 1 KB, idempotent", [MB_PER_S, CPU_PER_GB], load)
 
 
 def one_record_requests(context: Context, servers: Sequence[Server]) -> list[Row]:
-    count = context.scaled(100_000, 30_000)
+    count = context.scaled(50_000, 20_000)
     load = {"count": count, "size": 100, "config": {"linger.ms": 0, "batch.num.messages": 1}}
-    return _compare(context, servers, "one-record requests", [REQUESTS_PER_S, CPU_PER_REQUEST], load)
+    return _compare(
+        context, servers, "one-record requests", [REQUESTS_PER_S, CPU_PER_REQUEST], load, MANY_CLIENTS
+    )
 
 
 def raw_one_record_requests(context: Context, servers: Sequence[Server]) -> list[Row]:
@@ -63,11 +68,17 @@ def raw_one_record_requests(context: Context, servers: Sequence[Server]) -> list
 
 
 def measure_produce(
-    server: Server, name: str, load: dict[str, Any], partitions: int = PARTITIONS, driver: str = "produce"
+    server: Server,
+    name: str,
+    load: dict[str, Any],
+    partitions: int = PARTITIONS,
+    driver: str = "produce",
+    clients: int = 1,
 ) -> Figures:
     """Produce into a topic that is there, and what the server spent on it."""
     before = cpu_seconds(server.pid)
-    done = run_driver(driver, bootstrap=server.bootstrap, topic=name, partitions=partitions, **load)
+    place: dict[str, Any] = {"bootstrap": server.bootstrap, "topic": name, "partitions": partitions}
+    done = _together([start_driver(driver, **place, **load) for _ in range(clients)], driver)
     spent = cpu_seconds(server.pid) - before
     return {
         "mb_per_s": done["bytes"] / MB / done["seconds"],
@@ -77,11 +88,25 @@ def measure_produce(
     }
 
 
+def _together(drivers: Sequence[subprocess.Popen[str]], name: str) -> Figures:
+    """The sum of what drivers did at the same time, from the first one's start to the last one's end."""
+    done = [finish_driver(name, driver) for driver in drivers]
+    began_at = min(figures.get("began_at", 0) for figures in done)
+    ended_at = max(figures.get("began_at", 0) + figures["seconds"] for figures in done)
+    total = {key: sum(figures[key] for figures in done) for key in ("messages", "bytes")}
+    return total | {"seconds": ended_at - began_at}
+
+
 def _compare(
-    context: Context, servers: Sequence[Server], name: str, metrics: Sequence[Metric], load: dict[str, Any]
+    context: Context,
+    servers: Sequence[Server],
+    name: str,
+    metrics: Sequence[Metric],
+    load: dict[str, Any],
+    clients: int = 1,
 ) -> list[Row]:
     def measure(server: Server) -> Figures:
         with topic(server, PARTITIONS) as made:
-            return measure_produce(server, made, load)
+            return measure_produce(server, made, load, clients=clients)
 
     return context.compare(name, metrics, servers, measure)
