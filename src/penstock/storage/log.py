@@ -1,37 +1,32 @@
 """One partition's log: batches appended at the end, read from anywhere, durable up to the flushed offset.
 
-The loop thread appends and changes state; a job's `work` runs in a pool and touches only what it was given;
-`read`, `find_timestamp` and `max_timestamp` may run in a pool too. That needs no locks: the tuple of segments
+Its offsets, files and jobs are those of `StoredLog`. The loop thread appends and changes state; the `work` of
+a job, `read`, `find_timestamp` and `max_timestamp` may run in a pool. That needs no locks: the tuple of segments
 is replaced and never changed, and what a reader looks at first is changed last. An offset is visible only
 after its bytes are in the file, and counts as flushed only after they and the file's name were synced.
 """
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 from penstock.config.topic_options import MessageTimestampType
 from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
 from penstock.model import LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader, assign, stamp_append_time
-from penstock.storage.checkpoints import LogCheckpoint, RecoveryMark
-from penstock.storage.jobs import CheckpointJob, DeleteJob, FlushJob, IndexWrite
+from penstock.storage.checkpoints import RecoveryMark
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.storage.log_state import LogState, StorageContext
-from penstock.storage.producer_state import AppendedBatch, ProducerStates
+from penstock.storage.producer_state import AppendedBatch
 from penstock.storage.reading import Boundaries, floor_segment, read_slice
 from penstock.storage.replay import Replay
 from penstock.storage.segment import Segment
-from penstock.storage.segment_list import SegmentList
-from penstock.storage.snapshot import KEPT_SNAPSHOTS, Snapshot, snapshot_name
+from penstock.storage.snapshot import snapshot_name
+from penstock.storage.stored_log import PASSING_ERRORS, StoredLog
 from penstock.storage.time_lookup import TimestampOffset, find_newest, find_timestamp
 from penstock.storage.walking import MAX_RELATIVE_OFFSET
-
-_PASSING_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class AppendInfo(NamedTuple):
@@ -43,33 +38,16 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
 
 
-class Log:
+class Log(StoredLog):
     __slots__ = (
         "_after_max_ms",
         "_append_time",
         "_before_max_ms",
         "_config",
-        "_context",
         "_epoch",
-        "_failure",
         "_index_interval_bytes",
-        "_job",
         "_segment_bytes",
         "_segment_ms",
-        "_segments",
-        "_snapshots",
-        "boundaries",
-        "cleaned_offset",
-        "directory",
-        "flushed_offset",
-        "high_watermark",
-        "leader_epochs",
-        "log_end_offset",
-        "log_start_offset",
-        "mark",
-        "producers",
-        "topic_id",
-        "topic_partition",
     )
 
     def __init__(
@@ -81,30 +59,8 @@ class Log:
         config: LogConfig,
         state: LogState,
     ) -> None:
-        self._context = context
-        self.directory = directory
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.log_start_offset = state.log_start_offset
-        self.log_end_offset = state.log_end_offset
-        self.flushed_offset = state.log_end_offset
-        self.high_watermark = state.high_watermark
-        """Kept for the partition's leader, who owns it: it is checkpointed with the log."""
-        self.cleaned_offset = state.cleaned_offset
-        """Kept for compaction: below it every key was seen once."""
-        self.mark = state.mark
-        self.leader_epochs = state.epochs
+        super().__init__(context, directory, topic_partition, topic_id, config, state)
         self._epoch = state.epochs.latest
-        self.producers = state.producers or ProducerStates(
-            config.max_producers, config.producer_id_expiration_ms
-        )
-        self._segments = SegmentList(
-            context.disk, context.files, directory, state.segments, state.new_directories
-        )
-        self._snapshots = state.snapshots
-        self.boundaries = Boundaries()
-        self._failure: OSError | None = None
-        self._job: object | None = None
         self.config = config
 
     @classmethod
@@ -121,8 +77,6 @@ class Log:
         state = LogState(new_directories=(directory.rpartition("/")[0], directory))
         return cls(context, directory, topic_partition, topic_id, config, state)
 
-    # --- what it is
-
     @property
     def config(self) -> LogConfig:
         return self._config
@@ -137,34 +91,6 @@ class Log:
         self._before_max_ms = config.message_timestamp_before_max_ms
         self._after_max_ms = config.message_timestamp_after_max_ms
         self.producers.set_limits(config.max_producers, config.producer_id_expiration_ms)
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """Oldest first; the last is written to. A snapshot: it does not change."""
-        return self._segments.all
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(segment.size for segment in self.segments)
-
-    @property
-    def recovery_point(self) -> Offset:
-        return self.mark.offset
-
-    @property
-    def failed(self) -> bool:
-        return self._failure is not None
-
-    @property
-    def unsynced_bytes(self) -> int:
-        return self._segments.unsynced_bytes
-
-    @property
-    def unmarked_bytes(self) -> int:
-        """What a recovery would have to check."""
-        mark = self.mark
-        size = sum(segment.size for segment in self.segments if segment.base_offset >= mark.base_offset)
-        return size - mark.position
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """OffsetForLeaderEpoch: the largest epoch not above this one and its end; (-1, -1) if unknown."""
@@ -268,7 +194,7 @@ class Log:
     def _write_failed(self, error: OSError) -> BrokerError:
         """Nothing of the batch may stay behind the end of the log, where a crash would make it one."""
         active = self._segments.active
-        if error.errno not in _PASSING_ERRORS:
+        if error.errno not in PASSING_ERRORS:
             self.fail(error)
         elif active is not None:
             try:
@@ -278,11 +204,6 @@ class Log:
         return BrokerError(
             ErrorCode.kafka_storage_error, f"{self.topic_partition} could not be written: {error}"
         )
-
-    def fail(self, error: OSError) -> None:
-        """The disk let us down: nothing is appended or counted as flushed any more, until the next start."""
-        if self._failure is None:
-            self._failure = error
 
     # --- reading
 
@@ -346,6 +267,14 @@ class Log:
 
     # --- cutting
 
+    def advance_log_start(self, offset: Offset) -> None:
+        """Nothing below `offset` can be read any more; `begin_delete` frees the files."""
+        if offset > self.log_end_offset:
+            raise self._out_of_range(offset)
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+
     def truncate_to(self, offset: Offset, now_ms: int, keep_mark: Callable[[], None]) -> None:
         """Drop the batch that has `offset` and all after it; waits for the disk.
 
@@ -397,171 +326,3 @@ class Log:
         replay.epochs.truncate_from_start(self.log_start_offset)
         self.leader_epochs, self.producers = replay.epochs, replay.producers
         self._epoch = self.leader_epochs.latest
-
-    def discard(self) -> None:
-        """The log is being deleted: give up its files."""
-        self.fail(OSError(errno.ENOENT, "the log was deleted"))
-        self._segments.forget(self.segments)
-
-    # --- jobs
-
-    def begin_flush(self) -> FlushJob:
-        """Everything appended so far, made durable by the job's work; then `finish_flush`, or `fail`."""
-        return self._segments.begin_flush(self.log_end_offset)
-
-    def finish_flush(self, job: FlushJob) -> None:
-        if self._segments.is_current(job) and not self.failed:
-            self._segments.finish_flush(job)
-            self.flushed_offset = max(self.flushed_offset, job.end_offset)
-            if job.segments:
-                self.boundaries.remember(job.end_offset, *job.segments[-1])  # readers are let up to here
-
-    def begin_writeback(self, length: int) -> Callable[[], None] | None:
-        """What has the newest `length` bytes go to disk soon; it may take a moment and makes nothing durable."""
-        active = self._segments.active
-        if active is None or active.writer is None:
-            return None
-        return partial(active.writer.start_writeback, max(0, active.size - length), length)
-
-    def begin_checkpoint(self) -> CheckpointJob | None:
-        """Move the recovery point to the present end; None when it is there, or another job changes files."""
-        if self.failed or self._job is not None:
-            return None
-        index_writes, active = self._segments.index_writes(), self._segments.active
-        if active is None or (self.mark.offset == self.log_end_offset and not index_writes):
-            return None
-        job = self._make_checkpoint(index_writes, active)
-        self._job = job
-        return job
-
-    def _make_checkpoint(self, index_writes: tuple[IndexWrite, ...], active: Segment) -> CheckpointJob:
-        return CheckpointJob(
-            self._context.disk,
-            self.directory,
-            self.begin_flush(),
-            index_writes,
-            self._snapshot(),
-            self._snapshots,
-            self._next_mark(active),
-        )
-
-    def _snapshot(self) -> Snapshot | None:
-        if self._snapshots and self._snapshots[-1] == self.log_end_offset:
-            return None
-        return Snapshot(self.log_end_offset, self.leader_epochs.entries, self.producers.copy())
-
-    def _next_mark(self, active: Segment) -> RecoveryMark:
-        index = active.index
-        return RecoveryMark(
-            self.log_end_offset,
-            active.base_offset,
-            active.size,
-            active.max_timestamp,
-            active.created_ms,
-            (index.stored or 0) + len(index.unsaved()),
-        )
-
-    def finish_checkpoint(self, job: CheckpointJob) -> None:
-        """The job's work is done."""
-        self._release(job)
-        self._apply(job)
-
-    def _apply(self, job: CheckpointJob) -> None:
-        if not self._segments.is_current(job.flush) or self.failed:
-            return
-        self.finish_flush(job.flush)
-        for write in job.index_writes:
-            write.segment.index.saved(len(write.entries), write.stored + len(write.entries))
-        if job.snapshot is not None:
-            self._snapshots = (*self._snapshots, job.snapshot.offset)[-KEPT_SNAPSHOTS:]
-        self.mark = job.mark
-
-    def abandon_checkpoint(self, job: CheckpointJob, error: OSError) -> None:
-        """The job's work failed. Without space it can be done another time; a failed sync is final."""
-        self._release(job)
-        self._give_up(job, error)
-
-    def _give_up(self, job: CheckpointJob, error: OSError) -> None:
-        if job.syncing or error.errno not in _PASSING_ERRORS:
-            self.fail(error)
-
-    def advance_log_start(self, offset: Offset) -> None:
-        """Nothing below `offset` can be read any more; `begin_delete` frees the files."""
-        if offset > self.log_end_offset:
-            raise self._out_of_range(offset)
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.leader_epochs.truncate_from_start(offset)
-
-    def begin_delete(self) -> DeleteJob | None:
-        """Take the segments that lie below the log start out of the log; None without any, or during another
-        job.
-
-        A log that is empty as a whole gets a new, empty segment, whose name says where its offsets go on.
-        """
-        active = self._segments.active
-        if self._job is not None or self.failed or active is None:
-            return None
-        count = floor_segment(self.segments, self.log_start_offset)
-        if self.log_start_offset == self.log_end_offset and active.size > 0:
-            count = len(self.segments)
-            self._start_empty_segment()
-        if count <= 0:
-            return None
-        dropped = self._segments.drop_first(count)
-        checkpoint = None
-        if self.mark.offset < self.segments[0].base_offset:
-            checkpoint = self._make_checkpoint(self._segments.index_writes(), self.segments[-1])
-        job = DeleteJob(self._context.disk, self.directory, dropped, checkpoint)
-        self._job = job
-        return job
-
-    def _start_empty_segment(self) -> None:
-        try:
-            self._segments.start(self.log_end_offset, 0, memoryview(b""))
-        except OSError as error:
-            raise StorageError(f"{self.topic_partition}: no new segment could be made: {error}") from error
-
-    def finish_delete(self, job: DeleteJob) -> None:
-        """The work is done, or failed: files that stayed are removed at the next start, being below the log
-        start."""
-        self._release(job)
-        checkpoint = job.checkpoint
-        if checkpoint is not None and checkpoint.error is not None:
-            self._give_up(checkpoint, checkpoint.error)
-        elif checkpoint is not None and checkpoint.done:
-            self._apply(checkpoint)
-
-    def begin_swap(self, replaced: tuple[Segment, ...]) -> bool:
-        """Whether compaction may put another segment in the place of these now: no other job is under way and
-        the log still has them."""
-        if self._job is not None or self.failed or not set(replaced) <= set(self.segments[:-1]):
-            return False
-        self._job = replaced
-        return True
-
-    def finish_swap(self, replaced: tuple[Segment, ...], segment: Segment) -> None:
-        """The files of `segment` are in place."""
-        self._release(replaced)
-        self._segments.replace(replaced, segment)
-
-    def abandon_swap(self, replaced: tuple[Segment, ...], error: OSError) -> None:
-        """What is on disk now is found out by recovery."""
-        self._release(replaced)
-        self.fail(error)
-
-    def _release(self, job: object) -> None:
-        assert self._job is job, "a job is finished once"
-        self._job = None
-
-    def checkpoint(self) -> LogCheckpoint:
-        """What the checkpoint file keeps of this log."""
-        return LogCheckpoint(
-            self.topic_partition.topic,
-            self.topic_id.bytes,
-            self.topic_partition.partition,
-            self.log_start_offset,
-            min(self.high_watermark, self.flushed_offset),  # a recovery takes it for durable
-            self.cleaned_offset,
-            self.mark,
-        )

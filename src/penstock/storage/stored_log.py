@@ -1,0 +1,285 @@
+"""A log as it is stored: its segments, how far they are durable, and the life of the jobs that work on them.
+
+A job is begun on the loop, its `work` runs in a pool, then it is finished or abandoned on the loop. Flushes may
+overlap; of the jobs that change files in other ways one is under way at a time. After a failure no flush counts
+any more, after a truncation none that was begun before. `Log` is built on this and is what others use.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from functools import partial
+
+from penstock.errors import StorageError
+from penstock.model import Offset, TopicId, TopicPartition
+from penstock.storage.checkpoints import LogCheckpoint, RecoveryMark
+from penstock.storage.jobs import CheckpointJob, DeleteJob, FlushJob, IndexWrite
+from penstock.storage.log_config import LogConfig
+from penstock.storage.log_state import LogState, StorageContext
+from penstock.storage.producer_state import ProducerStates
+from penstock.storage.reading import Boundaries, floor_segment
+from penstock.storage.segment import Segment
+from penstock.storage.segment_list import SegmentList
+from penstock.storage.snapshot import KEPT_SNAPSHOTS, Snapshot
+
+PASSING_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""After these a write can be tried another time; after any other the disk is not trusted."""
+
+
+class StoredLog:
+    __slots__ = (
+        "_context",
+        "_failure",
+        "_job",
+        "_segments",
+        "_snapshots",
+        "boundaries",
+        "cleaned_offset",
+        "directory",
+        "flushed_offset",
+        "high_watermark",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "mark",
+        "producers",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        context: StorageContext,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        state: LogState,
+    ) -> None:
+        self._context = context
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log_start_offset = state.log_start_offset
+        self.log_end_offset = state.log_end_offset
+        self.flushed_offset = state.log_end_offset
+        self.high_watermark = state.high_watermark
+        """Kept for the partition's leader, who owns it: it is checkpointed with the log."""
+        self.cleaned_offset = state.cleaned_offset
+        """Kept for compaction: below it every key was seen once."""
+        self.mark = state.mark
+        self.leader_epochs = state.epochs
+        self.producers = state.producers or ProducerStates(
+            config.max_producers, config.producer_id_expiration_ms
+        )
+        self._segments = SegmentList(
+            context.disk, context.files, directory, state.segments, state.new_directories
+        )
+        self._snapshots = state.snapshots
+        self.boundaries = Boundaries()
+        self._failure: OSError | None = None
+        self._job: object | None = None
+
+    # --- what it is
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Oldest first; the last is written to. A snapshot: it does not change."""
+        return self._segments.all
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def recovery_point(self) -> Offset:
+        return self.mark.offset
+
+    @property
+    def failed(self) -> bool:
+        return self._failure is not None
+
+    @property
+    def unsynced_bytes(self) -> int:
+        return self._segments.unsynced_bytes
+
+    @property
+    def unmarked_bytes(self) -> int:
+        """What a recovery would have to check."""
+        mark = self.mark
+        size = sum(segment.size for segment in self.segments if segment.base_offset >= mark.base_offset)
+        return size - mark.position
+
+    def checkpoint(self) -> LogCheckpoint:
+        """What the checkpoint file keeps of this log."""
+        return LogCheckpoint(
+            self.topic_partition.topic,
+            self.topic_id.bytes,
+            self.topic_partition.partition,
+            self.log_start_offset,
+            min(self.high_watermark, self.flushed_offset),  # a recovery takes it for durable
+            self.cleaned_offset,
+            self.mark,
+        )
+
+    # --- giving up
+
+    def fail(self, error: OSError) -> None:
+        """The disk let us down: nothing is appended or counted as flushed any more, until the next start."""
+        if self._failure is None:
+            self._failure = error
+
+    def discard(self) -> None:
+        """The log is being deleted: give up its files."""
+        self.fail(OSError(errno.ENOENT, "the log was deleted"))
+        self._segments.forget(self.segments)
+
+    # --- flushing
+
+    def begin_flush(self) -> FlushJob:
+        """Everything appended so far, made durable by the job's work; then `finish_flush`, or `fail`."""
+        return self._segments.begin_flush(self.log_end_offset)
+
+    def finish_flush(self, job: FlushJob) -> None:
+        if self._segments.is_current(job) and not self.failed:
+            self._segments.finish_flush(job)
+            self.flushed_offset = max(self.flushed_offset, job.end_offset)
+            if job.segments:
+                self.boundaries.remember(job.end_offset, *job.segments[-1])  # readers are let up to here
+
+    def begin_writeback(self, length: int) -> Callable[[], None] | None:
+        """What has the newest `length` bytes go to disk soon; it may take a moment and makes nothing durable."""
+        active = self._segments.active
+        if active is None or active.writer is None:
+            return None
+        return partial(active.writer.start_writeback, max(0, active.size - length), length)
+
+    # --- checkpointing
+
+    def begin_checkpoint(self) -> CheckpointJob | None:
+        """Move the recovery point to the present end; None when it is there, or another job changes files."""
+        if self.failed or self._job is not None:
+            return None
+        index_writes, active = self._segments.index_writes(), self._segments.active
+        if active is None or (self.mark.offset == self.log_end_offset and not index_writes):
+            return None
+        job = self._make_checkpoint(index_writes, active)
+        self._job = job
+        return job
+
+    def _make_checkpoint(self, index_writes: tuple[IndexWrite, ...], active: Segment) -> CheckpointJob:
+        return CheckpointJob(
+            self._context.disk,
+            self.directory,
+            self.begin_flush(),
+            index_writes,
+            self._snapshot(),
+            self._snapshots,
+            self._next_mark(active),
+        )
+
+    def _snapshot(self) -> Snapshot | None:
+        if self._snapshots and self._snapshots[-1] == self.log_end_offset:
+            return None
+        return Snapshot(self.log_end_offset, self.leader_epochs.entries, self.producers.copy())
+
+    def _next_mark(self, active: Segment) -> RecoveryMark:
+        index = active.index
+        return RecoveryMark(
+            self.log_end_offset,
+            active.base_offset,
+            active.size,
+            active.max_timestamp,
+            active.created_ms,
+            (index.stored or 0) + len(index.unsaved()),
+        )
+
+    def finish_checkpoint(self, job: CheckpointJob) -> None:
+        """The job's work is done."""
+        self._release(job)
+        self._apply(job)
+
+    def _apply(self, job: CheckpointJob) -> None:
+        if not self._segments.is_current(job.flush) or self.failed:
+            return
+        self.finish_flush(job.flush)
+        for write in job.index_writes:
+            write.segment.index.saved(len(write.entries), write.stored + len(write.entries))
+        if job.snapshot is not None:
+            self._snapshots = (*self._snapshots, job.snapshot.offset)[-KEPT_SNAPSHOTS:]
+        self.mark = job.mark
+
+    def abandon_checkpoint(self, job: CheckpointJob, error: OSError) -> None:
+        """The job's work failed. Without space it can be done another time; a failed sync is final."""
+        self._release(job)
+        self._give_up(job, error)
+
+    def _give_up(self, job: CheckpointJob, error: OSError) -> None:
+        if job.syncing or error.errno not in PASSING_ERRORS:
+            self.fail(error)
+
+    # --- deleting below the log start
+
+    def begin_delete(self) -> DeleteJob | None:
+        """Take the segments that lie below the log start out of the log; None without any, or during another
+        job.
+
+        A log that is empty as a whole gets a new, empty segment, whose name says where its offsets go on.
+        """
+        active = self._segments.active
+        if self._job is not None or self.failed or active is None:
+            return None
+        count = floor_segment(self.segments, self.log_start_offset)
+        if self.log_start_offset == self.log_end_offset and active.size > 0:
+            count = len(self.segments)
+            self._start_empty_segment()
+        if count <= 0:
+            return None
+        dropped = self._segments.drop_first(count)
+        checkpoint = None
+        if self.mark.offset < self.segments[0].base_offset:
+            checkpoint = self._make_checkpoint(self._segments.index_writes(), self.segments[-1])
+        job = DeleteJob(self._context.disk, self.directory, dropped, checkpoint)
+        self._job = job
+        return job
+
+    def _start_empty_segment(self) -> None:
+        try:
+            self._segments.start(self.log_end_offset, 0, memoryview(b""))
+        except OSError as error:
+            raise StorageError(f"{self.topic_partition}: no new segment could be made: {error}") from error
+
+    def finish_delete(self, job: DeleteJob) -> None:
+        """The work is done, or failed: files that stayed are removed at the next start, being below the log
+        start."""
+        self._release(job)
+        checkpoint = job.checkpoint
+        if checkpoint is not None and checkpoint.error is not None:
+            self._give_up(checkpoint, checkpoint.error)
+        elif checkpoint is not None and checkpoint.done:
+            self._apply(checkpoint)
+
+    # --- swapping segments for compacted ones
+
+    def begin_swap(self, replaced: tuple[Segment, ...]) -> bool:
+        """Whether compaction may put another segment in the place of these now: no other job is under way and
+        the log still has them."""
+        if self._job is not None or self.failed or not set(replaced) <= set(self.segments[:-1]):
+            return False
+        self._job = replaced
+        return True
+
+    def finish_swap(self, replaced: tuple[Segment, ...], segment: Segment) -> None:
+        """The files of `segment` are in place."""
+        self._release(replaced)
+        self._segments.replace(replaced, segment)
+
+    def abandon_swap(self, replaced: tuple[Segment, ...], error: OSError) -> None:
+        """What is on disk now is found out by recovery."""
+        self._release(replaced)
+        self.fail(error)
+
+    def _release(self, job: object) -> None:
+        assert self._job is job, "a job is finished once"
+        self._job = None
