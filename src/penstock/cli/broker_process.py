@@ -34,6 +34,9 @@ from penstock.server.environment import Environment, real_environment
 OPEN_FILES_BESIDES = 200
 """For the store, checkpoints, HTTP, the pools and the standard streams."""
 
+THREAD_SWITCH_SECONDS = 0.0005
+"""A pool's thread that computes gives way to the loop after this long: clients wait for the loop."""
+
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -43,6 +46,7 @@ def run_broker(config: BrokerConfig) -> None:
     log = open_log(config, environment.clock, sys.stderr)
     take_over_library_logs(log)
     raise_open_files_limit(config, log)
+    sys.setswitchinterval(THREAD_SWITCH_SECONDS)
     _warn_if_open_to_all(config, log)
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
         runner.run(_serve(config, environment, log))
