@@ -100,3 +100,15 @@ def test_a_segment_compacted_to_the_size_of_an_old_mark_is_not_taken_for_the_mar
     disk.close()
     log = the_log(open_manager(RealDisk(str(tmp_path))), compacting())
     assert pairs(log) == expected
+
+
+def test_nothing_is_removed_above_the_log_start_that_a_restart_will_know(tmp_path: Path) -> None:
+    log = the_log(open_manager(RealDisk(str(tmp_path))), CONFIG)
+    for _ in range(8):
+        append(log, b"x" * 250)
+    log.advance_log_start(Offset(6))
+    job = log.begin_delete(below=Offset(2))
+    assert job is not None
+    assert [segment.base_offset for segment in job.segments] == [0, 1]
+    log.finish_delete(job)
+    assert log.can_delete()

@@ -10,6 +10,7 @@ from functools import partial
 
 from penstock.config import LOG_CLEANER_DEDUPE_BUFFER_SIZE, LOG_CLEANER_ENABLE
 from penstock.errors import StorageError
+from penstock.model import Offset
 from penstock.observability.logs import Log
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
@@ -45,9 +46,10 @@ class Cleaning:
         start_offset = await self._broker.threads.run("background", decide)
         if start_offset > replica.log.log_start_offset:
             replica.log.advance_log_start(start_offset)
-            # First, so that a crash among the removals leaves no hole in what the log still claims to have.
+        if replica.log.can_delete():
+            kept_offset = replica.log.log_start_offset
             await self._broker.write_checkpoints()
-        await delete_segments(self._broker, replica)
+            await delete_segments(self._broker, replica, kept_offset)
 
     async def _compact(self, replica: Replica) -> None:
         compaction = begin_compaction(
@@ -92,9 +94,9 @@ class Cleaning:
         return True
 
 
-async def delete_segments(broker: BrokerContext, replica: Replica) -> None:
-    """Free the segments below the log start."""
-    job = replica.log.begin_delete()
+async def delete_segments(broker: BrokerContext, replica: Replica, kept_offset: Offset) -> None:
+    """Free the segments below the log start, which is `kept_offset` or more in the checkpoints."""
+    job = replica.log.begin_delete(kept_offset)
     if job is not None:
         try:
             await broker.threads.run("background", job.work)

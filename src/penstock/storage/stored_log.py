@@ -221,21 +221,33 @@ class StoredLog:
 
     # --- deleting below the log start
 
-    def begin_delete(self) -> DeleteJob | None:
+    def can_delete(self) -> bool:
+        """Whether segments lie below the log start."""
+        return self._count_below(self.log_start_offset) > 0
+
+    def _count_below(self, offset: Offset) -> int:
+        active = self._segments.active
+        if active is None:
+            return 0
+        if offset == self.log_end_offset and active.size > 0:
+            return len(self.segments)
+        return max(floor_segment(self.segments, offset), 0)
+
+    def begin_delete(self, below: Offset | None = None) -> DeleteJob | None:
         """Take the segments that lie below the log start out of the log; None without any, or during another
         job.
 
-        A log that is empty as a whole gets a new, empty segment, whose name says where its offsets go on.
+        `below` is the log start a checkpoint has: a crash among the removals may leave holes, which are none
+        of the log's then. A log that is empty as a whole gets a new, empty segment, whose name says where its
+        offsets go on.
         """
-        active = self._segments.active
-        if self._job is not None or self.failed or active is None:
+        if self._job is not None or self.failed:
             return None
-        count = floor_segment(self.segments, self.log_start_offset)
-        if self.log_start_offset == self.log_end_offset and active.size > 0:
-            count = len(self.segments)
+        count = self._count_below(self.log_start_offset if below is None else below)
+        if count == 0:
+            return None
+        if count == len(self.segments):
             self._start_empty_segment()
-        if count <= 0:
-            return None
         dropped = self._segments.drop_first(count)
         checkpoint = None
         if self.mark.offset < self.segments[0].base_offset:

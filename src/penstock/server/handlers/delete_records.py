@@ -65,13 +65,14 @@ def _advance(request: Request, topic: str, partition: int, offset: int) -> Repli
 async def _make_durable(request: Request, moved: list[Replica]) -> BrokerError | None:
     """Keep the new log starts, then free what lies below them."""
     broker = request.broker
+    kept = [(replica, replica.log.log_start_offset) for replica in moved]
     try:
         await broker.write_checkpoints(both=True)
     except OSError as error:
         return BrokerError(ErrorCode.kafka_storage_error, f"the new start could not be kept: {error}")
-    for replica in moved:
+    for replica, kept_offset in kept:
         with suppress(OSError, StorageError):  # what stays is freed by retention, or at the next start
-            await delete_segments(broker, replica)
+            await delete_segments(broker, replica, kept_offset)
     return None
 
 
