@@ -11,6 +11,7 @@ import time
 
 from penstock.cli import broker_process
 from penstock.cli.main import main
+from penstock.config import LOG_DIR, BrokerConfig
 from penstock.server.environment import Environment, real_environment
 from penstock.storage.disk import RealDisk, RealFile
 
@@ -40,8 +41,8 @@ class SlowDisk(RealDisk):
         return super().sync_all()
 
 
-def slow_environment(data_dir: str) -> Environment:
-    return dataclasses.replace(real_environment(data_dir), disk=SlowDisk(data_dir))
+def slow_environment(config: BrokerConfig) -> Environment:
+    return dataclasses.replace(real_environment(config), disk=SlowDisk(config[LOG_DIR]))
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def _loop_factory(config: BrokerConfig) -> Callable[[], asyncio.AbstractEventLoo
 
 def _open_environment(config: BrokerConfig) -> Environment:
     try:
-        return real_environment(config[LOG_DIR])
+        return real_environment(config)
     except OSError as error:
         raise _cannot_start(config, error, BrokerState.STARTING) from None
 

@@ -178,6 +178,13 @@ SOCKET_REQUEST_MAX_BYTES: Option[int] = CONNECTIONS.option(
     104_857_600,
     "The largest request that is read; a connection that announces a larger one is closed.",
 )
+SOCKET_SEND_BUFFER_BYTES: Option[int] = CONNECTIONS.option(
+    "socket.send.buffer.bytes",
+    Integer(-1, INT_MAX),
+    262_144,
+    "The system's send buffer of each connection; -1 leaves it to the system. A small one keeps what is sent in the "
+    "processor's cache; consumers far away (a long round trip at a high rate) need a larger one.",
+)
 
 FETCHING = Group("Fetching")
 FETCH_MAX_BYTES: Option[int] = FETCHING.option(

@@ -121,7 +121,10 @@ class TcpSocket:
 class TcpListener:
     """`Listener` that hands over every connection of one or more bound addresses."""
 
-    def __init__(self, bound: list[socket.socket], accept: Callable[[Socket], bool]) -> None:
+    def __init__(
+        self, bound: list[socket.socket], accept: Callable[[Socket], bool], send_buffer_bytes: int
+    ) -> None:
+        self._send_buffer_bytes = send_buffer_bytes
         self._bound = bound
         self._accept = accept
         self._loop = asyncio.get_running_loop()
@@ -143,6 +146,8 @@ class TcpListener:
                 # Out of file descriptors or memory: leave the backlog to the kernel for a moment instead of spinning.
                 self._pause(listening)
                 return
+            if self._send_buffer_bytes >= 0:
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
             if not self._accept(TcpSocket(connected, format_address(address[0], address[1]), self._loop)):
                 self._pause(listening)
                 return
@@ -158,7 +163,10 @@ class TcpListener:
 
 
 class TcpNetwork:
-    """`Network` of the operating system."""
+    """`Network` of the operating system; the send buffers of accepted connections have a given size (-1: its own)."""
+
+    def __init__(self, send_buffer_bytes: int = -1) -> None:
+        self._send_buffer_bytes = send_buffer_bytes
 
     async def listen(self, host: str, port: int, accept: Callable[[Socket], bool]) -> TcpListener:
         loop = asyncio.get_running_loop()
@@ -173,7 +181,7 @@ class TcpNetwork:
             for listening in bound:
                 listening.close()
             raise
-        return TcpListener(bound, accept)
+        return TcpListener(bound, accept, self._send_buffer_bytes)
 
     async def connect(self, host: str, port: int) -> TcpSocket:
         loop = asyncio.get_running_loop()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from penstock.clock import Clock, SystemClock
 from penstock.cluster.coordination import CoordinationStore
 from penstock.cluster.embedded import EmbeddedStore
+from penstock.config import LOG_DIR, SOCKET_SEND_BUFFER_BYTES, BrokerConfig
 from penstock.net.network import Network, TcpNetwork
 from penstock.storage.disk import Disk, RealDisk
 from penstock.threads import ThreadPools, Threads
@@ -29,15 +30,17 @@ class Environment:
     """The same for every broker on a machine: two of them are not two copies when it dies."""
 
 
-def real_environment(data_dir: str) -> Environment:
+def real_environment(config: BrokerConfig) -> Environment:
+    data_dir = config[LOG_DIR]
     disk = RealDisk(data_dir)
+    network = TcpNetwork(config[SOCKET_SEND_BUFFER_BYTES])
     threads = ThreadPools()
     store = EmbeddedStore(os.path.join(data_dir, STORE_FILE), threads)
     return Environment(
         SystemClock(),
         random.SystemRandom(),
         disk,
-        TcpNetwork(),
+        network,
         threads,
         store,
         machine_id=socket.gethostname(),
