@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
 from compaction_helpers import compact, compacting, pairs, put, roll
 from log_helpers import append, checkpoint, flush, open_manager, read_all, the_log
 
+from penstock.errors import StorageError
 from penstock.model import Offset
 from penstock.simulation.disk import SimulatedDisk
 from penstock.simulation.trace import Trace
@@ -112,3 +114,18 @@ def test_nothing_is_removed_above_the_log_start_that_a_restart_will_know(tmp_pat
     assert [segment.base_offset for segment in job.segments] == [0, 1]
     log.finish_delete(job)
     assert log.can_delete()
+
+
+def test_a_directory_made_just_before_a_crash_is_kept_once_it_is_used() -> None:
+    for seed in range(20):
+        disk = SimulatedDisk(random.Random(seed), Trace(lambda: 0.0))
+        manager = open_manager(disk)
+        disk.faults.fail("sync_dir")
+        with pytest.raises(StorageError):
+            the_log(manager)
+        restarted = disk.process_crash()
+        log = the_log(open_manager(restarted))
+        append(log, b"x")
+        flush(log)
+        survivor = restarted.power_loss(random.Random(seed))
+        assert the_log(open_manager(survivor)).log_end_offset == 1

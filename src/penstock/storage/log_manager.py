@@ -119,6 +119,8 @@ class LogManager:
                 self._disk.remove_tree(f"{LOGS}/{name}")
             elif (identity := parse_log_directory(name)) is not None:
                 self._load(f"{LOGS}/{name}", *identity, checkpoints, now_ms)
+        # A directory made just before a crash is in use from now on: its name has to be durable as well.
+        self._disk.sync_dir(LOGS)
         for key, checkpoint in (checkpoints or {}).items():
             if self.get(*key) is None:
                 self._without_directory[key] = checkpoint
