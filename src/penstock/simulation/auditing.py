@@ -76,6 +76,8 @@ class Auditor:
             )
             read = read_records(name, result, position, compacted=topic.is_compacted)
             if read.end == position:
+                if topic.is_compacted:
+                    break  # a gap at the end; the model knows whether it may be there
                 raise InvariantViolated("I1", f"{name}: nothing at {position}, the log ends at {log_end}")
             records += [record for record in read.records if record.offset >= position]
             position = read.end

@@ -172,6 +172,12 @@ class PartitionModel:
         if audit.log_end < max(required, audit.log_start):
             raise self._lost(audit.log_end)
         self._forget_from(audit.log_end)
+        if cache_lost and self.compacted:
+            # Where gaps are usual, recovery may not see that one is a loss.
+            found = {record.offset for record in audit.records}
+            self._forget(
+                [offset for offset in self._values if offset >= self.durable_end and offset not in found]
+            )
         self.on_read(ReadRange(audit.log_start, audit.log_end, audit.records), durable=durable)
 
     def _lost(self, log_end: int) -> InvariantViolated:
@@ -181,13 +187,16 @@ class PartitionModel:
 
     def _forget_from(self, offset: int) -> None:
         """An allowed loss: offsets from here on are free again."""
-        for lost in [known for known in self._values if known >= offset]:
-            value = self._values.pop(lost)
-            del self._offsets[value]
-            write = self._writes[value]
-            self._lanes[write.lane].remove((write.order, lost))
+        self._forget([known for known in self._values if known >= offset])
         self.visible_end = min(self.visible_end, offset)
         self.durable_end = min(self.durable_end, offset)
+
+    def _forget(self, offsets: list[int]) -> None:
+        for offset in offsets:
+            value = self._values.pop(offset)
+            del self._offsets[value]
+            write = self._writes[value]
+            self._lanes[write.lane].remove((write.order, offset))
 
     # --- facts
 
