@@ -53,7 +53,7 @@ def read_produce(body: bytes) -> ProduceAnswer:
     return ProduceAnswer(error_code, base_offset)
 
 
-def read_fetch(body: bytes) -> FetchAnswer:
+def read_fetch(body: bytes | memoryview) -> FetchAnswer:
     _, error_code, high_watermark = struct.unpack_from(">ihq", body, _partitions_position(body, 8))
     return FetchAnswer(error_code, high_watermark, len(body) - records_position(body))
 

@@ -12,40 +12,75 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from bench.driver import Figures, drive
-from bench.frames import fetch_request, records_position
+from bench.frames import fetch_request, read_fetch, records_position
 
 RECEIVE_BYTES = 4 << 20
 STALL_S = 30
+MAX_WAIT_MS = 500
 BATCH_HEAD = struct.Struct(">qi")
 LAST_OFFSET_DELTA = struct.Struct(">i")
+LAST_OFFSET_DELTA_AT = 23
+BATCH_HEADER_BYTES = 61
 
 
 def raw_consume(bootstrap: str, topic: str, partitions: int, count: int) -> Figures:
-    """`count` messages over all partitions; the ends of the partitions are where a fetch brings nothing."""
+    """All messages of all partitions up to their high watermarks, at least `count`."""
+    readers = [Reader(bootstrap, topic, partition) for partition in range(partitions)]
+    for reader in readers:
+        reader.wait_for_leader()
     began = time.perf_counter()
     with ThreadPoolExecutor(partitions) as pool:
-        found = list(pool.map(lambda partition: _read(bootstrap, topic, partition), range(partitions)))
+        list(pool.map(Reader.read, readers))
     seconds = time.perf_counter() - began
-    messages, size = (sum(column) for column in zip(*found, strict=True))
+    messages = sum(reader.offset for reader in readers)
     if messages < count:
         raise RuntimeError(f"{messages} of {count} messages were there")
-    return {"seconds": seconds, "messages": messages, "bytes": size}
+    return {"seconds": seconds, "messages": messages, "bytes": sum(reader.size for reader in readers)}
 
 
-def _read(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
-    """Messages and record bytes of one partition."""
-    host, port = bootstrap.split(":")
-    buffer = memoryview(bytearray(RECEIVE_BYTES))
-    offset = size = 0
-    with socket.create_connection((host, int(port)), timeout=STALL_S) as connection:
+class Reader:
+    """One partition on a connection of its own; `size` counts whole batches only."""
+
+    def __init__(self, bootstrap: str, topic: str, partition: int) -> None:
+        host, port = bootstrap.split(":")
+        self.offset = 0
+        self.size = 0
+        self._place = (topic, partition)
+        self._connection = socket.create_connection((host, int(port)), timeout=STALL_S)
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+
+    def wait_for_leader(self) -> None:
+        """A broker that has just started may answer before its partitions are led."""
+        deadline = time.monotonic() + STALL_S
+        while read_fetch(self._fetch()).error_code:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self._place} has no leader")
+            time.sleep(0.05)
+
+    def read(self) -> None:
         while True:
-            connection.sendall(fetch_request(1, topic, partition, offset, max_wait_ms=0))
-            body = _receive(connection, buffer)
-            records = body[records_position(body) :]
-            if not records:
-                return offset, size
-            offset = _next_offset(records)
-            size += len(records)
+            body = self._fetch()
+            answer = read_fetch(body)
+            if answer.error_code:
+                raise RuntimeError(f"fetch was answered with error {answer.error_code}")
+            self._take(body[records_position(body) :])
+            if self.offset >= answer.high_watermark:
+                return
+
+    def _fetch(self) -> memoryview:
+        self._connection.sendall(fetch_request(1, *self._place, self.offset, MAX_WAIT_MS))
+        return _receive(self._connection, self._buffer)
+
+    def _take(self, records: memoryview) -> None:
+        position = 0
+        while position + BATCH_HEADER_BYTES <= len(records):
+            base_offset, length = BATCH_HEAD.unpack_from(records, position)
+            if position + BATCH_HEAD.size + length > len(records):
+                break
+            (delta,) = LAST_OFFSET_DELTA.unpack_from(records, position + LAST_OFFSET_DELTA_AT)
+            self.offset = base_offset + delta + 1
+            position += BATCH_HEAD.size + length
+        self.size += position
 
 
 def _receive(connection: socket.socket, buffer: memoryview) -> memoryview:
@@ -56,19 +91,6 @@ def _receive(connection: socket.socket, buffer: memoryview) -> memoryview:
     while received < length:
         received += connection.recv_into(body[received:])
     return body
-
-
-def _next_offset(records: memoryview) -> int:
-    """After the last whole batch."""
-    position = next_offset = 0
-    while position + 61 <= len(records):
-        base_offset, length = BATCH_HEAD.unpack_from(records, position)
-        if position + 12 + length > len(records):
-            break
-        (delta,) = LAST_OFFSET_DELTA.unpack_from(records, position + 23)
-        next_offset = base_offset + delta + 1
-        position += 12 + length
-    return next_offset
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from bench.scenarios.produce import GB, PARTITIONS, measure_produce
 from bench.servers import Server
 from bench.topics import topic
 
+BATCHES = {"batch.size": 65_536, "linger.ms": 20}
+"""The same for all: a fetch ends in a cut batch, so large batches of differing sizes would differ in cost."""
 METRICS = (
     Metric("mb_per_s", "rate", "MB/s", Bar("ratio", "at least", 1.7)),
     Metric("cpu_s_per_gb", "server CPU", "s/GB", Bar("ratio", "at most", 1.0)),
@@ -27,7 +29,7 @@ def one_kilobyte(context: Context, servers: Sequence[Server]) -> list[Row]:
         names = {server.name: stack.enter_context(topic(server, PARTITIONS)) for server in servers}
         for server in servers:
             context.say(f"consume 1 KB: loading {server.name}")
-            measure_produce(server, names[server.name], {"count": count, "size": 1_024})
+            measure_produce(server, names[server.name], {"count": count, "size": 1_024, "config": BATCHES})
 
         def client(server: Server) -> Figures:
             return measure_consume(server, names[server.name], count)
