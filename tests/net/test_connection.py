@@ -57,6 +57,7 @@ class ScriptedSocket:
 
     def close(self) -> None:
         self.closed = True
+        self.readable = self.writable = None
 
 
 def frame(body: bytes) -> bytes:

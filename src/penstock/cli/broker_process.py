@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import resource
 import signal
@@ -11,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from penstock.cli.collector import tame_collector
 from penstock.cli.failures import ExitCode, Failure
 from penstock.config import (
     EVENT_LOOP,
@@ -63,8 +63,7 @@ async def _serve(config: BrokerConfig, environment: Environment, log: Log) -> No
         if broker.state is BrokerState.SERVING:
             await broker.stop()
         raise failure from None
-    # What is there now stays: no full collection has to walk through it, with every client waiting.
-    gc.freeze()
+    tame_collector()
     print(_greeting(config, broker), flush=True)
     await stop.wait()
     await broker.stop()

@@ -106,6 +106,7 @@ class Connection:
                 answer.abandon()
         self._answers.clear()
         self._outbox.close()
+        self._reader.release()
         self._traffic.memory.connections -= 1
         self._traffic.memory.forget(self.answered)
         self._release(self._held_bytes)
@@ -120,6 +121,7 @@ class Connection:
         try:
             count = self._socket.recv_into(self._reader.buffer())
         except (BlockingIOError, InterruptedError):
+            self._reader.release()
             return
         except OSError:
             self.close()

@@ -40,12 +40,27 @@ class Sender(Protocol):
         ...
 
 
+class _Nobody:
+    """The sender of a closed outbox."""
+
+    def on_held(self, count: int) -> None: ...
+
+    def on_sent(self, count: int) -> None: ...
+
+    def on_sendable(self) -> None: ...
+
+    def on_broken(self, error: Exception | None) -> None: ...
+
+
+_NOBODY = _Nobody()
+
+
 class Outbox:
     def __init__(self, socket: Socket, threads: Threads, sender: Sender) -> None:
         self.unsent_bytes = 0
         self._socket = socket
         self._threads = threads
-        self._sender = sender
+        self._sender: Sender = sender
         self._parts: deque[Part] = deque()
         self._head_sent = 0
         self._sent_memory_bytes = 0
@@ -83,6 +98,7 @@ class Outbox:
     def close(self) -> None:
         self._is_closed = True
         self._parts.clear()
+        self._sender = _NOBODY  # the sender holds its outbox: no cycle is left for the collector
 
     def _send_parts(self) -> None:
         try:

@@ -1,7 +1,7 @@
 """The door: accepts connections within the limits, watches over them, and lets them go.
 
-One sweep a second closes what stands still: a frame that does not come to its end, answers that are not read, a client
-that has said nothing for long. Loop thread only.
+Every second all of them are looked at, a part at a time, and what stands still is closed: a frame that does not come
+to its end, answers that are not read, a client that has said nothing for long. Loop thread only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Dispatcher, Session
 from penstock.server.security import ANONYMOUS
 
-_SWEEP_SECONDS = 1.0
+_SWEEP_SECONDS = 0.1
+_SWEEPS_PER_ROUND = 10
 _HOG_PATIENCE_MS = 5_000
 
 
@@ -60,6 +61,8 @@ class Acceptor:
         self._by_host: Counter[str] = Counter()
         self._listener: Listener | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweeps_left = 0
+        self._unswept: list[tuple[Connection, _Watched]] = []
 
     @property
     def connections(self) -> int:
@@ -139,10 +142,18 @@ class Acceptor:
         self._sweep_timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
-        self._accepted_this_second = 0
+        """Look at a part of the connections: at thousands at once, the others would wait for it."""
+        self._sweeps_left -= 1
+        if self._sweeps_left <= 0:
+            self._sweeps_left = _SWEEPS_PER_ROUND
+            self._accepted_this_second = 0
+            self._unswept = list(self._watched.items())
         now = self._broker.clock.monotonic()
         config = self._broker.config
-        for connection, watched in tuple(self._watched.items()):
+        for _ in range(-(-len(self._unswept) // self._sweeps_left)):
+            connection, watched = self._unswept.pop()
+            if connection.closed:
+                continue
             if connection.progress != watched.progress or connection.is_waiting:
                 watched.progress, watched.since = connection.progress, now
             elif (now - watched.since) * 1000 > _patience_ms(connection, config):

@@ -56,10 +56,7 @@ class FrameReader:
         return self._view
 
     def received(self, count: int) -> list[memoryview]:
-        """The frames that the `count` bytes just put into the buffer completed, without their sizes.
-
-        With 0 the buffer is given back: it need not be held until there is something to receive.
-        """
+        """The frames that the `count` bytes just put into the buffer completed, without their sizes."""
         self._view.release()
         if self._frame is not None:
             return self._continue_frame(self._frame, count)
@@ -69,6 +66,13 @@ class FrameReader:
             return self._split(scratch, len(self._rest) + count)
         finally:
             _free_scratch.append(scratch)
+
+    def release(self) -> None:
+        """Give the buffer back that nothing was received into: it is for those who have something to receive."""
+        if self._scratch is not None:
+            self._view.release()
+            _free_scratch.append(self._scratch)
+            self._scratch = None
 
     def _split(self, scratch: bytearray, end: int) -> list[memoryview]:
         frames: list[memoryview] = []

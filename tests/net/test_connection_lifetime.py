@@ -1,0 +1,27 @@
+"""A connection that was closed is freed at once: the garbage collector has nothing to do with it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+from test_connection import Server
+
+from penstock.net.answer import Later
+
+
+def test_a_closed_connection_leaves_no_cycle() -> None:
+    server, later = Server(), Later()
+    later.when_abandoned(lambda: None)
+    server.answers[b"wait"] = later
+    server.receive(b"hello", b"wait")
+    connection = weakref.ref(server.connection)
+    gc.collect()
+    gc.disable()
+    try:
+        server.connection.close()
+        server.answers.clear()
+        del server.connection, later
+        assert connection() is None
+    finally:
+        gc.enable()
