@@ -129,3 +129,18 @@ def test_a_directory_made_just_before_a_crash_is_kept_once_it_is_used() -> None:
         flush(log)
         survivor = restarted.power_loss(random.Random(seed))
         assert the_log(open_manager(survivor)).log_end_offset == 1
+
+
+def test_what_a_failed_append_left_in_a_segment_does_not_cut_off_the_next(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    log = the_log(open_manager(disk), CONFIG)
+    append(log, b"x" * 100)
+    append(log, b"x" * 250)
+    flush(log)
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+    first = tmp_path / log.segments[0].log_file.path
+    disk.close()
+    first.write_bytes(first.read_bytes() + b"half a bat")
+    log = the_log(open_manager(RealDisk(str(tmp_path))), CONFIG)
+    assert [offset for offset, _ in read_all(log)] == [0, 1]
+    assert log.segments[0].size == first.stat().st_size

@@ -228,13 +228,17 @@ class _Recovery:
         """Check the last of `segments` take on those found after it up to a cut; the log's end."""
         segment, file_size = segments[-1], found[len(segments) - 1].size
         end_offset = self._check_segment(segment, file_size, end_offset)
-        while segment.size == file_size and len(segments) < len(found):
+        while len(segments) < len(found):
             following = found[len(segments)]
+            if segment.size < file_size and following.base_offset != end_offset:
+                break
             if following.base_offset < end_offset:
                 self._remove([found.pop(len(segments))], f"the segment before it goes up to {end_offset}")
                 continue
             if following.base_offset > end_offset and not self._may_have_gaps:
                 break
+            # Nothing is missing before the next segment, so this is what a failed append left behind.
+            self._cut(segment, file_size)
             if self._end(segment) is None:
                 segment.close(end_offset)
             segment, file_size, end_offset = self._take_on(following, end_offset)
