@@ -144,3 +144,18 @@ def test_what_a_failed_append_left_in_a_segment_does_not_cut_off_the_next(tmp_pa
     log = the_log(open_manager(RealDisk(str(tmp_path))), CONFIG)
     assert [offset for offset, _ in read_all(log)] == [0, 1]
     assert log.segments[0].size == first.stat().st_size
+
+
+def test_an_empty_segment_found_at_start_has_its_name_synced_before_it_is_used() -> None:
+    for seed in range(20):
+        disk = SimulatedDisk(random.Random(seed), Trace(lambda: 0.0))
+        manager = open_manager(disk)
+        log = the_log(manager)
+        manager.write_checkpoints(both=True)
+        disk.open(f"{log.directory}/{0:020d}.log", create=True)  # the append that made it died here
+        restarted = disk.process_crash()
+        log = the_log(open_manager(restarted))
+        append(log, b"x")
+        flush(log)
+        survivor = restarted.power_loss(random.Random(seed))
+        assert [offset for offset, _ in read_all(the_log(open_manager(survivor)))] == [0]

@@ -342,6 +342,10 @@ class _Recovery:
 
     # --- the result
 
+    def _is_name_durable(self, last: Segment, mark: RecoveryMark) -> bool:
+        """A checkpoint syncs the names of the segments that have bytes; a later one may have just been made."""
+        return self._is_marked and mark.position > 0 and last.base_offset == mark.base_offset
+
     def _log_start(self, segments: list[Segment], log_end_offset: Offset) -> Offset:
         first = Offset(segments[0].base_offset) if segments else log_end_offset
         return first if self._checkpoint is None else max(first, self._checkpoint.log_start_offset)
@@ -357,7 +361,7 @@ class _Recovery:
             if offset > log_end_offset:
                 self._disk.remove(f"{self._directory}/{snapshot_name(offset)}")
                 self._is_changed = True
-        if self._is_changed or (segments and not self._is_marked):
+        if self._is_changed or (segments and not self._is_name_durable(segments[-1], mark)):
             self._disk.sync_dir(self._directory)
         log_start_offset = self._log_start(list(segments), log_end_offset)
         epochs = self._replay.epochs
