@@ -6,6 +6,7 @@ import asyncio
 import gc
 import resource
 import struct
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import cast
@@ -20,6 +21,7 @@ from bench.frames import (
 )
 
 CONNECTING_AT_ONCE = 100
+PATIENCE_S = 30
 
 
 class RawConnection(asyncio.Protocol):
@@ -88,6 +90,18 @@ async def connect_many(bootstrap: str, count: int) -> Sequence[RawConnection]:
             return connection
 
     return await asyncio.gather(*(connect() for _ in range(count)))
+
+
+async def wait_for_leaders(bootstrap: str, topic: str, partitions: int, batch: bytes) -> None:
+    """A broker that has just started, or a topic that was just made, may be answered for too early."""
+    (connection,) = await connect_many(bootstrap, 1)
+    deadline = time.monotonic() + PATIENCE_S
+    for partition in range(partitions):
+        while (await connection.produce(topic, partition, batch)).error_code:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{topic}-{partition} has no leader")
+            await asyncio.sleep(0.05)
+    connection.close()
 
 
 def prepare_process() -> None:

@@ -17,6 +17,7 @@ import uvloop
 
 from bench.driver import Figures, drive
 from bench.frames import one_record_batch, produce_request, read_produce
+from bench.raw_client import wait_for_leaders
 
 STALL_S = 60
 
@@ -77,6 +78,7 @@ async def drive_pipelines(
 ) -> Figures:
     host, port = bootstrap.split(":")
     batch = one_record_batch(random.Random(1).randbytes(size), int(time.time() * 1_000))
+    await wait_for_leaders(bootstrap, topic, partitions, batch)
     pipelines = []
     for number in range(connections):
         request = produce_request(1, topic, number % partitions, batch)
