@@ -14,6 +14,7 @@ from bench.topics import create_topic
 
 MANY, FEW = 10_000, 10
 NAME = "10,000 partitions"
+SETTLE_S = 70
 
 
 def ten_thousand(context: Context) -> list[Row]:
@@ -52,8 +53,8 @@ def ten_thousand(context: Context) -> list[Row]:
 
 
 def _idle_percent(server: Server, seconds: float) -> float:
-    """CPU of a broker nobody talks to, after what the load left behind has been done."""
-    time.sleep(5)
+    """CPU of a broker nobody talks to, after the checkpoint of what the load left behind."""
+    time.sleep(SETTLE_S)
     before = cpu_seconds(server.pid)
     time.sleep(seconds)
     return (cpu_seconds(server.pid) - before) / seconds * 100
