@@ -46,7 +46,12 @@ class Nemesis:
         for _ in range(self._random.randint(1, 4)):
             await self._sleep(0.02, 0.4)
             if self._faults and self._broker.is_running:
-                await self._random.choice(self._faults)()
+                await self._break_something()
+
+    async def _break_something(self) -> None:
+        fault = self._random.choice(self._faults)
+        self._stage.world.trace.record("fault", fault.__name__.strip("_"))
+        await fault()
 
     async def end_life(self) -> None:
         """Whatever happens, the broker does not run any more afterwards."""

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import asyncio
+
+from penstock.simulation.clock import SimulatedClock
+from penstock.simulation.loop import SimulationLoop
+from penstock.simulation.trace import Trace
+
+
+def test_both_clocks_follow_virtual_time_and_only_the_wall_clock_jumps(loop: SimulationLoop) -> None:
+    clock = SimulatedClock(loop.time)
+    started_ms = clock.now_ms()
+
+    async def main() -> None:
+        await asyncio.sleep(1.5)
+        assert clock.now_ms() == started_ms + 1500
+        clock.jump(-5000)
+        assert clock.now_ms() == started_ms - 3500
+        assert clock.monotonic() == 1.5
+
+    loop.run_until_complete(main())
+
+
+def test_traces_are_equal_when_the_same_happened_in_the_same_order_at_the_same_time() -> None:
+    def digest(*events: tuple[float, str]) -> str:
+        times = iter([time for time, _ in events])
+        trace = Trace(lambda: next(times))
+        for _, what in events:
+            trace.record("event", what, 1)
+        assert trace.events == len(events)
+        return trace.digest()
+
+    assert digest((0.0, "a"), (1.0, "b")) == digest((0.0, "a"), (1.0, "b"))
+    assert digest((0.0, "a"), (1.0, "b")) != digest((0.0, "b"), (1.0, "a"))
+    assert digest((0.0, "a")) != digest((0.5, "a"))
