@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ def main() -> None:
     if os.environ.get("PYTHONHASHSEED") != _HASH_SEED:
         os.environ["PYTHONHASHSEED"] = _HASH_SEED
         os.execv(sys.executable, [sys.executable, "-m", "penstock.simulation", *sys.argv[1:]])
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader like `head` that has seen enough is no failure
     options = _parser().parse_args()
     if options.seed is not None:
         sys.exit(_run_one(options.seed, steps=options.steps, everything=options.trace))
