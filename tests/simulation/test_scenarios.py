@@ -45,4 +45,4 @@ def test_seeds_differ() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_caught(name: str) -> None:
-    assert hunt(MUTANTS[name], range(1, 61)) is not None
+    assert hunt(MUTANTS[name], range(1, 121)) is not None
