@@ -99,8 +99,10 @@ class Maintenance:
         for replica in replicas:
             if self._stopping.is_set():
                 return  # the stop makes a checkpoint of every log
-            self._broker.replicas.changed.pop(replica, None)
             job = replica.log.begin_checkpoint()
+            if job is None and replica.log.is_busy:
+                continue  # another job changes its files: next time
+            self._broker.replicas.changed.pop(replica, None)
             if job is None:
                 continue
             try:

@@ -97,6 +97,11 @@ class StoredLog:
         return self.mark.offset
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a job is under way that changes its files: no other can begin."""
+        return self._job is not None
+
+    @property
     def failed(self) -> bool:
         return self._failure is not None
 
