@@ -31,8 +31,8 @@ from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Dispatcher, Session
 from penstock.server.security import ANONYMOUS
 
-_SWEEP_SECONDS = 0.1
-_SWEEPS_PER_ROUND = 10
+_SWEEP_SECONDS = 0.05
+_SWEEPS_PER_ROUND = 20
 _HOG_PATIENCE_MS = 5_000
 
 

@@ -88,9 +88,11 @@ class Maintenance:
         So does every one while too many have unsynced files, which are kept open until then.
         """
         limit = 0 if self._logs.crowded else self._broker.config[LOG_FLUSH_CHECKPOINT_BYTES]
-        await self._checkpoint(
-            [replica for replica in self._broker.replicas.changed if replica.log.unmarked_bytes >= limit]
-        )
+        changed = list(self._broker.replicas.changed)
+        for start in range(0, len(changed), _REPLICAS_PER_TURN):
+            turn = changed[start : start + _REPLICAS_PER_TURN]
+            await self._checkpoint([replica for replica in turn if replica.log.unmarked_bytes >= limit])
+            await asyncio.sleep(0)  # with thousands of them clients come between
 
     async def _checkpoint_logs(self) -> None:
         await self._checkpoint(list(self._broker.replicas.changed))
