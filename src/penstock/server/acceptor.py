@@ -62,7 +62,7 @@ class Acceptor:
         self._listener: Listener | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweeps_left = 0
-        self._unswept: list[tuple[Connection, _Watched]] = []
+        self._unswept: list[Connection] = []
 
     @property
     def connections(self) -> int:
@@ -147,12 +147,13 @@ class Acceptor:
         if self._sweeps_left <= 0:
             self._sweeps_left = _SWEEPS_PER_ROUND
             self._accepted_this_second = 0
-            self._unswept = list(self._watched.items())
+            self._unswept = list(self._watched)  # without their values: pairs would be made, and collected
         now = self._broker.clock.monotonic()
         config = self._broker.config
         for _ in range(-(-len(self._unswept) // self._sweeps_left)):
-            connection, watched = self._unswept.pop()
-            if connection.closed:
+            connection = self._unswept.pop()
+            watched = self._watched.get(connection)
+            if watched is None:
                 continue
             if connection.progress != watched.progress or connection.is_waiting:
                 watched.progress, watched.since = connection.progress, now
