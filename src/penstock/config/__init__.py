@@ -9,6 +9,7 @@ from __future__ import annotations
 from penstock.config.address import Address as Address
 from penstock.config.address import parse_address as parse_address
 from penstock.config.broker_options import *  # noqa: F403
+from penstock.config.group_options import *  # noqa: F403
 from penstock.config.options import Option as Option
 from penstock.config.settings import BrokerConfig as BrokerConfig
 from penstock.config.settings import Source as Source

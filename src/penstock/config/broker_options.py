@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.config.address import Address, parse_address
+from penstock.config.group_options import CONSUMER_GROUPS
 from penstock.config.options import Group, Option, table
 from penstock.config.topic_options import TOPIC_DEFAULTS
 from penstock.config.types import INT_MAX, LONG_MAX, Boolean, Choice, Integer, Optional, Parsed, Text
@@ -339,7 +340,16 @@ SHUTDOWN_TIMEOUT_MS: Option[int] = PROCESS.option(
     "How long a stop waits for requests in flight to be answered before it closes their connections.",
 )
 
-BROKER_GROUPS = (IDENTITY, TOPIC_RULES, CONNECTIONS, FETCHING, STORAGE, PROCESS, TOPIC_DEFAULTS)
+BROKER_GROUPS = (
+    IDENTITY,
+    TOPIC_RULES,
+    CONNECTIONS,
+    FETCHING,
+    CONSUMER_GROUPS,
+    STORAGE,
+    PROCESS,
+    TOPIC_DEFAULTS,
+)
 BROKER_OPTIONS: Mapping[str, Option[Any]] = table(
     option for group in BROKER_GROUPS for option in group.options
 )

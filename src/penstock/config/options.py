@@ -30,7 +30,7 @@ class Option(Generic[T]):
     sensitive: bool = False
     """Whether its value is kept out of errors, logs and answers."""
     synonym: Option[T] | None = None
-    """For a topic's option: the broker's option that holds the default."""
+    """For an option of a topic or group: the broker's option that holds the default."""
 
     @property
     def kind(self) -> Kind:
@@ -68,8 +68,9 @@ class Group:
         *,
         dynamic: bool = False,
         sensitive: bool = False,
+        synonym: Option[T] | None = None,
     ) -> Option[T]:
-        option = Option(name, type, default, doc, dynamic, sensitive)
+        option = Option(name, type, default, doc, dynamic, sensitive, synonym)
         self.options.append(option)
         return option
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from penstock.config.broker_options import BROKER_GROUPS
+from penstock.config.group_options import GROUP_SETTINGS
 from penstock.config.options import Group, Option
 from penstock.config.topic_options import TOPICS
 from penstock.config.types import LONG_MAX
@@ -34,7 +35,7 @@ _UNITS_BYTES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def render() -> str:
-    return HEADER + "".join(_render_group(group) for group in (*BROKER_GROUPS, TOPICS))
+    return HEADER + "".join(_render_group(group) for group in (*BROKER_GROUPS, TOPICS, GROUP_SETTINGS))
 
 
 def _render_group(group: Group) -> str:
