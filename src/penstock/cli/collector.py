@@ -1,7 +1,7 @@
 """Python's cyclic garbage collector, kept out of the clients' way.
 
-A collection walks through everything made since the one before that is still there: all of the broker in a full one, and
-with thousands of long polls under way tens of thousands of objects in a smaller one, while everybody waits. So the
+A collection walks through everything made since the one before that is still there: all of the broker in a full one,
+and with thousands of long polls under way tens of thousands of objects in a smaller one, while everybody waits. So the
 youngest objects are looked at many times a second, a few at a time, and older ones now and then only; nearly all of
 them are freed without the collector.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 
-YOUNG_COLLECTION_SECONDS = 0.02
+YOUNG_COLLECTION_SECONDS = 0.01
 FULL_COLLECTION_SECONDS = 300.0
 _NEVER = 1_000_000_000
 _YOUNGEST, _ALL = 0, 2

@@ -31,8 +31,9 @@ from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Dispatcher, Session
 from penstock.server.security import ANONYMOUS
 
-_SWEEP_SECONDS = 0.05
-_SWEEPS_PER_ROUND = 20
+_ROUND_SECONDS = 1.0
+_CONNECTIONS_PER_SWEEP = 100
+_MAX_SWEEPS_PER_ROUND = 100
 _HOG_PATIENCE_MS = 5_000
 
 
@@ -62,6 +63,7 @@ class Acceptor:
         self._listener: Listener | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweeps_left = 0
+        self._sweep_seconds = _ROUND_SECONDS
         self._unswept: list[Connection] = []
 
     @property
@@ -139,18 +141,17 @@ class Acceptor:
             self._log.error_rarely("connection closed", error, peer=session.peer)
 
     def _schedule_sweep(self) -> None:
-        self._sweep_timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+        self._sweep_timer = asyncio.get_running_loop().call_later(self._sweep_seconds, self._sweep)
 
     def _sweep(self) -> None:
         """Look at a part of the connections: at thousands at once, the others would wait for it."""
+        if self._sweeps_left == 0:
+            self._begin_round()
+        part = -(-len(self._unswept) // self._sweeps_left)
         self._sweeps_left -= 1
-        if self._sweeps_left <= 0:
-            self._sweeps_left = _SWEEPS_PER_ROUND
-            self._accepted_this_second = 0
-            self._unswept = list(self._watched)  # without their values: pairs would be made, and collected
         now = self._broker.clock.monotonic()
         config = self._broker.config
-        for _ in range(-(-len(self._unswept) // self._sweeps_left)):
+        for _ in range(part):
             connection = self._unswept.pop()
             watched = self._watched.get(connection)
             if watched is None:
@@ -160,6 +161,13 @@ class Acceptor:
             elif (now - watched.since) * 1000 > _patience_ms(connection, config):
                 connection.close(_reproach(connection))
         self._schedule_sweep()
+
+    def _begin_round(self) -> None:
+        self._accepted_this_second = 0
+        self._unswept = list(self._watched)  # without their values: pairs would be made, and collected
+        sweeps = min(-(-len(self._unswept) // _CONNECTIONS_PER_SWEEP), _MAX_SWEEPS_PER_ROUND)
+        self._sweeps_left = max(1, sweeps)
+        self._sweep_seconds = _ROUND_SECONDS / self._sweeps_left
 
 
 def _patience_ms(connection: Connection, config: BrokerConfig) -> int:
