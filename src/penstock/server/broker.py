@@ -82,6 +82,7 @@ class Broker:
             long_polls=LongPolls(Random(environment.random.getrandbits(64))),
             authorizer=AllowAll(),
             metrics=self._metrics,
+            random=environment.random,
         )
         self._dispatcher = Dispatcher(self._context, apis)
         self._acceptor = Acceptor(self._context, self._dispatcher, log)

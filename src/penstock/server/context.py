@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random  # noqa: TID251 - the type; the numbers come from the environment
 
 from penstock.clock import Clock
 from penstock.cluster.controller import Controller
@@ -37,6 +38,7 @@ class BrokerContext:
     long_polls: LongPolls
     authorizer: Authorizer
     metrics: BrokerMetrics
+    random: Random
     writing_checkpoints: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the logs' checkpoints are written: one writer at a time."""
 
