@@ -9,7 +9,12 @@ from random import Random
 import pytest
 
 from penstock.cluster import change_list, controller, znodes
-from penstock.cluster.config_changes import ConfigAlteration, ConfigChange, ConfigOperation
+from penstock.cluster.config_changes import (
+    ConfigAlteration,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResourceType,
+)
 from penstock.cluster.controller import Controller
 from penstock.cluster.coordination import CoordinationStore
 from penstock.cluster.embedded import EmbeddedStore
@@ -23,6 +28,7 @@ from penstock.model import BrokerId
 from penstock.threads import ThreadPools
 
 NODE = BrokerId(1)
+TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
 
 
 async def started(store: CoordinationStore, seed: int = 1, config: BrokerConfig | None = None) -> Controller:
@@ -83,7 +89,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         first = await started(store)
         await first.create_topics([NewTopic("a", partitions=2), NewTopic("b")])
         await first.create_partitions([NewPartitions("b", 2)])
-        await first.alter_configs([ConfigChange(False, "", [ConfigAlteration("num.partitions", "7")])])
+        await first.alter_configs([ConfigChange(BROKER, "", [ConfigAlteration("num.partitions", "7")])])
         before = first.image
         await store.close()
 
@@ -115,7 +121,7 @@ def test_a_repeated_name_is_refused_in_every_place() -> None:
         assert codes(await controller.delete_topics(["b", "b"])) == [twice, twice]
         grow = NewPartitions("b", 5)
         assert codes(await controller.create_partitions([grow, grow])) == [twice, twice]
-        change = ConfigChange(True, "b", [])
+        change = ConfigChange(TOPIC, "b", [])
         assert codes(await controller.alter_configs([change, change])) == [twice, twice]
         assert len(controller.image.topics["b"].partitions) == 1
 
@@ -131,7 +137,7 @@ def test_validate_only_changes_nothing() -> None:
         assert codes(await controller.create_partitions([NewPartitions("a", 3)], validate_only=True)) == [
             None
         ]
-        change = ConfigChange(True, "a", [ConfigAlteration("retention.ms", "5")])
+        change = ConfigChange(TOPIC, "a", [ConfigAlteration("retention.ms", "5")])
         assert codes(await controller.alter_configs([change], validate_only=True)) == [None]
         assert controller.image is before
         assert await store.children(znodes.CHANGES) == changes
@@ -172,7 +178,7 @@ def test_an_update_shares_what_it_does_not_touch() -> None:
     async def scenario(controller: Controller, _: CoordinationStore) -> None:
         await controller.create_topics([NewTopic("a", partitions=5), NewTopic("b")])
         kept = controller.image.topic("a")
-        await controller.alter_configs([ConfigChange(True, "b", [ConfigAlteration("segment.ms", "9")])])
+        await controller.alter_configs([ConfigChange(TOPIC, "b", [ConfigAlteration("segment.ms", "9")])])
         assert controller.image.topic("a") is kept
 
     run(scenario)
@@ -198,7 +204,7 @@ def test_incremental_changes_set_delete_append_and_subtract() -> None:
         await controller.create_topics([NewTopic("a", configs={"retention.ms": "5", "segment.ms": "6"})])
 
         async def alter(name: str, operation: ConfigOperation, value: str | None) -> ErrorCode | None:
-            change = ConfigChange(True, "a", [ConfigAlteration(name, value, operation)])
+            change = ConfigChange(TOPIC, "a", [ConfigAlteration(name, value, operation)])
             return codes(await controller.alter_configs([change]))[0]
 
         assert await alter("retention.ms", ConfigOperation.SET, "7") is None
@@ -216,7 +222,7 @@ def test_incremental_changes_set_delete_append_and_subtract() -> None:
         assert await alter("no.such", ConfigOperation.SET, "x") is ErrorCode.invalid_config
         assert controller.image.topics["a"].configs == before
         double = [ConfigAlteration("segment.ms", "1"), ConfigAlteration("segment.ms", "2")]
-        assert codes(await controller.alter_configs([ConfigChange(True, "a", double)])) == [
+        assert codes(await controller.alter_configs([ConfigChange(TOPIC, "a", double)])) == [
             ErrorCode.invalid_request
         ]
 
@@ -226,7 +232,7 @@ def test_incremental_changes_set_delete_append_and_subtract() -> None:
 def test_the_older_form_replaces_all_settings() -> None:
     async def scenario(controller: Controller, _: CoordinationStore) -> None:
         await controller.create_topics([NewTopic("a", configs={"retention.ms": "5", "segment.ms": "6"})])
-        change = ConfigChange(True, "a", [ConfigAlteration("segment.ms", "7")], replaces=True)
+        change = ConfigChange(TOPIC, "a", [ConfigAlteration("segment.ms", "7")], replaces=True)
         assert codes(await controller.alter_configs([change])) == [None]
         assert controller.image.topics["a"].configs == {"segment.ms": "7"}
 
@@ -236,7 +242,7 @@ def test_the_older_form_replaces_all_settings() -> None:
 def test_broker_settings_change_for_all_and_for_one() -> None:
     async def scenario(controller: Controller, _: CoordinationStore) -> None:
         def change(broker: str, name: str, value: str) -> ConfigChange:
-            return ConfigChange(False, broker, [ConfigAlteration(name, value)])
+            return ConfigChange(BROKER, broker, [ConfigAlteration(name, value)])
 
         assert codes(await controller.alter_configs([change("", "num.partitions", "4")])) == [None]
         assert controller.config[NUM_PARTITIONS] == 4
@@ -262,8 +268,8 @@ def test_settings_of_all_and_of_one_must_fit_together() -> None:
     async def scenario(controller: Controller, _: CoordinationStore) -> None:
         low = ConfigAlteration("log.cleaner.max.compaction.lag.ms", "50")
         high = ConfigAlteration("log.cleaner.min.compaction.lag.ms", "60")
-        assert codes(await controller.alter_configs([ConfigChange(False, "", [low])])) == [None]
-        changed = await controller.alter_configs([ConfigChange(False, "1", [high])])
+        assert codes(await controller.alter_configs([ConfigChange(BROKER, "", [low])])) == [None]
+        changed = await controller.alter_configs([ConfigChange(BROKER, "1", [high])])
         assert codes(changed) == [ErrorCode.invalid_request]
 
     run(scenario)
@@ -325,7 +331,7 @@ def test_what_another_changed_meanwhile_is_read_and_the_decision_made_again() ->
         await store.set(znodes.topic_path("a"), znodes.encode(topic))
         heard: list[ImageChange] = []
         controller.subscribe(heard.append)
-        change = ConfigChange(True, "a", [ConfigAlteration("segment.ms", "6")])
+        change = ConfigChange(TOPIC, "a", [ConfigAlteration("segment.ms", "6")])
         assert codes(await controller.alter_configs([change])) == [None]
         assert controller.image.topics["a"].configs == {"retention.ms": "5", "segment.ms": "6"}
         assert [sorted(change.topics) for change in heard] == [["a"], ["a"]]

@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs make of the settings of a topic or broker. Pure."""
+"""What AlterConfigs and IncrementalAlterConfigs make of the settings of a topic, broker or group. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,25 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from penstock.config import BROKER_OPTIONS, TOPIC_OPTIONS, BrokerConfig, Kind, Option, TopicConfig
+from penstock.config import (
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    TOPIC_OPTIONS,
+    BrokerConfig,
+    GroupConfig,
+    Kind,
+    Option,
+    TopicConfig,
+)
 from penstock.errors import BrokerError, ConfigError, ErrorCode
+
+
+class ConfigResourceType(IntEnum):
+    """Kafka's ConfigResource.Type, those that have settings here."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
 
 
 class ConfigOperation(IntEnum):
@@ -29,9 +46,9 @@ class ConfigAlteration:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """The alterations of one topic, broker (by id, as text) or, with an empty name, of all brokers."""
+    """The alterations of one topic, group, broker (by id, as text) or, with an empty name, of all brokers."""
 
-    is_topic: bool
+    kind: ConfigResourceType
     name: str
     alterations: Sequence[ConfigAlteration]
     replaces: bool = False
@@ -59,6 +76,18 @@ def altered_broker_configs(
     except ConfigError as error:
         # Kafka answers so for brokers, and INVALID_CONFIG for topics.
         raise BrokerError(ErrorCode.invalid_request, str(error)) from error
+    return altered
+
+
+def altered_group_configs(
+    current: Mapping[str, str], change: ConfigChange, broker: BrokerConfig
+) -> dict[str, str]:
+    try:
+        in_force = GroupConfig(broker, current)
+        altered = _alter(current, change, GROUP_OPTIONS, lambda option: option.format(in_force[option]))
+        GroupConfig(broker, altered).check()
+    except ConfigError as error:
+        raise BrokerError(ErrorCode.invalid_config, str(error)) from error
     return altered
 
 

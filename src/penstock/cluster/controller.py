@@ -16,7 +16,13 @@ from typing import Generic, TypeVar
 
 from penstock.cluster import znodes
 from penstock.cluster.change_list import ChangeList
-from penstock.cluster.config_changes import ConfigChange, altered_broker_configs, altered_topic_configs
+from penstock.cluster.config_changes import (
+    ConfigChange,
+    ConfigResourceType,
+    altered_broker_configs,
+    altered_group_configs,
+    altered_topic_configs,
+)
 from penstock.cluster.coordination import BadVersion, CoordinationStore, Create, Delete, Node, Operation, Set
 from penstock.cluster.election import make_ready, take_office
 from penstock.cluster.image import Broker, ClusterImage, Configs, ImageChange, Partition, Topic
@@ -175,23 +181,23 @@ class Controller:
 
         def decide(image: ClusterImage) -> Decision[list[BrokerError | None]]:
             self._check_count(changes)
-            repeated = _repeated([(change.is_topic, change.name) for change in changes])
+            repeated = _repeated([(change.kind, change.name) for change in changes])
             results: list[BrokerError | None] = []
             operations: list[Operation] = []
             after = image
             for change in changes:
                 judge = partial(self._alter, after)
-                altered = _attempt(judge, change, (change.is_topic, change.name) in repeated)
+                altered = _attempt(judge, change, (change.kind, change.name) in repeated)
                 if isinstance(altered, BrokerError):
                     results.append(altered)
                     continue
                 after, operation = altered
-                operations.append(operation)
+                operations += [] if operation is None else [operation]
                 results.append(None)
             if validate_only:
                 return Decision(results, image)
-            topics = {change.name for change in changes if change.is_topic and change.name in image.topics}
-            return Decision(results, after, operations, frozenset(topics))
+            topics = {change.name for change in changes if change.kind is ConfigResourceType.TOPIC}
+            return Decision(results, after, operations, frozenset(topics & image.topics.keys()))
 
         return await self._change(decide)
 
@@ -238,8 +244,10 @@ class Controller:
         led = [replace(image.topics[name], partitions=tuple(states)) for name, states in partitions.items()]
         return Decision(None, image.with_topics(led), operations, frozenset(partitions))
 
-    def _alter(self, image: ClusterImage, change: ConfigChange) -> tuple[ClusterImage, Operation]:
-        if change.is_topic:
+    def _alter(self, image: ClusterImage, change: ConfigChange) -> tuple[ClusterImage, Operation | None]:
+        if change.kind is ConfigResourceType.GROUP:
+            return self._alter_group(image, change)
+        if change.kind is ConfigResourceType.TOPIC:
             topic = _existing(image, change.name)
             configs = altered_topic_configs(topic.configs, change, self.config)
             altered = replace(topic, configs=configs, version=topic.version + 1)
@@ -252,6 +260,19 @@ class Controller:
         self._check_broker_configs(after)
         path, data = znodes.broker_configs_path(broker_id), znodes.encode(znodes.ConfigsNode(values))
         return after, Create(path, data) if current.version < 0 else Set(path, data, current.version)
+
+    def _alter_group(
+        self, image: ClusterImage, change: ConfigChange
+    ) -> tuple[ClusterImage, Operation | None]:
+        if not change.name:
+            raise BrokerError(ErrorCode.invalid_request, "a group has a name")
+        current = image.group_configs.get(change.name, Configs())
+        values = altered_group_configs(current.values, change, self.config)
+        after = image.with_group_configs(change.name, Configs(values, current.version + 1))
+        path, data = znodes.group_configs_path(change.name), znodes.encode(znodes.ConfigsNode(values))
+        if current.version < 0:
+            return after, Create(path, data) if values else None
+        return after, Set(path, data, current.version) if values else Delete(path, current.version)
 
     def _check_broker_configs(self, image: ClusterImage) -> None:
         """Cluster-wide and own settings must also fit together."""

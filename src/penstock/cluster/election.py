@@ -37,10 +37,16 @@ async def make_ready(store: CoordinationStore, random: Random) -> None:
         Create(znodes.TOPICS),
         Create(znodes.PRODUCER_IDS, znodes.encode(znodes.ProducerIdsNode(0))),
         Create(znodes.CHANGES),
+        Create(znodes.GROUP_CONFIGS),
     ]
     while await store.get_many([znodes.CLUSTER]) == [None]:
         try:
             await store.multi(fixed)
+        except (NodeExists, UnknownOutcome):
+            continue
+    while await store.get_many([znodes.GROUP_CONFIGS]) == [None]:  # it was made before there were groups
+        try:
+            await store.multi([Create(znodes.GROUP_CONFIGS)])
         except (NodeExists, UnknownOutcome):
             continue
 

@@ -47,7 +47,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Configs:
-    """Settings changed at run time, of one broker or of all, and the version of their node (-1: none yet)."""
+    """Settings changed at run time, of a broker, of all, or of a group; the version of their node (-1: none yet)."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     version: int = -1
@@ -62,6 +62,8 @@ class ClusterImage:
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
     broker_configs: Mapping[BrokerId | None, Configs] = field(default_factory=dict)
     """By broker; None is the cluster-wide default."""
+    group_configs: Mapping[str, Configs] = field(default_factory=dict)
+    """Of consumer groups that have settings of their own."""
 
     def topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
@@ -82,6 +84,9 @@ class ClusterImage:
     def broker_overrides(self, broker: BrokerId) -> dict[str, str]:
         """What run-time changes say for a broker: the cluster-wide default under its own."""
         return {**self.configs_of(None).values, **self.configs_of(broker).values}
+
+    def group_overrides(self) -> dict[str, Mapping[str, str]]:
+        return {group_id: configs.values for group_id, configs in self.group_configs.items()}
 
     def replica_count(self, broker: BrokerId) -> int:
         return sum(
@@ -111,6 +116,13 @@ class ClusterImage:
 
     def with_configs(self, broker: BrokerId | None, configs: Configs) -> ClusterImage:
         return replace(self, broker_configs={**self.broker_configs, broker: configs})
+
+    def with_group_configs(self, group_id: str, configs: Configs) -> ClusterImage:
+        """Without any, where they are empty."""
+        group_configs = {**self.group_configs, group_id: configs}
+        if not configs.values:
+            del group_configs[group_id]
+        return replace(self, group_configs=group_configs)
 
 
 @dataclass(frozen=True, slots=True)

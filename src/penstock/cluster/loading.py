@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.cluster import znodes
 from penstock.cluster.coordination import CoordinationStore, Node, NoNode
@@ -21,6 +22,7 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
         node = await store.get(znodes.broker_configs_path(broker_id))
         configs = Configs(znodes.decode(node.data, znodes.ConfigsNode).configs, node.version)
         image = image.with_configs(broker_id, configs)
+    image = replace(image, group_configs=await _load_group_configs(store))
     return image.with_topics(await _load_topics(store))
 
 
@@ -40,6 +42,16 @@ async def _load_brokers(store: CoordinationStore) -> list[Broker]:
         for broker_id, node in zip(broker_ids, nodes, strict=True)
         if node is not None
     ]
+
+
+async def _load_group_configs(store: CoordinationStore) -> dict[str, Configs]:
+    groups = [znodes.group_of(name) for name in await store.children(znodes.GROUP_CONFIGS)]
+    nodes = await store.get_many([znodes.group_configs_path(group) for group in groups])
+    return {
+        group: Configs(znodes.decode(node.data, znodes.ConfigsNode).configs, node.version)
+        for group, node in zip(groups, nodes, strict=True)
+        if node is not None
+    }
 
 
 async def _load_topics(store: CoordinationStore) -> list[Topic]:

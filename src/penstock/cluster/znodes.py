@@ -9,6 +9,7 @@
     /topics/<name>                      TopicNode
     /topics/<name>/<partition>          PartitionNode               its version is the partition epoch
     /producer_ids                       ProducerIdsNode             the first id not yet given away
+    /group_configs/<group, quoted>      ConfigsNode                 settings of a consumer group
     /changes/change-<sequence>          ChangeNode                  what to read again, in order
 
 Only the controller and, later, leaders write here, always on condition of what they have read.
@@ -17,6 +18,7 @@ Only the controller and, later, leaders write here, always on condition of what 
 from __future__ import annotations
 
 from typing import TypeVar
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 import msgspec
@@ -32,6 +34,7 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 TOPICS = "/topics"
 PRODUCER_IDS = "/producer_ids"
+GROUP_CONFIGS = "/group_configs"
 CHANGES = "/changes"
 CHANGE_PREFIX = f"{CHANGES}/change-"
 
@@ -45,6 +48,15 @@ def broker_path(broker_id: BrokerId) -> str:
 
 def broker_configs_path(broker: BrokerId | None) -> str:
     return f"{BROKER_CONFIGS}/{CLUSTER_WIDE if broker is None else broker}"
+
+
+def group_configs_path(group_id: str) -> str:
+    """A group's name can be any text, a node's cannot."""
+    return f"{GROUP_CONFIGS}/{quote(group_id, safe='').replace('.', '%2E')}"
+
+
+def group_of(node_name: str) -> str:
+    return unquote(node_name)
 
 
 def topic_path(topic: str) -> str:

@@ -1,7 +1,7 @@
 """Every setting, declared once. Import options and configs from here.
 
-`topic_options` and `broker_options` hold the declarations, `settings` the two configs, `loading` reads files,
-environment and command line, `reference` writes docs/configuration.md.
+`topic_options`, `group_options` and `broker_options` hold the declarations, `settings` the configs, `loading` reads
+files, environment and command line, `reference` writes docs/configuration.md.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from penstock.config.broker_options import *  # noqa: F403
 from penstock.config.group_options import *  # noqa: F403
 from penstock.config.options import Option as Option
 from penstock.config.settings import BrokerConfig as BrokerConfig
+from penstock.config.settings import GroupConfig as GroupConfig
 from penstock.config.settings import Source as Source
 from penstock.config.settings import Synonym as Synonym
 from penstock.config.settings import TopicConfig as TopicConfig

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
-from penstock.config.options import Group, Option
+from penstock.config.options import Group, Option, table
 from penstock.config.types import INT_MAX, LONG_MAX, Choice, Integer, SetOf
 
 
@@ -147,3 +149,5 @@ CONSUMER_HEARTBEAT_INTERVAL_MS: Option[int] = GROUP_SETTINGS.option(
     "How often members of the new protocol are told to report.",
     synonym=GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
 )
+
+GROUP_OPTIONS: Mapping[str, Option[Any]] = table(GROUP_SETTINGS.options)

@@ -1,7 +1,7 @@
-"""The settings of a broker and of a topic: immutable, validated, and able to say where each value comes from.
+"""The settings of a broker, a topic, a group: immutable, validated, and able to say where each value comes from.
 
 `config[OPTION]` is the value in force. A broker's is its dynamic override, else what it was started with,
-else the default; a topic's is its own override, else the broker's value for the synonym.
+else the default; a topic's or group's is its own override, else the broker's value for the synonym.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from penstock.config import broker_options as broker
+from penstock.config import group_options as group
 from penstock.config import topic_options as topic
 from penstock.config.address import Address
 from penstock.config.options import Option, find
@@ -30,6 +31,7 @@ class Source(IntEnum):
     DYNAMIC_BROKER_CONFIG = 2
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_GROUP_CONFIG = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +89,20 @@ class BrokerConfig:
         return Address("localhost", port) if listening.is_wildcard else listening
 
 
-class TopicConfig:
-    """A topic's own settings over its broker's."""
+class OwnConfig:
+    """What topics and groups have: own settings over their broker's."""
 
     __slots__ = ("_broker", "_overrides", "overrides")
+    options: ClassVar[Mapping[str, Option[Any]]]
+    own_source: ClassVar[Source]
+    kind: ClassVar[str]
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> None:
         self.overrides: Mapping[str, str] = MappingProxyType(dict(overrides or {}))
         self._broker = broker
         self._overrides = {
-            name: find(topic.TOPIC_OPTIONS, name, "topic").parse(text)
-            for name, text in self.overrides.items()
+            name: find(self.options, name, self.kind).parse(text) for name, text in self.overrides.items()
         }
-        _check_compaction_lag(self[topic.MIN_COMPACTION_LAG_MS], self[topic.MAX_COMPACTION_LAG_MS], "")
 
     def __getitem__(self, option: Option[T]) -> T:
         value = self._overrides.get(option.name, _MISSING)
@@ -112,12 +115,38 @@ class TopicConfig:
         """Every place that has a value, the one in force first."""
         if option.name in self._overrides:
             value = option.format(self._overrides[option.name])
-            yield Synonym(option.name, value, Source.DYNAMIC_TOPIC_CONFIG)
+            yield Synonym(option.name, value, self.own_source)
         yield from self._broker.synonyms(_synonym(option))
 
 
+class TopicConfig(OwnConfig):
+    __slots__ = ()
+    options = topic.TOPIC_OPTIONS
+    own_source = Source.DYNAMIC_TOPIC_CONFIG
+    kind = "topic"
+
+    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> None:
+        super().__init__(broker, overrides)
+        _check_compaction_lag(self[topic.MIN_COMPACTION_LAG_MS], self[topic.MAX_COMPACTION_LAG_MS], "")
+
+
+class GroupConfig(OwnConfig):
+    __slots__ = ()
+    options = group.GROUP_OPTIONS
+    own_source = Source.DYNAMIC_GROUP_CONFIG
+    kind = "group"
+
+    def check(self) -> None:
+        """ConfigError when the settings do not fit together; they need not, once the broker's have changed."""
+        session, heartbeat = group.CONSUMER_SESSION_TIMEOUT_MS, group.CONSUMER_HEARTBEAT_INTERVAL_MS
+        if self[heartbeat] >= self[session]:
+            raise ConfigError(
+                f"{heartbeat.name}={self[heartbeat]}: give less than {session.name} ({self[session]})"
+            )
+
+
 def _synonym(option: Option[T]) -> Option[T]:
-    assert option.synonym is not None, f"{option.name} is no topic setting"
+    assert option.synonym is not None, f"{option.name} is a setting of brokers"
     return option.synonym
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
 
 from penstock.config import (
     CONSUMER_HEARTBEAT_INTERVAL_MS,
@@ -16,12 +15,10 @@ from penstock.config import (
     GROUP_MAX_SIZE,
     GROUP_MIN_SESSION_TIMEOUT_MS,
     BrokerConfig,
+    GroupConfig,
     GroupMigrationPolicy,
-    Option,
     ServerAssignor,
 )
-
-T = TypeVar("T")
 
 
 class GroupSettings:
@@ -31,8 +28,8 @@ class GroupSettings:
         self.update(config, group_configs)
 
     def update(self, config: BrokerConfig, group_configs: Mapping[str, Mapping[str, str]]) -> None:
-        self._config = config
-        self._group_configs = group_configs
+        self._default = GroupConfig(config)
+        self._own = {group_id: GroupConfig(config, values) for group_id, values in group_configs.items()}
         self.initial_rebalance_delay_ms: int = config[GROUP_INITIAL_REBALANCE_DELAY_MS]
         self.min_session_timeout_ms: int = config[GROUP_MIN_SESSION_TIMEOUT_MS]
         self.max_session_timeout_ms: int = config[GROUP_MAX_SESSION_TIMEOUT_MS]
@@ -42,14 +39,7 @@ class GroupSettings:
         self.migration_policy: GroupMigrationPolicy = config[GROUP_CONSUMER_MIGRATION_POLICY]
 
     def consumer_session_timeout_ms(self, group_id: str) -> int:
-        return self._of_group(CONSUMER_SESSION_TIMEOUT_MS, group_id)
+        return self._own.get(group_id, self._default)[CONSUMER_SESSION_TIMEOUT_MS]
 
     def consumer_heartbeat_interval_ms(self, group_id: str) -> int:
-        return self._of_group(CONSUMER_HEARTBEAT_INTERVAL_MS, group_id)
-
-    def _of_group(self, option: Option[T], group_id: str) -> T:
-        own = self._group_configs.get(group_id, {}).get(option.name)
-        if own is not None:
-            return option.parse(own)
-        assert option.synonym is not None, f"{option.name} is no group setting"
-        return self._config[option.synonym]
+        return self._own.get(group_id, self._default)[CONSUMER_HEARTBEAT_INTERVAL_MS]

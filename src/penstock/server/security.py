@@ -76,9 +76,16 @@ _CLUSTER_OPERATIONS = (
     Operation.ALTER_CONFIGS,
     Operation.IDEMPOTENT_WRITE,
 )
+_GROUP_OPERATIONS = (
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
 SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
     ResourceType.TOPIC: _TOPIC_OPERATIONS,
-    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
+    ResourceType.GROUP: _GROUP_OPERATIONS,
     ResourceType.CLUSTER: _CLUSTER_OPERATIONS,
     ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
 }

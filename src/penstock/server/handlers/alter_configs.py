@@ -7,7 +7,7 @@ from typing import Any
 from penstock.cluster.config_changes import ConfigAlteration, ConfigChange
 from penstock.errors import BrokerError
 from penstock.server.dispatch import Api, Fields, Request
-from penstock.server.handlers.config_resources import ConfigResourceType, alter, check_resource
+from penstock.server.handlers.config_resources import alter, check_resource
 from penstock.server.security import Operation
 
 
@@ -24,4 +24,4 @@ def _change(request: Request, resource: Any) -> ConfigChange | BrokerError:
     except BrokerError as error:
         return error
     alterations = [ConfigAlteration(config.name, config.value) for config in resource.configs]
-    return ConfigChange(kind is ConfigResourceType.TOPIC, resource.resource_name, alterations, replaces=True)
+    return ConfigChange(kind, resource.resource_name, alterations, replaces=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.cluster.image import Topic
-from penstock.config import BrokerConfig, Option, Source, Synonym, TopicConfig
+from penstock.config import BrokerConfig, GroupConfig, Option, Source, Synonym, TopicConfig
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Fields
 
@@ -19,7 +19,11 @@ def topic_config(broker: BrokerContext, topic: Topic) -> TopicConfig:
 
 
 def config_fields(
-    broker: BrokerContext, config: BrokerConfig | TopicConfig, option: Option[Any], *, read_only: bool
+    broker: BrokerContext,
+    config: BrokerConfig | TopicConfig | GroupConfig,
+    option: Option[Any],
+    *,
+    read_only: bool,
 ) -> Fields:
     synonyms = [
         {"name": name, "value": None if option.sensitive else value, "source": source}

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any
 
-from penstock.cluster.config_changes import ConfigChange
+from penstock.cluster.config_changes import ConfigChange, ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.server.dispatch import Fields, Request
 from penstock.server.handlers.administration import NO_TIME, carried_out, code_of, message_of
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
-
-
-class ConfigResourceType(IntEnum):
-    """Kafka's ConfigResource.Type, those that have settings here."""
-
-    TOPIC = 2
-    BROKER = 4
 
 
 def check_resource(request: Request, operation: Operation, resource: Any) -> ConfigResourceType:
@@ -29,6 +21,8 @@ def check_resource(request: Request, operation: Operation, resource: Any) -> Con
         ) from None
     if kind is ConfigResourceType.TOPIC:
         request.require(operation, ResourceType.TOPIC, resource.resource_name)
+    elif kind is ConfigResourceType.GROUP:
+        request.require(operation, ResourceType.GROUP, resource.resource_name)
     else:
         request.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
     return kind

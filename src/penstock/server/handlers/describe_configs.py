@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from penstock.cluster.config_changes import ConfigResourceType
 from penstock.cluster.topics import check_topic_name
-from penstock.config import BROKER_OPTIONS, TOPIC_OPTIONS
+from penstock.config import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS, GroupConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME
 from penstock.server.handlers.config_fields import DYNAMIC_DEFAULT_BROKER_CONFIG, config_fields, topic_config
-from penstock.server.handlers.config_resources import ConfigResourceType, check_resource
+from penstock.server.handlers.config_resources import check_resource
 from penstock.server.security import Operation
 
 
@@ -41,6 +42,8 @@ def _describe(request: Request, message: Any, resource: Any, seen: set[tuple[int
         kind = check_resource(request, Operation.DESCRIBE_CONFIGS, resource)
         if kind is ConfigResourceType.TOPIC:
             configs = _of_topic(request.broker, resource.resource_name)
+        elif kind is ConfigResourceType.GROUP:
+            configs = _of_group(request.broker, resource.resource_name)
         else:
             configs = _of_broker(request.broker, resource.resource_name)
     except BrokerError as error:
@@ -68,6 +71,15 @@ def _of_topic(broker: BrokerContext, name: str) -> Iterator[Fields]:
         raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name}")
     config = topic_config(broker, topic)
     return (config_fields(broker, config, option, read_only=False) for option in TOPIC_OPTIONS.values())
+
+
+def _of_group(broker: BrokerContext, group_id: str) -> Iterator[Fields]:
+    """Also of a group that does not exist: settings can come first."""
+    if not group_id:
+        raise BrokerError(ErrorCode.invalid_request, "a group has a name")
+    own = broker.image.group_configs.get(group_id)
+    config = GroupConfig(broker.config, None if own is None else own.values)
+    return (config_fields(broker, config, option, read_only=False) for option in GROUP_OPTIONS.values())
 
 
 def _of_broker(broker: BrokerContext, name: str) -> Iterator[Fields]:

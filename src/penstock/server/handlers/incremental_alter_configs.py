@@ -7,7 +7,7 @@ from typing import Any
 from penstock.cluster.config_changes import ConfigAlteration, ConfigChange, ConfigOperation
 from penstock.errors import BrokerError, ErrorCode
 from penstock.server.dispatch import Api, Fields, Request
-from penstock.server.handlers.config_resources import ConfigResourceType, alter, check_resource
+from penstock.server.handlers.config_resources import alter, check_resource
 from penstock.server.security import Operation
 
 
@@ -24,7 +24,7 @@ def _change(request: Request, resource: Any) -> ConfigChange | BrokerError:
         alterations = [_alteration(config) for config in resource.configs]
     except BrokerError as error:
         return error
-    return ConfigChange(kind is ConfigResourceType.TOPIC, resource.resource_name, alterations)
+    return ConfigChange(kind, resource.resource_name, alterations)
 
 
 def _alteration(config: Any) -> ConfigAlteration:
