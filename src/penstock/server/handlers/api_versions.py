@@ -1,4 +1,4 @@
-"""ApiVersions: which APIs in which versions, derived from the table of handlers."""
+"""ApiVersions: which APIs in which versions, derived from the table of handlers, and the features of the cluster."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from penstock.errors import ErrorCode
 from penstock.server.dispatch import API_VERSIONS_KEY, Api, Fields, Request
 
 MAX_VERSION = 4
+FIRST_VERSION_WITH_LOWEST_0 = 4
+"""Clients that ask in an older version do not know that the lowest level of a feature can be 0 (KAFKA-17011)."""
+GROUP_VERSION = "group.version"
+"""1: there are consumer groups (KIP-848)."""
+LOWEST_LEVEL, LEVEL = 0, 1
+FEATURES_EPOCH = 0
 
 
 def api_versions(apis: Sequence[Api]) -> Api:
@@ -19,6 +25,9 @@ def api_versions(apis: Sequence[Api]) -> Api:
 
     def handle(request: Request, message: Any) -> Fields:
         unsupported = message is None
+        tells_lowest_0 = request.version >= FIRST_VERSION_WITH_LOWEST_0
+        supported = {"name": GROUP_VERSION, "min_version": LOWEST_LEVEL, "max_version": LEVEL}
+        finalized = {"name": GROUP_VERSION, "min_version_level": LEVEL, "max_version_level": LEVEL}
         return {
             "error_code": ErrorCode.unsupported_version if unsupported else ErrorCode.none,
             "api_keys": [
@@ -27,6 +36,10 @@ def api_versions(apis: Sequence[Api]) -> Api:
                 if not unsupported or key == API_VERSIONS_KEY
             ],
             "throttle_time": timedelta(0),
+            "supported_features": [supported] if tells_lowest_0 else (),
+            "finalized_features_epoch": FEATURES_EPOCH,
+            "finalized_features": [finalized],
+            "zk_migration_ready": False,
         }
 
     return Api(API_VERSIONS_KEY, 0, MAX_VERSION, handle)

@@ -1,0 +1,94 @@
+"""ConsumerGroupDescribe: consumer groups, their members and who reads what (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.group import DescribedMember, GroupDescription, GroupKind
+from penstock.groups.records import Assignment
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.handlers.administration import NO_TIME, NOT_ASKED
+from penstock.server.handlers.group_requests import shard_for
+from penstock.server.security import Operation, ResourceType
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def handle(request: Request, message: Any) -> Fields:
+    groups = []
+    for group_id in dict.fromkeys(message.group_ids):
+        fields = _group(request, group_id)
+        if message.include_authorized_operations and fields["error_code"] is ErrorCode.none:
+            operations = request.authorized_operations(ResourceType.GROUP, group_id)
+            fields["authorized_operations"] = operations
+        groups.append(fields)
+    return {"throttle_time": NO_TIME, "groups": groups}
+
+
+API = Api(69, 0, 1, handle)
+
+
+def _group(request: Request, group_id: str) -> dict[str, Any]:
+    fields = {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "group_id": group_id,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": (),
+        "authorized_operations": NOT_ASKED,
+    }
+    try:
+        group = shard_for(request, Operation.DESCRIBE, group_id).describe(group_id)
+        if group.kind is not GroupKind.CONSUMER:
+            raise BrokerError(ErrorCode.group_id_not_found, f"{group_id} is a {group.kind} group")
+        _check_topics(request, group)
+    except BrokerError as error:
+        return fields | {"error_code": error.code, "error_message": str(error)}
+    return fields | {
+        "group_state": str(group.state),
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "assignor_name": group.protocol_name,
+        "members": [_member(request, member) for member in group.members],
+    }
+
+
+def _check_topics(request: Request, group: GroupDescription) -> None:
+    """Members tell of topics: all of them must be ones the client may know of."""
+    known = request.broker.image.topic_names
+    names = {name for member in group.members for name in member.subscribed_topics}
+    for member in group.members:
+        names.update(known[topic_id] for topic_id in (*member.current, *member.target) if topic_id in known)
+    for name in names:
+        request.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _member(request: Request, member: DescribedMember) -> Fields:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "member_epoch": member.member_epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": member.subscribed_topics,
+        "subscribed_topic_regex": member.subscribed_regex,
+        "assignment": _assignment(request, member.current),
+        "target_assignment": _assignment(request, member.target),
+        "member_type": CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+    }
+
+
+def _assignment(request: Request, assignment: Assignment) -> Fields:
+    """Topics that were deleted meanwhile are left out."""
+    names = request.broker.image.topic_names
+    partitions = [
+        {"topic_id": topic_id, "topic_name": names[topic_id], "partitions": sorted(partitions)}
+        for topic_id, partitions in assignment.items()
+        if topic_id in names
+    ]
+    return {"topic_partitions": partitions}

@@ -1,0 +1,58 @@
+"""FindCoordinator: which broker takes care of a group; from version 4 on, of several."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.handlers.administration import NO_TIME
+from penstock.server.security import Operation, ResourceType
+
+FIRST_VERSION_WITH_SEVERAL = 4
+NOBODY: Fields = {"node_id": -1, "host": "", "port": -1}
+
+
+class CoordinatorType(IntEnum):
+    """Kafka's, those that are answered here."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+async def handle(request: Request, message: Any) -> Fields:
+    kind = getattr(message, "key_type", CoordinatorType.GROUP)
+    if request.version < FIRST_VERSION_WITH_SEVERAL:
+        return {"throttle_time": NO_TIME, **await _coordinator(request, kind, message.key)}
+    coordinators = [
+        {"key": key, **await _coordinator(request, kind, key)}
+        for key in dict.fromkeys(message.coordinator_keys)
+    ]
+    return {"throttle_time": NO_TIME, "coordinators": coordinators}
+
+
+API = Api(10, 0, 6, handle)
+
+
+async def _coordinator(request: Request, kind: int, key: str) -> Fields:
+    try:
+        if kind == CoordinatorType.GROUP:
+            request.require(Operation.DESCRIBE, ResourceType.GROUP, key)
+            broker = request.broker.image.brokers.get(await request.broker.groups.find(key))
+        elif kind == CoordinatorType.TRANSACTION:
+            request.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
+            broker = None
+        else:
+            raise BrokerError(ErrorCode.invalid_request, f"there are no coordinators of type {kind}")
+        if broker is None:
+            raise BrokerError(ErrorCode.coordinator_not_available, "no broker coordinates this now")
+    except BrokerError as error:
+        return {**NOBODY, "error_code": error.code, "error_message": str(error)}
+    return {
+        "node_id": broker.node_id,
+        "host": broker.host,
+        "port": broker.port,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+    }

@@ -1,0 +1,43 @@
+"""What the handlers of the group APIs share: the way to a group's shard, and what Kafka's wire says about members."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from penstock.cluster.topics import draw_uuid
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.shard import Shard
+from penstock.server.dispatch import Request
+from penstock.server.security import Operation, ResourceType
+
+MILLISECOND = timedelta(milliseconds=1)
+MAX_NAME_IN_MEMBER_ID = 255
+"""A member id begins with a name of the client's; as long as a string may be, there would be no room for the rest."""
+
+
+def shard_for(request: Request, operation: Operation, group_id: str, *, may_be_empty: bool = False) -> Shard:
+    """Where the group lives; BrokerError when the client may not do this to it, or it does not live here."""
+    request.require(operation, ResourceType.GROUP, group_id)
+    if not group_id and not may_be_empty:
+        raise BrokerError(ErrorCode.invalid_group_id, "a group has a name")
+    return request.broker.groups.shard_of(group_id)
+
+
+def draw_member_id(request: Request, instance_id: str | None) -> str:
+    name = client_id(request) if instance_id is None else instance_id
+    return f"{name[:MAX_NAME_IN_MEMBER_ID]}-{draw_uuid(request.broker.random)}"
+
+
+def client_id(request: Request) -> str:
+    return request.header.client_id or ""
+
+
+def client_host(request: Request) -> str:
+    """As Kafka writes addresses."""
+    return f"/{request.session.host}"
+
+
+def topic_key(asked: Any) -> dict[str, Any]:
+    """What a request names a topic by, to name it so in the answer: its name, or in the newest versions its id."""
+    return {"topic_id": asked.topic_id} if hasattr(asked, "topic_id") else {"name": asked.name}

@@ -1,0 +1,43 @@
+"""ListGroups: the groups of this broker, by state from version 4 on and by type from version 5 on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.errors import ErrorCode
+from penstock.groups.group import Group
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.handlers.administration import NO_TIME
+from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+
+
+def handle(request: Request, message: Any) -> Fields:
+    if request.broker.groups.is_loading:
+        code = ErrorCode.coordinator_load_in_progress
+        return {"throttle_time": NO_TIME, "error_code": code, "groups": ()}
+    states = {name.strip().lower() for name in getattr(message, "states_filter", ())}
+    types = {name.strip().lower() for name in getattr(message, "types_filter", ())}
+    groups = [
+        {
+            "group_id": group.group_id,
+            "protocol_type": group.describe().protocol_type,
+            "group_state": str(group.state),
+            "group_type": str(group.kind),
+        }
+        for group in _known_groups(request)
+        if (not states or group.state.lower() in states) and (not types or group.kind.lower() in types)
+    ]
+    return {"throttle_time": NO_TIME, "error_code": ErrorCode.none, "groups": groups}
+
+
+API = Api(16, 0, 5, handle)
+
+
+def _known_groups(request: Request) -> Iterator[Group]:
+    """Those the client may know of."""
+    sees_all = request.allowed(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    for shard in request.broker.groups.shards:
+        for group in shard.groups.values():
+            if sees_all or request.allowed(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+                yield group

@@ -1,0 +1,125 @@
+"""OffsetFetch: what groups have committed. One group up to version 7, then several; topics by id from version 10 on.
+
+A partition without a committed offset is answered with -1, whether it exists or not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.offsets import CommittedOffset
+from penstock.model import TopicPartition
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.handlers.administration import NO_TIME
+from penstock.server.handlers.group_requests import shard_for, topic_key
+from penstock.server.security import Operation, ResourceType
+
+FIRST_VERSION_WITH_GROUP_ERROR = 2
+FIRST_VERSION_WITH_SEVERAL = 8
+FIRST_VERSION_BY_ID = 10
+
+
+class Asked(NamedTuple):
+    """A topic in the request; without a name where its id is nobody's."""
+
+    name: str | None
+    key: dict[str, Any]
+    indexes: tuple[int, ...]
+
+
+def handle(request: Request, message: Any) -> Fields:
+    if request.version >= FIRST_VERSION_WITH_SEVERAL:
+        counts = Counter(group.group_id for group in message.groups)
+        groups = [
+            {"group_id": group.group_id, **_group(request, group, counts[group.group_id])}
+            for group in message.groups
+        ]
+        return {"throttle_time": NO_TIME, "groups": groups}
+    return {"throttle_time": NO_TIME, **_group(request, message, 1)}
+
+
+API = Api(9, 1, 10, handle)
+
+
+def _group(request: Request, asked: Any, times: int) -> Fields:
+    topics = None if asked.topics is None else [_asked(request, topic) for topic in asked.topics]
+    try:
+        # A few bytes can ask for all offsets of a group, so one request may not ask again and again.
+        if times > 1:
+            raise BrokerError(ErrorCode.invalid_request, "the group is in the request twice")
+        found = _find(request, asked, topics)
+    except BrokerError as error:
+        if request.version < FIRST_VERSION_WITH_GROUP_ERROR:
+            return {"topics": [_refused(topic, error.code) for topic in topics or ()]}
+        return {"error_code": error.code, "topics": ()}
+    if topics is None:
+        topics = _all_topics(request, found)
+    return {"error_code": ErrorCode.none, "topics": [_topic(request, topic, found) for topic in topics]}
+
+
+def _find(
+    request: Request, asked: Any, topics: list[Asked] | None
+) -> Mapping[TopicPartition, CommittedOffset]:
+    shard = shard_for(request, Operation.DESCRIBE, asked.group_id, may_be_empty=True)
+    partitions = None
+    if topics is not None:
+        partitions = [
+            TopicPartition(topic.name, index)
+            for topic in topics
+            if topic.name is not None
+            for index in topic.indexes
+        ]
+    member_id, member_epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)
+    return shard.fetch_offsets(asked.group_id, member_id, member_epoch, partitions)
+
+
+def _asked(request: Request, topic: Any) -> Asked:
+    if request.version < FIRST_VERSION_BY_ID:
+        return Asked(topic.name, topic_key(topic), topic.partition_indexes)
+    known = request.broker.image.topic_by_id(topic.topic_id)
+    return Asked(None if known is None else known.name, topic_key(topic), topic.partition_indexes)
+
+
+def _all_topics(request: Request, found: Mapping[TopicPartition, CommittedOffset]) -> list[Asked]:
+    """Those the client may know of and that still exist, as far as they have to be named by id."""
+    indexes: dict[str, list[int]] = {}
+    for partition in found:
+        indexes.setdefault(partition.topic, []).append(partition.partition)
+    topics = []
+    for name, partitions in indexes.items():
+        key: dict[str, Any] = {"name": name}
+        if request.version >= FIRST_VERSION_BY_ID:
+            topic = request.broker.image.topic(name)
+            if topic is None:
+                continue
+            key = {"topic_id": topic.id}
+        if request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            topics.append(Asked(name, key, tuple(partitions)))
+    return topics
+
+
+def _topic(request: Request, topic: Asked, found: Mapping[TopicPartition, CommittedOffset]) -> Fields:
+    if topic.name is None:
+        return _refused(topic, ErrorCode.unknown_topic_id)
+    if not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        return _refused(topic, ErrorCode.topic_authorization_failed)
+    name = topic.name
+    partitions = [_partition(index, found.get(TopicPartition(name, index))) for index in topic.indexes]
+    return topic.key | {"partitions": partitions}
+
+
+def _refused(topic: Asked, code: ErrorCode) -> Fields:
+    return topic.key | {"partitions": [_partition(index, None, code) for index in topic.indexes]}
+
+
+def _partition(index: int, committed: CommittedOffset | None, code: ErrorCode = ErrorCode.none) -> Fields:
+    return {
+        "partition_index": index,
+        "committed_offset": -1 if committed is None else committed.offset,
+        "committed_leader_epoch": -1 if committed is None else committed.leader_epoch,
+        "metadata": "" if committed is None else committed.metadata,
+        "error_code": code,
+    }
