@@ -28,9 +28,10 @@ class OffsetValue:
     offset: int
     leader_epoch: int
     metadata: str
-    commit_timestamp_ms: int
     topic_id: TopicId
     """So that an offset is never taken for one of a later topic of the same name."""
+    commit_timestamp_ms: int = -1
+    """Filled in by the shard."""
 
 
 @dataclass(frozen=True, slots=True)

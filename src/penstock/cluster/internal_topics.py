@@ -1,0 +1,42 @@
+"""Topics the cluster keeps for itself: made by a coordinator, readable by everybody, written by nobody else.
+
+What is in them is the state of groups, so clients may neither produce to them nor delete, truncate, create or grow
+them.
+"""
+
+from __future__ import annotations
+
+from penstock.cluster.topics import NewTopic
+from penstock.config import OFFSETS_TOPIC_NUM_PARTITIONS, OFFSETS_TOPIC_SEGMENT_BYTES, BrokerConfig
+from penstock.errors import BrokerError, ErrorCode
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+
+MIN_CLEANABLE_DIRTY_RATIO = "0.1"
+"""Whatever compaction has not looked at is read in vain by the next coordinator, and reading there costs far more than
+compacting once: most of what is written replaces a commit of a moment ago."""
+
+
+def is_internal(topic: str) -> bool:
+    return topic in INTERNAL_TOPICS
+
+
+def refuse_internal(topic: str, code: ErrorCode = ErrorCode.invalid_topic_exception) -> None:
+    """BrokerError for what a client may not do to a topic of the cluster's own."""
+    if topic in INTERNAL_TOPICS:
+        raise BrokerError(code, f"{topic} belongs to the cluster: it can only be read")
+
+
+def new_offsets_topic(config: BrokerConfig) -> NewTopic:
+    return NewTopic(
+        OFFSETS_TOPIC,
+        config[OFFSETS_TOPIC_NUM_PARTITIONS],
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "min.cleanable.dirty.ratio": MIN_CLEANABLE_DIRTY_RATIO,
+            "segment.bytes": str(config[OFFSETS_TOPIC_SEGMENT_BYTES]),
+        },
+    )

@@ -1,0 +1,105 @@
+"""Records of a shard on their way into its log: what comes in one turn of the loop shares a batch.
+
+Whoever adds something is called back when that, and everything added before it, is committed or has been refused, in
+the order of the calls. What has no records waits for those before it, so that nobody is told what a power loss can
+still take back. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from penstock.clock import Clock
+from penstock.errors import BrokerError
+from penstock.groups.record_codec import encode_record
+from penstock.groups.records import GroupRecord
+from penstock.records.batch import read_header
+from penstock.records.building import NewRecord, build_batch
+from penstock.replication.replica import Replica
+
+MAX_BATCH_BYTES = 1_000_000
+"""A batch is closed beyond this; records that were added together are never parted."""
+
+Done = Callable[[BrokerError | None], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    records: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    size_bytes: int = 0
+    waiting: list[Done] = field(default_factory=list)
+
+    def finish(self, error: BrokerError | None) -> None:
+        waiting, self.waiting = self.waiting, []
+        for done in waiting:
+            done(error)
+
+
+class Appender:
+    def __init__(self, replica: Replica, clock: Clock) -> None:
+        self.replica = replica
+        self._clock = clock
+        self._collected: list[_Batch] = []
+        self._uncommitted: deque[_Batch] = deque()
+        """Collected or appended, in order."""
+        self._closed: BrokerError | None = None
+
+    def add(self, records: Sequence[GroupRecord], done: Done) -> None:
+        """Append these together; `done` is called later, or at once where there is nothing to wait for."""
+        if self._closed is not None:
+            done(self._closed)
+        elif records:
+            batch = self._open_batch()
+            for record in records:
+                key, value = encode_record(record)
+                batch.records.append((key, value))
+                batch.size_bytes += len(key) + len(value or b"")
+            batch.waiting.append(done)
+        elif self._uncommitted:
+            self._uncommitted[-1].waiting.append(done)
+        else:
+            done(None)
+
+    def close(self, error: BrokerError) -> None:
+        """Append nothing more; who waits gets the error."""
+        self._closed = error
+        self._collected.clear()
+        while self._uncommitted:
+            self._uncommitted.popleft().finish(error)
+
+    def _open_batch(self) -> _Batch:
+        if not self._collected:
+            asyncio.get_running_loop().call_soon(self._append_collected)
+        if not self._collected or self._collected[-1].size_bytes >= MAX_BATCH_BYTES:
+            batch = _Batch()
+            self._collected.append(batch)
+            self._uncommitted.append(batch)
+        return self._collected[-1]
+
+    def _append_collected(self) -> None:
+        collected, self._collected = self._collected, []
+        now_ms = self._clock.now_ms()
+        for place, batch in enumerate(collected):
+            try:
+                self._append(batch, now_ms)
+            except BrokerError as error:
+                # What follows was decided after this, and must not be in the log without it.
+                for refused in collected[place:]:
+                    self._finish(refused, error)
+                return
+
+    def _append(self, batch: _Batch, now_ms: int) -> None:
+        records, batch.records = batch.records, []
+        content = memoryview(build_batch([NewRecord(key, value, now_ms) for key, value in records]))
+        info = self.replica.append(content, read_header(content), now_ms)
+        if self.replica.when_committed(info, partial(self._finish, batch)):
+            self._finish(batch, None)
+
+    def _finish(self, batch: _Batch, error: BrokerError | None) -> None:
+        if batch in self._uncommitted:
+            self._uncommitted.remove(batch)
+            batch.finish(error)

@@ -1,0 +1,238 @@
+"""The coordinator: which groups this broker answers for, and the shards they live in.
+
+There is a shard for each partition of `__consumer_offsets` that this broker leads. They come and go with leadership;
+while one is being loaded its groups get COORDINATOR_LOAD_IN_PROGRESS, never a wrong answer. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Sequence
+from typing import cast
+
+from penstock.clock import Clock
+from penstock.cluster.controller import Controller
+from penstock.cluster.image import NO_LEADER, ClusterImage, ImageChange
+from penstock.cluster.internal_topics import OFFSETS_TOPIC, new_offsets_topic
+from penstock.config import OFFSETS_RETENTION_CHECK_INTERVAL_MS, BrokerConfig
+from penstock.errors import BrokerError, ErrorCode, StorageError
+from penstock.groups.appender import Appender
+from penstock.groups.loading import Loading
+from penstock.groups.partitioning import partition_of
+from penstock.groups.settings import GroupSettings
+from penstock.groups.shard import MAX_STRING_LENGTH, Counts, Shard
+from penstock.groups.timers import Timers
+from penstock.model import BrokerId
+from penstock.observability.logs import Log
+from penstock.replication.replica_manager import ReplicaManager
+from penstock.threads import Threads
+
+RELOAD_SECONDS = 1.0
+"""Between a refused append and reading the shard again: a full disk does not get space in a moment."""
+_SWEPT_PER_TURN = 50
+
+
+class GroupCoordinator:
+    def __init__(
+        self,
+        node_id: BrokerId,
+        controller: Controller,
+        replicas: ReplicaManager,
+        clock: Clock,
+        threads: Threads,
+        log: Log,
+    ) -> None:
+        self.settings = GroupSettings(controller.config, {})
+        self.timers = Timers(clock, self._on_due)
+        self.counts = Counts()
+        self._node_id = node_id
+        self._controller = controller
+        self._replicas = replicas
+        self._clock = clock
+        self._threads = threads
+        self._log = log
+        self._shards: dict[int, Shard] = {}
+        self._unloaded: dict[int, None] = {}
+        """Ours, but not read yet; the first is read next."""
+        self._failed: set[int] = set()
+        """Ours, but their log takes nothing until the broker is started again."""
+        self._work = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopped = False
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._controller.image
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._controller.config
+
+    def wall_ms(self) -> int:
+        return self._clock.now_ms()
+
+    # --- who answers for a group
+
+    async def find(self, group_id: str) -> BrokerId:
+        """The broker that answers for the group."""
+        if OFFSETS_TOPIC not in self.image.topics:
+            await self._create_topic()
+        topic = self.image.topic(OFFSETS_TOPIC)
+        if topic is None:
+            raise BrokerError(ErrorCode.coordinator_not_available, f"{OFFSETS_TOPIC} could not be made")
+        leader = topic.partitions[partition_of(group_id, len(topic.partitions))].leader
+        if leader == NO_LEADER:
+            raise BrokerError(ErrorCode.coordinator_not_available)
+        return leader
+
+    def shard_of(self, group_id: str) -> Shard:
+        """The shard the group is in, if it is here and loaded."""
+        if len(group_id) > MAX_STRING_LENGTH:
+            raise BrokerError(
+                ErrorCode.invalid_group_id, f"a group id of more than {MAX_STRING_LENGTH} characters"
+            )
+        topic = self.image.topic(OFFSETS_TOPIC)
+        if topic is None:
+            raise BrokerError(ErrorCode.not_coordinator)
+        index = partition_of(group_id, len(topic.partitions))
+        shard = self._shards.get(index)
+        if shard is not None:
+            return shard
+        if index in self._failed:
+            raise BrokerError(
+                ErrorCode.coordinator_not_available, f"the log of {OFFSETS_TOPIC}-{index} failed"
+            )
+        if index not in self._unloaded:
+            raise BrokerError(ErrorCode.not_coordinator)
+        self._unloaded = {index: None, **self._unloaded}
+        raise BrokerError(ErrorCode.coordinator_load_in_progress)
+
+    @property
+    def shards(self) -> Sequence[Shard]:
+        """The loaded ones."""
+        return tuple(self._shards.values())
+
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._unloaded)
+
+    async def _create_topic(self) -> None:
+        (result,) = await self._controller.create_topics([new_offsets_topic(self.config)])
+        if isinstance(result, BrokerError) and result.code is not ErrorCode.topic_already_exists:
+            raise BrokerError(ErrorCode.coordinator_not_available, str(result)) from result
+        await self._replicas.settled()
+        await self._idle.wait()
+
+    # --- coming and going
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._load_shards()), loop.create_task(self._sweep())]
+        self._follow_leadership()
+
+    async def stop(self) -> None:
+        """Answer everybody who waits; nothing is appended after this returns."""
+        self._stopped = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._unloaded.clear()
+        for index in tuple(self._shards):
+            self._unload(index)
+        self.timers.close()
+
+    def on_image(self, change: ImageChange) -> None:
+        self.settings.update(self.config, {})
+        if self._stopped:
+            return
+        if OFFSETS_TOPIC in change.topics:
+            self._follow_leadership()
+        if change.topics - {OFFSETS_TOPIC}:
+            for shard in self.shards:
+                shard.on_topics(change)
+
+    def _follow_leadership(self) -> None:
+        topic = self.image.topic(OFFSETS_TOPIC)
+        partitions = () if topic is None else topic.partitions
+        ours = {index for index, state in enumerate(partitions) if state.leader == self._node_id}
+        for index in (self._shards.keys() | self._unloaded.keys() | self._failed) - ours:
+            self._unload(index)
+        for index in sorted(ours - self._shards.keys() - self._unloaded.keys() - self._failed):
+            self._load(index)
+
+    def _load(self, index: int) -> None:
+        self._unloaded[index] = None
+        self._idle.clear()
+        self._work.set()
+
+    def _unload(self, index: int) -> None:
+        self._unloaded.pop(index, None)
+        self._failed.discard(index)
+        shard = self._shards.pop(index, None)
+        if shard is not None:
+            shard.close(ErrorCode.not_coordinator)
+
+    def lost(self, shard: Shard) -> None:
+        index = shard.partition
+        if self._shards.get(index) is not shard:
+            return
+        del self._shards[index]
+        if shard.has_failed:
+            self._failed.add(index)
+            self._log.warning("groups are out of service until the next start", partition=index)
+        else:
+            self._unloaded[index] = None
+            self._log.warning("groups are read again: their log refused a write", partition=index)
+            asyncio.get_running_loop().call_later(RELOAD_SECONDS, self._work.set)
+
+    # --- loading
+
+    async def _load_shards(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            await self._replicas.settled()
+            while self._unloaded:
+                await self._load_shard(next(iter(self._unloaded)))
+            self._idle.set()
+
+    async def _load_shard(self, index: int) -> None:
+        started = self._clock.monotonic()
+        try:
+            replica = self._replicas.get(OFFSETS_TOPIC, index)
+            loading = Loading(replica, self._threads, self)
+            state = await loading.run()
+        except (BrokerError, StorageError, OSError) as error:
+            self._log.error("groups could not be read", error, partition=index)
+            if self._unloaded.pop(index, 0) is None:
+                self._failed.add(index)
+            return
+        self.counts.unknown_records += loading.unknown
+        if loading.unknown or loading.damaged_parts:
+            self._log.warning(
+                "records of groups were passed over",
+                partition=index,
+                records=loading.unknown,
+                damaged_parts=loading.damaged_parts,
+            )
+        if self._unloaded.pop(index, 0) is not None:
+            return  # it went away meanwhile
+        self._shards[index] = Shard(index, state, Appender(replica, self._clock), self)
+        self.counts.load_seconds += self._clock.monotonic() - started
+
+    # --- time
+
+    def _on_due(self, key: Hashable) -> None:
+        shard, group_id = cast("tuple[Shard, str | None]", key)
+        shard.on_due(group_id)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self.config[OFFSETS_RETENTION_CHECK_INTERVAL_MS] / 1000)
+            for shard in self.shards:
+                for place, group_id in enumerate(tuple(shard.groups)):
+                    if place % _SWEPT_PER_TURN == 0:
+                        await asyncio.sleep(0)
+                    shard.sweep(group_id)

@@ -1,0 +1,414 @@
+"""The records of `__consumer_offsets` as bytes, in Kafka's layout, so that tools which read that topic work.
+
+    key     kind 2 | group | what it is about              value   version 2 | fields
+    1       topic, partition 4                             3  offset 8, leader epoch 4, metadata, time 8
+                                                           4  the same, flexible, tag 0: topic id 16
+    2       (classic group)                                3  protocol type, generation 4, protocol?, leader?, time 8,
+                                                              members [id, instance?, client, host, rebalance ms 4,
+                                                              session ms 4, subscription, assignment]
+    3       (consumer group)                               0  epoch 4, tag 0: metadata hash 8
+    5       member                                         0  instance?, rack?, client, host, topics [], regex?,
+                                                              rebalance ms 4, assignor?, tag 0: classic protocols
+    6       (target)                                       0  assignment epoch 4
+    7       member                                         0  partitions [topic id 16, [index 4]]
+    8       member                                         0  epoch 4, previous 4, state 1, assigned [], revoking []
+
+Numbers are the bytes of a field; strings and byte strings carry their length, arrays their count; ? may be null. Keys
+and classic values have lengths of fixed width; versions of value after the classic ones are flexible (KIP-482).
+Whatever the bytes are, `decode_record` raises nothing but UnknownRecord. Pure; any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Final
+
+from penstock.errors import PenstockError, ProtocolError
+from penstock.groups.records import (
+    Assignment,
+    ClassicGroupKey,
+    ClassicGroupValue,
+    ClassicMember,
+    ClassicProtocols,
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    ConsumerMemberKey,
+    ConsumerMemberValue,
+    CurrentAssignmentKey,
+    CurrentAssignmentValue,
+    GroupRecord,
+    Key,
+    MemberState,
+    OffsetKey,
+    OffsetValue,
+    TargetEpochKey,
+    TargetEpochValue,
+    TargetMemberKey,
+    TargetMemberValue,
+    Value,
+)
+from penstock.model import NO_TOPIC_ID, TopicId
+from penstock.wire import primitives as p
+from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
+
+OFFSET_KINDS: Final = (0, 1)
+OFFSET_KIND: Final = 1
+CLASSIC_GROUP_KIND: Final = 2
+CONSUMER_GROUP_KIND: Final = 3
+CONSUMER_MEMBER_KIND: Final = 5
+TARGET_EPOCH_KIND: Final = 6
+TARGET_MEMBER_KIND: Final = 7
+CURRENT_ASSIGNMENT_KIND: Final = 8
+
+_OFFSET_HEAD = Struct(">hqi")
+_FLEXIBLE = 4
+"""The first flexible version of the offset's and the classic group's value."""
+_PRESENT = b"\x01"
+"""Stands before a tagged structure that may be null."""
+
+
+class UnknownRecord(PenstockError):
+    """A record of a kind or version that we do not know, or that is damaged: passed over."""
+
+
+def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """Key and value; a tombstone has no value."""
+    key = _KEY_ENCODERS[type(record.key)](record.key)
+    return key, None if record.value is None else _VALUE_ENCODERS[type(record.value)](record.value)
+
+
+def decode_record(key: bytes, value: bytes | None) -> GroupRecord:
+    try:
+        reader = Reader(memoryview(key))
+        kind = reader.int16()
+        if kind not in _KINDS:
+            raise UnknownRecord(f"kind {kind} of record")
+        decode_key, decode_value = _KINDS[kind]
+        decoded_key = decode_key(reader)
+        _check_end(reader)
+        if value is None:
+            return GroupRecord(decoded_key, None)
+        reader = Reader(memoryview(value), max_elements=NO_LIMIT)
+        decoded_value = decode_value(reader, reader.int16())
+        _check_end(reader)
+    except (ProtocolError, *MALFORMED) as error:
+        raise UnknownRecord(f"a damaged record: {error}") from error
+    return GroupRecord(decoded_key, decoded_value)
+
+
+def _check_end(reader: Reader) -> None:
+    if reader.position != len(reader.data):
+        raise UnknownRecord("bytes after the last field")
+
+
+def _check_version(version: int, newest: int) -> None:
+    if not 0 <= version <= newest:
+        raise UnknownRecord(f"version {version} of a value")
+
+
+# --- keys
+
+
+def _encode_offset_key(key: OffsetKey) -> bytes:
+    return p.INT16(OFFSET_KIND) + p.string(key.group_id) + p.string(key.topic) + p.INT32(key.partition)
+
+
+def _decode_offset_key(reader: Reader) -> OffsetKey:
+    return OffsetKey(reader.string(), reader.string(), reader.int32())
+
+
+def _group_key(kind: int) -> Callable[[Any], bytes]:
+    return lambda key: p.INT16(kind) + p.string(key.group_id)
+
+
+def _member_key(kind: int) -> Callable[[Any], bytes]:
+    return lambda key: p.INT16(kind) + p.string(key.group_id) + p.string(key.member_id)
+
+
+# --- committed offsets
+
+
+def _encode_offset(value: OffsetValue) -> bytes:
+    if value.topic_id == NO_TOPIC_ID:
+        head = _OFFSET_HEAD.pack(3, value.offset, value.leader_epoch)
+        return head + p.string(value.metadata) + p.INT64(value.commit_timestamp_ms)
+    head = _OFFSET_HEAD.pack(4, value.offset, value.leader_epoch)
+    tags = b"\x01" + p.tagged(0, value.topic_id.bytes)
+    return head + p.compact_string(value.metadata) + p.INT64(value.commit_timestamp_ms) + tags
+
+
+def _decode_offset(reader: Reader, version: int) -> OffsetValue:
+    _check_version(version, 4)
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else -1
+    metadata = reader.compact_string() if version >= _FLEXIBLE else reader.string()
+    commit_timestamp_ms = reader.int64()
+    if version == 1:
+        reader.int64()  # when it expires, as clients once chose it
+    topic_id = NO_TOPIC_ID
+    if version >= _FLEXIBLE:
+        last = -1
+        for _ in range(reader.tags()):
+            last, end = reader.tag(last)
+            if last == 0:
+                topic_id = TopicId(reader.uuid())
+                reader.close_tag(end)
+            reader.position = end
+    return OffsetValue(offset, leader_epoch, metadata, topic_id, commit_timestamp_ms)
+
+
+# --- classic groups
+
+
+def _encode_classic_group(value: ClassicGroupValue) -> bytes:
+    parts = [
+        p.INT16(3),
+        p.string(value.protocol_type),
+        p.INT32(value.generation),
+        p.nullable_string(value.protocol_name),
+        p.nullable_string(value.leader),
+        p.INT64(value.state_timestamp_ms),
+        p.array_length(len(value.members)),
+    ]
+    for member in value.members:
+        parts += (
+            p.string(member.member_id),
+            p.nullable_string(member.instance_id),
+            p.string(member.client_id),
+            p.string(member.client_host),
+            p.INT32(member.rebalance_timeout_ms),
+            p.INT32(member.session_timeout_ms),
+            p.bytes_(member.subscription),
+            p.bytes_(member.assignment),
+        )
+    return b"".join(parts)
+
+
+def _decode_classic_group(reader: Reader, version: int) -> ClassicGroupValue:
+    _check_version(version, 4)
+    flexible = version >= _FLEXIBLE
+    string = reader.compact_string if flexible else reader.string
+    nullable_string = reader.nullable_compact_string if flexible else reader.nullable_string
+    array_length = reader.compact_array_length if flexible else reader.array_length
+    protocol_type, generation = string(), reader.int32()
+    protocol_name, leader = nullable_string(), nullable_string()
+    state_timestamp_ms = reader.int64() if version >= 2 else -1
+    members = tuple(_decode_classic_member(reader, version) for _ in range(array_length()))
+    if flexible:
+        reader.skip_tags()
+    return ClassicGroupValue(protocol_type, generation, protocol_name, leader, state_timestamp_ms, members)
+
+
+def _decode_classic_member(reader: Reader, version: int) -> ClassicMember:
+    flexible = version >= _FLEXIBLE
+    string = reader.compact_string if flexible else reader.string
+    nullable_string = reader.nullable_compact_string if flexible else reader.nullable_string
+    bytes_ = reader.compact_bytes if flexible else reader.bytes_
+    member_id = string()
+    instance_id = nullable_string() if version >= 3 else None
+    client_id, client_host = string(), string()
+    rebalance_timeout_ms = reader.int32() if version >= 1 else -1
+    session_timeout_ms = reader.int32()
+    member = ClassicMember(
+        member_id,
+        instance_id,
+        client_id,
+        client_host,
+        # The first version had one timeout for both.
+        rebalance_timeout_ms if version >= 1 else session_timeout_ms,
+        session_timeout_ms,
+        bytes(bytes_()),
+        bytes(bytes_()),
+    )
+    if flexible:
+        reader.skip_tags()
+    return member
+
+
+# --- consumer groups (KIP-848)
+
+
+def _encode_consumer_group(value: ConsumerGroupValue) -> bytes:
+    tags = b"\x01" + p.tagged(0, p.INT64(value.metadata_hash)) if value.metadata_hash else p.NO_TAGS
+    return p.INT16(0) + p.INT32(value.epoch) + tags
+
+
+def _decode_consumer_group(reader: Reader, version: int) -> ConsumerGroupValue:
+    _check_version(version, 0)
+    epoch = reader.int32()
+    metadata_hash, last = 0, -1
+    for _ in range(reader.tags()):
+        last, end = reader.tag(last)
+        if last == 0:
+            metadata_hash = reader.int64()
+            reader.close_tag(end)
+        reader.position = end
+    return ConsumerGroupValue(epoch, metadata_hash)
+
+
+def _encode_consumer_member(value: ConsumerMemberValue) -> bytes:
+    topics = sorted(value.subscribed_topics)
+    return b"".join(
+        (
+            p.INT16(0),
+            p.nullable_compact_string(value.instance_id),
+            p.nullable_compact_string(value.rack_id),
+            p.compact_string(value.client_id),
+            p.compact_string(value.client_host),
+            p.compact_array_length(len(topics)),
+            *map(p.compact_string, topics),
+            p.nullable_compact_string(value.subscribed_regex),
+            p.INT32(value.rebalance_timeout_ms),
+            p.nullable_compact_string(value.server_assignor),
+            _encode_classic_protocols(value.classic),
+        )
+    )
+
+
+def _encode_classic_protocols(classic: ClassicProtocols | None) -> bytes:
+    if classic is None:
+        return p.NO_TAGS
+    parts = [_PRESENT, p.INT32(classic.session_timeout_ms), p.compact_array_length(len(classic.protocols))]
+    for name, metadata in classic.protocols:
+        parts += (p.compact_string(name), p.compact_bytes(metadata), p.NO_TAGS)
+    return b"\x01" + p.tagged(0, b"".join((*parts, p.NO_TAGS)))
+
+
+def _decode_consumer_member(reader: Reader, version: int) -> ConsumerMemberValue:
+    _check_version(version, 0)
+    instance_id, rack_id = reader.nullable_compact_string(), reader.nullable_compact_string()
+    client_id, client_host = reader.compact_string(), reader.compact_string()
+    topics = frozenset(reader.compact_string() for _ in range(reader.compact_array_length()))
+    regex = reader.nullable_compact_string()
+    rebalance_timeout_ms = reader.int32()
+    assignor = reader.nullable_compact_string()
+    classic, last = None, -1
+    for _ in range(reader.tags()):
+        last, end = reader.tag(last)
+        if last == 0:
+            classic = _decode_classic_protocols(reader)
+            reader.close_tag(end)
+        reader.position = end
+    return ConsumerMemberValue(
+        instance_id, rack_id, client_id, client_host, topics, regex, rebalance_timeout_ms, assignor, classic
+    )
+
+
+def _decode_classic_protocols(reader: Reader) -> ClassicProtocols | None:
+    if reader.unsigned_varint() == 0:
+        return None
+    session_timeout_ms = reader.int32()
+    protocols = []
+    for _ in range(reader.compact_array_length(element_bytes=3)):
+        protocols.append((reader.compact_string(), bytes(reader.compact_bytes())))
+        reader.skip_tags()
+    reader.skip_tags()
+    return ClassicProtocols(session_timeout_ms, tuple(protocols))
+
+
+def _encode_target_epoch(value: TargetEpochValue) -> bytes:
+    return p.INT16(0) + p.INT32(value.assignment_epoch) + p.NO_TAGS
+
+
+def _decode_target_epoch(reader: Reader, version: int) -> TargetEpochValue:
+    _check_version(version, 0)
+    value = TargetEpochValue(reader.int32())
+    reader.skip_tags()
+    return value
+
+
+def _encode_target_member(value: TargetMemberValue) -> bytes:
+    return p.INT16(0) + _encode_assignment(value.assignment) + p.NO_TAGS
+
+
+def _decode_target_member(reader: Reader, version: int) -> TargetMemberValue:
+    _check_version(version, 0)
+    value = TargetMemberValue(_decode_assignment(reader))
+    reader.skip_tags()
+    return value
+
+
+def _encode_current_assignment(value: CurrentAssignmentValue) -> bytes:
+    return b"".join(
+        (
+            p.INT16(0),
+            p.INT32(value.member_epoch),
+            p.INT32(value.previous_member_epoch),
+            p.INT8(value.state),
+            _encode_assignment(value.assigned),
+            _encode_assignment(value.pending_revocation),
+            p.NO_TAGS,
+        )
+    )
+
+
+def _decode_current_assignment(reader: Reader, version: int) -> CurrentAssignmentValue:
+    _check_version(version, 0)
+    member_epoch, previous_member_epoch, state = reader.int32(), reader.int32(), reader.int8()
+    if state not in set(MemberState):
+        raise UnknownRecord(f"state {state} of a member")
+    assigned, pending_revocation = _decode_assignment(reader), _decode_assignment(reader)
+    reader.skip_tags()
+    return CurrentAssignmentValue(
+        member_epoch, previous_member_epoch, MemberState(state), assigned, pending_revocation
+    )
+
+
+def _encode_assignment(assignment: Assignment) -> bytes:
+    parts = [p.compact_array_length(len(assignment))]
+    for topic_id, partitions in sorted(assignment.items()):
+        parts += (topic_id.bytes, p.compact_array_length(len(partitions)))
+        parts += [p.INT32(partition) for partition in sorted(partitions)]
+        parts.append(p.NO_TAGS)
+    return b"".join(parts)
+
+
+def _decode_assignment(reader: Reader) -> Assignment:
+    assignment: Assignment = {}
+    for _ in range(reader.compact_array_length(element_bytes=18)):
+        topic_id = TopicId(reader.uuid())
+        count = reader.compact_array_length(element_bytes=4)
+        partitions = frozenset(reader.int32() for _ in range(count))
+        if partitions:
+            assignment[topic_id] = partitions
+        reader.skip_tags()
+    return assignment
+
+
+_KEY_ENCODERS: dict[type[Key], Callable[[Any], bytes]] = {
+    OffsetKey: _encode_offset_key,
+    ClassicGroupKey: _group_key(CLASSIC_GROUP_KIND),
+    ConsumerGroupKey: _group_key(CONSUMER_GROUP_KIND),
+    ConsumerMemberKey: _member_key(CONSUMER_MEMBER_KIND),
+    TargetEpochKey: _group_key(TARGET_EPOCH_KIND),
+    TargetMemberKey: _member_key(TARGET_MEMBER_KIND),
+    CurrentAssignmentKey: _member_key(CURRENT_ASSIGNMENT_KIND),
+}
+_VALUE_ENCODERS: dict[type[Value], Callable[[Any], bytes]] = {
+    OffsetValue: _encode_offset,
+    ClassicGroupValue: _encode_classic_group,
+    ConsumerGroupValue: _encode_consumer_group,
+    ConsumerMemberValue: _encode_consumer_member,
+    TargetEpochValue: _encode_target_epoch,
+    TargetMemberValue: _encode_target_member,
+    CurrentAssignmentValue: _encode_current_assignment,
+}
+_KINDS: dict[int, tuple[Callable[[Reader], Key], Callable[[Reader, int], Value]]] = {
+    **dict.fromkeys(OFFSET_KINDS, (_decode_offset_key, _decode_offset)),
+    CLASSIC_GROUP_KIND: (lambda reader: ClassicGroupKey(reader.string()), _decode_classic_group),
+    CONSUMER_GROUP_KIND: (lambda reader: ConsumerGroupKey(reader.string()), _decode_consumer_group),
+    CONSUMER_MEMBER_KIND: (
+        lambda reader: ConsumerMemberKey(reader.string(), reader.string()),
+        _decode_consumer_member,
+    ),
+    TARGET_EPOCH_KIND: (lambda reader: TargetEpochKey(reader.string()), _decode_target_epoch),
+    TARGET_MEMBER_KIND: (
+        lambda reader: TargetMemberKey(reader.string(), reader.string()),
+        _decode_target_member,
+    ),
+    CURRENT_ASSIGNMENT_KIND: (
+        lambda reader: CurrentAssignmentKey(reader.string(), reader.string()),
+        _decode_current_assignment,
+    ),
+}

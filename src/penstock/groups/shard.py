@@ -1,0 +1,472 @@
+"""The groups of one partition of `__consumer_offsets`, from the moment they are loaded until the shard is closed.
+
+It asks the groups, puts what comes of it into the log, and gives the answers when that is committed. A group's state
+moves at once; where its records are refused the shard closes and is read again. Offsets become visible when they are
+committed; a refused commit is an error to its client and nothing else. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, TypeVar, cast
+
+from penstock.cluster.image import ClusterImage, ImageChange
+from penstock.config import OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_RETENTION_MINUTES, BrokerConfig
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups import conversion
+from penstock.groups.appender import Appender
+from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.group import (
+    NO_GENERATION,
+    NO_MEMBER,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    Group,
+    GroupDescription,
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    Result,
+    Step,
+    SyncRequest,
+    SyncResult,
+    Ticket,
+)
+from penstock.groups.offsets import CommittedOffset, OffsetCommit, Offsets
+from penstock.groups.records import GroupRecord, OffsetKey, OffsetValue
+from penstock.groups.settings import GroupSettings
+from penstock.groups.timers import Timers
+from penstock.model import TopicPartition
+
+R = TypeVar("R")
+
+JOINING_EPOCH = 0
+MAX_STRING_LENGTH = 8_191
+"""Characters of a name that is kept: in UTF-8 that is no more than the 32,767 bytes Kafka's strings can have."""
+
+
+class Surroundings(Protocol):
+    """What the shards of a coordinator share."""
+
+    settings: GroupSettings
+    timers: Timers
+    counts: Counts
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    def wall_ms(self) -> int: ...
+
+    def lost(self, shard: Shard) -> None:
+        """The shard closed itself, because its log refused what its groups had decided."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """For metrics."""
+
+    commits: int = 0
+    load_seconds: float = 0.0
+    unknown_records: int = 0
+
+
+@dataclass(slots=True)
+class ShardState:
+    """What loading makes of the log."""
+
+    groups: dict[str, Group] = field(default_factory=dict)
+    offsets: Offsets = field(default_factory=Offsets)
+
+
+class Shard:
+    def __init__(
+        self, partition: int, state: ShardState, appender: Appender, surroundings: Surroundings
+    ) -> None:
+        self.partition = partition
+        self.offsets = state.offsets
+        self._groups = state.groups
+        self._appender = appender
+        self._around = surroundings
+        self._commits: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """Until when each is answered at the latest, oldest first."""
+        self._closed: BrokerError | None = None
+        for group_id, group in self._groups.items():
+            self._schedule(group_id, group)
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        return self._groups
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its log takes nothing more until the broker is started again."""
+        return self._appender.replica.log.failed
+
+    # --- members
+
+    async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
+        self._check_open()
+        _check_strings(request.member_id, request.instance_id, request.protocol_type, request.client_id)
+        _check_strings(*(name for name, _ in request.protocols))
+        group, replaced = self._for_join(group_id)
+        ticket = _ticket()
+        step = group.join(request, ticket, self._now_ms())
+        step.records[:0] = replaced
+        self._carry_out(group_id, step)
+        return cast(JoinResult, await ticket)
+
+    async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
+        self._check_open()
+        group = self._groups.get(group_id)
+        if group is None:
+            return SyncResult(ErrorCode.unknown_member_id)
+        ticket = _ticket()
+        self._carry_out(group_id, group.sync(request, ticket, self._now_ms()))
+        return cast(SyncResult, await ticket)
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        self._check_open()
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.unknown_member_id
+        return group.heartbeat(member_id, instance_id, generation, self._now_ms())
+
+    async def leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:
+        self._check_open()
+        group = self._groups.get(group_id)
+        if group is None:
+            raise BrokerError(ErrorCode.unknown_member_id, f"there is no group {group_id[:80]!r}")
+        ticket = _ticket()
+        self._carry_out(group_id, group.leave(members, ticket, self._now_ms()))
+        return cast(LeaveResult, await ticket)
+
+    async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        self._check_open()
+        _check_strings(request.member_id, request.instance_id, request.client_id)
+        group, replaced = self._for_consumer_heartbeat(group_id, request.member_epoch)
+        ticket = _ticket()
+        step = group.consumer_heartbeat(request, self._around.image, ticket, self._now_ms())
+        step.records[:0] = replaced
+        self._carry_out(group_id, step)
+        return cast(ConsumerHeartbeatResult, await ticket)
+
+    def _for_join(self, group_id: str) -> tuple[Group, list[GroupRecord]]:
+        """The group, made or remade where it must be, and what has to be written because of that."""
+        group = self._groups.get(group_id)
+        if group is not None and not (isinstance(group, ConsumerGroup) and group.is_empty):
+            return group, []
+        replaced = [] if group is None else group.tombstones()
+        return self._add_classic(group_id), replaced
+
+    def _for_consumer_heartbeat(
+        self, group_id: str, member_epoch: int
+    ) -> tuple[ConsumerGroup, list[GroupRecord]]:
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group, []
+        if member_epoch != JOINING_EPOCH:
+            raise _no_group(group_id)
+        around = self._around
+        if isinstance(group, ClassicGroup) and not group.is_empty:
+            consumer, records = conversion.upgrade(
+                group, around.image, around.settings, around.wall_ms, self._now_ms()
+            )
+        else:
+            consumer = ConsumerGroup(group_id, around.settings, around.wall_ms)
+            records = [] if group is None else group.tombstones()
+        self._groups[group_id] = consumer
+        return consumer, records
+
+    def _add_classic(self, group_id: str) -> ClassicGroup:
+        group = ClassicGroup(group_id, self._around.settings, self._around.wall_ms)
+        self._groups[group_id] = group
+        return group
+
+    # --- offsets
+
+    async def commit(self, group_id: str, commit: OffsetCommit) -> None:
+        self._check_open()
+        group = self._groups.get(group_id)
+        if group is None:
+            if commit.generation >= 0 or commit.member_id != NO_MEMBER:
+                raise BrokerError(ErrorCode.illegal_generation, f"there is no group {group_id[:80]!r}")
+            group = self._add_classic(group_id)
+        group.check_commit(commit.member_id, commit.instance_id, commit.generation, self._now_ms())
+        now_ms = self._around.wall_ms()
+        records = [
+            GroupRecord(OffsetKey(group_id, partition.topic, partition.partition), _stamped(offset, now_ms))
+            for partition, offset in commit.offsets.items()
+        ]
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.offsets.begin(group_id, commit.offsets)
+        self._appender.add(records, partial(self._on_commit, group_id, commit, records, future))
+        if not future.done():
+            self._limit_wait(future)
+        await future
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        member_id: str | None,
+        member_epoch: int,
+        partitions: Sequence[TopicPartition] | None,
+    ) -> Mapping[TopicPartition, CommittedOffset]:
+        """What is committed; partitions without an offset are not in the answer. None asks for all."""
+        self._check_open()
+        group = self._groups.get(group_id)
+        if group is not None:
+            group.check_fetch(member_id, member_epoch)
+        elif member_id is not None or member_epoch != NO_GENERATION:
+            raise _no_group(group_id)
+        return self.offsets.fetch(group_id, partitions, self._around.image)
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        group = self._existing(group_id)
+        errors = {
+            partition: ErrorCode.group_subscribed_to_topic
+            if not group.is_empty and group.reads(partition.topic)
+            else ErrorCode.none
+            for partition in partitions
+        }
+        free = [partition for partition, error in errors.items() if error is ErrorCode.none]
+        await self._forget_offsets(self.offsets.tombstones(group_id, free))
+        return errors
+
+    def _on_commit(
+        self,
+        group_id: str,
+        commit: OffsetCommit,
+        records: Iterable[GroupRecord],
+        future: asyncio.Future[None],
+        error: BrokerError | None,
+    ) -> None:
+        if error is None:
+            self._apply_offsets(records)
+            self._around.counts.commits += 1
+        self.offsets.end(group_id, commit.offsets)
+        self._settle(future, error)
+
+    def _apply_offsets(self, records: Iterable[GroupRecord]) -> None:
+        for record in records:
+            if isinstance(record.key, OffsetKey):
+                self.offsets.apply(record.key, cast("OffsetValue | None", record.value))
+
+    def _forget_offsets(self, tombstones: list[GroupRecord]) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: BrokerError | None) -> None:
+            if error is None:
+                self._apply_offsets(tombstones)
+            self._settle(future, error)
+
+        self._appender.add(tombstones, done)
+        return future
+
+    def _limit_wait(self, future: asyncio.Future[None]) -> None:
+        while self._commits and self._commits[0][1].done():
+            self._commits.popleft()
+        deadline_ms = self._now_ms() + self._around.config[OFFSETS_COMMIT_TIMEOUT_MS]
+        self._commits.append((deadline_ms, future))
+        self._around.timers.schedule((self, None), self._commits[0][0])
+
+    # --- whole groups
+
+    def describe(self, group_id: str) -> GroupDescription:
+        return self._existing(group_id).describe()
+
+    async def delete_group(self, group_id: str) -> None:
+        group = self._existing(group_id)
+        if not group.is_empty:
+            raise BrokerError(ErrorCode.non_empty_group, f"group {group_id[:80]!r} has members")
+        await self._forget(group_id, group)
+
+    def _forget(self, group_id: str, group: Group) -> asyncio.Future[None]:
+        """The group and its offsets; its state has moved, so a refusal closes the shard."""
+        del self._groups[group_id]
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        records = [*self.offsets.tombstones(group_id), *group.tombstones()]
+
+        def done(error: BrokerError | None) -> None:
+            if error is None:
+                self._apply_offsets(records)
+            else:
+                self._lose()
+            self._settle(future, error)
+
+        self._appender.add(records, done)
+        return future
+
+    # --- time and the cluster
+
+    def on_due(self, group_id: str | None) -> None:
+        """A deadline of the group has come; None: that of the oldest commit."""
+        if group_id is None:
+            self._time_out_commits()
+            return
+        group = self._groups.get(group_id)
+        if group is None or self._closed is not None:
+            return
+        deadline_ms, now_ms = group.next_deadline_ms, self._now_ms()
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            self._carry_out(group_id, group.tick(now_ms))
+        else:
+            self._schedule(group_id, group)
+
+    def on_topics(self, change: ImageChange) -> None:
+        """Topics came, went or grew."""
+        before, after = change.before, change.after
+        lost = [name for name in change.topics if _topic_id(before, name) != _topic_id(after, name)]
+        tombstones = self.offsets.of_lost_topics(after, lost)
+        if tombstones:
+            _ignore(self._forget_offsets(tombstones))
+        for group_id, group in tuple(self._groups.items()):
+            if isinstance(group, ConsumerGroup) and self._closed is None:
+                self._carry_out(group_id, group.on_topics(after, self._now_ms()))
+
+    def sweep(self, group_id: str) -> None:
+        """Forget the offsets of the group that have expired, and the group itself when nothing is left of it."""
+        group = self._groups.get(group_id)
+        if group is None or self._closed is not None:
+            return
+        tombstones = self.offsets.expired(
+            group_id,
+            group.empty_since_ms,
+            None if group.is_empty else group.reads,
+            self._around.config[OFFSETS_RETENTION_MINUTES],
+            self._around.config,
+            self._around.image,
+            self._around.wall_ms(),
+        )
+        if tombstones:
+            _ignore(self._forget_offsets(tombstones))
+        elif group.is_empty and group.next_deadline_ms is None and not self.offsets.has(group_id):
+            _ignore(self._forget(group_id, group))
+
+    def close(self, code: ErrorCode) -> None:
+        """Everybody who waits is told so; nothing more is appended, nobody is served any more."""
+        if self._closed is not None:
+            return
+        self._closed = BrokerError(code)
+        for group in self._groups.values():
+            for ticket, result in group.give_up(code).answers:
+                _answer(ticket, result)
+        self._appender.close(self._closed)
+
+    # --- from a step to its answers
+
+    def _carry_out(self, group_id: str, step: Step) -> None:
+        group = self._groups[group_id]
+        if isinstance(group, ConsumerGroup) and group.must_downgrade:
+            classic, further = conversion.downgrade(
+                group, self._around.settings, self._around.wall_ms, self._now_ms()
+            )
+            self._groups[group_id] = group = classic
+            step.records += further.records
+            step.answers += further.answers
+        if step.records or step.answers:
+            self._appender.add(step.records, partial(self._on_step, step))
+        self._schedule(group_id, group)
+
+    def _on_step(self, step: Step, error: BrokerError | None) -> None:
+        if error is not None and step.records:
+            self._lose()
+        if self._closed is not None:
+            for ticket, _ in step.answers:
+                self._settle(cast("asyncio.Future[Result]", ticket), self._closed)
+            return
+        for ticket, result in step.answers:
+            _answer(ticket, result)
+
+    def _settle(self, future: asyncio.Future[R], error: BrokerError | None) -> None:
+        if error is not None and self.has_failed:
+            self._lose()
+        if future.done():
+            return
+        if error is None:
+            future.set_result(cast(R, None))
+        else:
+            future.set_exception(self._closed or _unavailable(error))
+
+    def _lose(self) -> None:
+        if self._closed is None:
+            self.close(ErrorCode.coordinator_not_available)
+            self._around.lost(self)
+
+    def _time_out_commits(self) -> None:
+        now_ms = self._now_ms()
+        while self._commits and (self._commits[0][1].done() or self._commits[0][0] <= now_ms):
+            _, future = self._commits.popleft()
+            if not future.done():
+                future.set_exception(
+                    BrokerError(ErrorCode.request_timed_out, "stored, but not known to be safe in time")
+                )
+        if self._commits:
+            self._around.timers.schedule((self, None), self._commits[0][0])
+
+    def _schedule(self, group_id: str, group: Group) -> None:
+        self._around.timers.schedule((self, group_id), group.next_deadline_ms)
+
+    def _existing(self, group_id: str) -> Group:
+        self._check_open()
+        group = self._groups.get(group_id)
+        if group is None:
+            raise _no_group(group_id)
+        return group
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise BrokerError(self._closed.code)
+
+    def _now_ms(self) -> int:
+        return self._around.timers.now_ms()
+
+
+def _ticket() -> asyncio.Future[Result]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _answer(ticket: Ticket, result: Result) -> None:
+    future = cast("asyncio.Future[Result]", ticket)
+    if not future.done():
+        future.set_result(result)
+
+
+def _stamped(offset: CommittedOffset, now_ms: int) -> OffsetValue:
+    return OffsetValue(offset.offset, offset.leader_epoch, offset.metadata, offset.topic_id, now_ms)
+
+
+def _unavailable(error: BrokerError) -> BrokerError:
+    """What a client of a group makes of a log's refusal: find the coordinator again and repeat."""
+    moved = error.code is ErrorCode.not_leader_or_follower
+    code = ErrorCode.not_coordinator if moved else ErrorCode.coordinator_not_available
+    return BrokerError(code, str(error))
+
+
+def _check_strings(*texts: str | None) -> None:
+    if any(text is not None and len(text) > MAX_STRING_LENGTH for text in texts):
+        raise BrokerError(ErrorCode.invalid_request, f"a name of more than {MAX_STRING_LENGTH} characters")
+
+
+def _no_group(group_id: str) -> BrokerError:
+    return BrokerError(ErrorCode.group_id_not_found, f"there is no group {group_id[:80]!r}")
+
+
+def _topic_id(image: ClusterImage, name: str) -> object:
+    topic = image.topic(name)
+    return None if topic is None else topic.id
+
+
+def _ignore(future: asyncio.Future[None]) -> None:
+    """Nobody waits for it: an error was dealt with, and asyncio need not complain."""
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
