@@ -1,4 +1,4 @@
-"""What every coordination store does alike: run on the embedded one and on its in-memory twin."""
+"""What every coordination store does alike: on SQLite, on a real ZooKeeper and on the in-memory twin."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from penstock.cluster.coordination import (
 )
 from penstock.cluster.embedded import EmbeddedStore
 from penstock.cluster.memory import MemoryEnsemble
+from penstock.cluster.zookeeper import ZooKeeperStore
 from penstock.threads import ThreadPools
 
 Scenario = Callable[[CoordinationStore], Awaitable[None]]
 Run = Callable[[Scenario], None]
 
 
-@pytest.fixture(params=["embedded", "memory"])
+@pytest.fixture(params=["embedded", "memory", "zookeeper"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     """Runs a scenario on a started store; each call is a new session on the same tree."""
     ensemble = MemoryEnsemble()
@@ -49,8 +50,28 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
         await scenario(store)
         await store.close()
 
-    runner = on_embedded if request.param == "embedded" else on_memory
+    async def on_zookeeper(scenario: Scenario) -> None:
+        threads = ThreadPools()
+        store = ZooKeeperStore(request.getfixturevalue("zookeeper"), threads)
+        await store.start()
+        await scenario(store)
+        await store.close()
+        threads.close()
+
+    runner = {"embedded": on_embedded, "memory": on_memory, "zookeeper": on_zookeeper}[request.param]
     return lambda scenario: asyncio.run(runner(scenario))
+
+
+async def settled(store: CoordinationStore) -> None:
+    """Wait until a change made last is heard of, and with it, in order, all before."""
+    heard = asyncio.Event()
+    stop = store.watch("/settled", heard.set)
+    await store.create("/settled")
+    await asyncio.wait_for(heard.wait(), 10)
+    heard.clear()
+    await store.delete("/settled")
+    await asyncio.wait_for(heard.wait(), 10)
+    stop()
 
 
 def test_reads_what_was_created(run: Run) -> None:
@@ -140,7 +161,8 @@ def test_delete_is_conditional_and_spares_parents(run: Run) -> None:
 
 def test_created_numbers_grow_and_survive_sets(run: Run) -> None:
     async def scenario(store: CoordinationStore) -> None:
-        await store.multi([Create("/a"), Create("/b")])
+        await store.create("/a")
+        await store.create("/b")
         first, second = (await store.get("/a")).created, (await store.get("/b")).created
         await store.set("/a", b"x")
         await store.create("/c")
@@ -164,17 +186,18 @@ def test_created_numbers_grow_over_restarts(run: Run) -> None:
     assert seen[0] < seen[1]
 
 
-def test_sequential_nodes_count_per_parent_and_never_again(run: Run) -> None:
+def test_sequential_nodes_count_all_children_there_ever_were(run: Run) -> None:
     async def first(store: CoordinationStore) -> None:
         await store.create("/q")
         assert await store.create("/q/n-", sequential=True) == "/q/n-0000000000"
         assert await store.create("/q/n-", sequential=True) == "/q/n-0000000001"
         await store.delete("/q/n-0000000001")
         await store.set("/q", b"changed")
-        assert await store.create("/q/n-", sequential=True) == "/q/n-0000000002"
+        await store.create("/q/plain")
+        assert await store.create("/q/n-", sequential=True) == "/q/n-0000000003"
 
     async def second(store: CoordinationStore) -> None:
-        assert await store.create("/q/n-", sequential=True) == "/q/n-0000000003"
+        assert await store.create("/q/n-", sequential=True) == "/q/n-0000000004"
 
     run(first)
     run(second)
@@ -210,7 +233,7 @@ def test_multi_answers_per_operation(run: Run) -> None:
             [Create("/c"), Create("/s", sequential=True), Set("/a", b"1", 0), Delete("/b", 0), Check("/a", 1)]
         )
         node = await store.get("/a")
-        assert results == ["/c", "/s0000000000", node, None, None]
+        assert results == ["/c", "/s0000000003", node, None, None]
         assert node == Node(b"1", 1, node.created)
 
     run(scenario)
@@ -238,7 +261,7 @@ def test_multi_is_all_or_nothing(run: Run) -> None:
         assert refusal.value.path == "/a"
         assert await store.get("/a") == before
         assert await store.children("/") == ["a"]
-        assert await store.create("/q", sequential=True) == "/q0000000000"
+        assert await store.create("/q", sequential=True) == "/q0000000001"
 
     run(scenario)
 
@@ -260,7 +283,7 @@ def test_watches_hear_of_the_node_and_its_children(run: Run) -> None:
         async def after(call: Awaitable[object]) -> list[str]:
             heard.clear()
             await call
-            await asyncio.sleep(0)
+            await settled(store)
             return list(heard)
 
         assert await after(store.create("/a")) == ["a"]
@@ -283,7 +306,7 @@ def test_a_watch_sees_the_change_and_not_a_refused_one(run: Run) -> None:
         with pytest.raises(NodeExists):
             await store.multi([Set("/a", b"1"), Create("/a")])
         await store.set("/a", b"2")
-        await asyncio.sleep(0)
+        await settled(store)
         assert [node.data for node in await asyncio.gather(*seen)] == [b"2"]
 
     run(scenario)
@@ -297,7 +320,7 @@ def test_a_stopped_watch_is_silent(run: Run) -> None:
         stop()
         stop()
         await store.create("/a")
-        await asyncio.sleep(0)
+        await settled(store)
         assert heard == ["second"]
 
     run(scenario)
@@ -323,10 +346,14 @@ def test_concurrent_writers_meet_one_after_the_other(run: Run) -> None:
     run(scenario)
 
 
-def test_tells_that_the_session_is_up(tmp_path: Path) -> None:
+def test_tells_that_the_session_is_up(tmp_path: Path, zookeeper: str) -> None:
     async def scenario() -> None:
         threads = ThreadPools()
-        for store in (EmbeddedStore(str(tmp_path / "m.sqlite"), threads), MemoryEnsemble().client()):
+        for store in (
+            EmbeddedStore(str(tmp_path / "m.sqlite"), threads),
+            MemoryEnsemble().client(),
+            ZooKeeperStore(zookeeper, threads),
+        ):
             states: list[SessionState] = []
             store.on_session(states.append)
             await store.start()

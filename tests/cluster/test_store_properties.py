@@ -1,15 +1,16 @@
-"""Random operations on the embedded store, its in-memory twin and a plain model: all three always agree."""
+"""Random operations on every store and on a plain model of them: they always agree."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.cli.zookeeper_process import ZooKeeperProcess
 from penstock.cluster.coordination import (
     BadVersion,
     Check,
@@ -24,10 +25,13 @@ from penstock.cluster.coordination import (
     Set,
     StoreError,
 )
+from penstock.cluster.coordination import Node as StoredNode
 from penstock.cluster.embedded import EmbeddedStore
 from penstock.cluster.memory import MemoryEnsemble
+from penstock.cluster.zookeeper import ZooKeeperStore
 from penstock.threads import ThreadPools
 
+Open = Callable[[], Awaitable[CoordinationStore]]
 RESTART = "restart"
 paths = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
 versions = st.integers(-1, 2)
@@ -80,9 +84,9 @@ class Model:
                 raise EphemeralParent(parent)
             if operation.sequential:
                 path += f"{nodes[parent].sequence:010d}"
-                nodes[parent] = replace(nodes[parent], sequence=nodes[parent].sequence + 1)
             if path in nodes:
                 raise NodeExists(path)
+            nodes[parent] = replace(nodes[parent], sequence=nodes[parent].sequence + 1)
             nodes[path] = Node(operation.data, 0, operation.ephemeral)
             return
         if path not in nodes:
@@ -110,38 +114,60 @@ async def seen(store: CoordinationStore, path: str = "/") -> dict[str, tuple[byt
 
 async def outcome(store: CoordinationStore, step: list[Operation]) -> object:
     try:
-        return await store.multi(step)
+        results = await store.multi(step)
     except StoreError as error:
         return type(error), error.path
+    # Each store counts its changes in its own way.
+    return [replace(result, created=0) if isinstance(result, StoredNode) else result for result in results]
 
 
-async def compare(directory: str, threads: ThreadPools, steps: list[list[Operation] | str]) -> None:
-    ensemble, model = MemoryEnsemble(), Model()
-    twin: CoordinationStore = ensemble.client()
-    embedded: CoordinationStore = EmbeddedStore(f"{directory}/metadata.sqlite", threads)
-    await twin.start()
-    await embedded.start()
+async def compare(open_stores: list[Open], steps: list[list[Operation] | str]) -> None:
+    model = Model()
+    stores = [await open_store() for open_store in open_stores]
     for step in steps:
         if isinstance(step, str):
             model.restart()
-            await twin.close()
-            await embedded.close()
-            twin, embedded = ensemble.client(), EmbeddedStore(f"{directory}/metadata.sqlite", threads)
-            await twin.start()
-            await embedded.start()
+            for store in stores:
+                await store.close()
+            stores = [await open_store() for open_store in open_stores]
             continue
-        answer = await outcome(embedded, step)
-        assert answer == await outcome(twin, step)
+        first, *others = [await outcome(store, step) for store in stores]
         refusal = model.multi(step)
-        assert (isinstance(answer, list) and refusal is None) or answer == refusal
-    assert await seen(embedded) == await seen(twin) == model.seen()
-    await embedded.close()
+        assert (isinstance(first, list) and refusal is None) or first == refusal
+        assert others == [first] * len(others)
+    assert [await seen(store) for store in stores] == [model.seen()] * len(stores)
+    for store in stores:
+        await store.close()
+
+
+def opening(make: Callable[[], CoordinationStore]) -> Open:
+    async def open_store() -> CoordinationStore:
+        store = make()
+        await store.start()
+        return store
+
+    return open_store
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(steps, max_size=12))
 def test_stores_and_model_agree(steps: list[list[Operation] | str]) -> None:
     threads = ThreadPools()
+    ensemble = MemoryEnsemble()
     with tempfile.TemporaryDirectory() as directory:
-        asyncio.run(compare(str(Path(directory)), threads, steps))
+        embedded = opening(lambda: EmbeddedStore(f"{directory}/metadata.sqlite", threads))
+        asyncio.run(compare([embedded, opening(ensemble.client)], steps))
+    threads.close()
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=st.lists(steps, max_size=12))
+def test_zookeeper_twin_and_model_agree(
+    zookeeper_server: ZooKeeperProcess, chroots: Iterator[int], steps: list[list[Operation] | str]
+) -> None:
+    threads = ThreadPools()
+    ensemble = MemoryEnsemble()
+    hosts = f"127.0.0.1:{zookeeper_server.port}/properties/{next(chroots)}"
+    zookeeper = opening(lambda: ZooKeeperStore(hosts, threads))
+    asyncio.run(compare([zookeeper, opening(ensemble.client)], steps))
     threads.close()

@@ -1,8 +1,8 @@
 """The coordination store: a small tree of versioned nodes that the cluster agrees on (ZooKeeper's model).
 
-Implementations: `embedded` (SQLite, one broker), `memory` (tests and simulation), later ZooKeeper. All pass
-the same contract tests. Any write may raise UnknownOutcome: it may or may not have happened, the caller reads
-again.
+Implementations: `embedded` (SQLite, one broker), `zookeeper` (a cluster), `memory` (tests and simulation). All
+pass the same contract tests. Any write may raise UnknownOutcome: it may or may not have happened, the caller
+reads again.
 """
 
 from __future__ import annotations
@@ -45,12 +45,16 @@ class SessionExpired(StoreError):
     """The session and its ephemeral nodes are gone: the holder must stop acting on them."""
 
 
+class Unreachable(StoreError):
+    """No connection to the store within the session timeout; nothing was written. The session may live on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     data: bytes
     version: int
     created: int
-    """The store-wide change number of the node's creation; unique, increasing (ZooKeeper's czxid)."""
+    """The store-wide number of the multi that made the node (ZooKeeper's czxid): a later one is greater."""
     ephemeral: bool = False
 
 
@@ -123,7 +127,7 @@ class CoordinationStore(Protocol):
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
-        """The path made (a sequential node's has ten digits appended)."""
+        """The path made; a sequential node's has ten digits appended: how many children the parent ever had."""
         ...
 
     async def set(self, path: str, data: bytes, version: int = -1) -> Node: ...

@@ -36,7 +36,7 @@ class Entry:
     owner: int = NO_OWNER
     """The session an ephemeral node belongs to."""
     next_sequence: int = 0
-    """The number of the next sequential child."""
+    """The number of the next child, if that is sequential: how many there ever were, as ZooKeeper counts."""
 
     def node(self) -> Node:
         return Node(self.data, self.version, self.created, self.owner != NO_OWNER)
@@ -165,9 +165,9 @@ class _Preparation:
         path = operation.path
         if operation.sequential:
             path = f"{path}{parent.next_sequence:010d}"
-            self._changes[parent_path] = replace(parent, next_sequence=parent.next_sequence + 1)
         if self._entry(path) is not None:
             raise NodeExists(path)
+        self._changes[parent_path] = replace(parent, next_sequence=parent.next_sequence + 1)
         owner = self._session if operation.ephemeral else NO_OWNER
         self._change(path, Entry(operation.data, 0, self._last_change + 1, owner))
         self._child_count_change[parent_path] += 1

