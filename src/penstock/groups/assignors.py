@@ -1,0 +1,80 @@
+"""The two assignors of the new protocol: who of a group's members shall read which partition.
+
+Every partition of a topic goes to exactly one of the members subscribed to it. `assign_uniform` balances the number of
+partitions, and moves none that need not move; `assign_range` gives each member a contiguous range of every topic, the
+same one where topics have the same number of partitions and the same readers. Pure; called by `ConsumerState`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock.config import ServerAssignor
+from penstock.groups.balancing import balance_mixed, balance_same
+from penstock.groups.records import Assignment
+from penstock.model import TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A member, as an assignor sees it."""
+
+    instance_id: str | None
+    topics: frozenset[TopicId]
+
+
+Assign: TypeAlias = Callable[
+    [Mapping[str, Reader], Mapping[TopicId, int], Mapping[str, Assignment]], dict[str, Assignment]
+]
+"""From the members, the number of partitions of every topic they read, and what each was assigned before."""
+
+
+def assign_uniform(
+    readers: Mapping[str, Reader],
+    partition_counts: Mapping[TopicId, int],
+    previous: Mapping[str, Assignment],
+) -> dict[str, Assignment]:
+    if not readers:
+        return {}
+    if len({reader.topics for reader in readers.values()}) == 1:
+        topics = next(iter(readers.values())).topics
+        counts = {topic: partition_counts[topic] for topic in sorted(topics)}
+        return balance_same(sorted(readers), counts, previous)
+    topics_of = {member_id: readers[member_id].topics for member_id in sorted(readers)}
+    return balance_mixed(topics_of, partition_counts, previous)
+
+
+def assign_range(
+    readers: Mapping[str, Reader],
+    partition_counts: Mapping[TopicId, int],
+    previous: Mapping[str, Assignment],
+) -> dict[str, Assignment]:
+    """Members take their place by instance id, those without one after them by member id: a static member that comes
+    back under another member id gets the range it had."""
+    order = sorted(readers, key=lambda member_id: _place(member_id, readers[member_id]))
+    assigned: dict[str, Assignment] = {member_id: {} for member_id in readers}
+    members_of: dict[TopicId, list[str]] = {}
+    for member_id in order:
+        for topic in readers[member_id].topics:
+            members_of.setdefault(topic, []).append(member_id)
+    for topic in sorted(members_of):
+        quota, extra = divmod(partition_counts[topic], len(members_of[topic]))
+        start = 0
+        for place, member_id in enumerate(members_of[topic]):
+            end = start + quota + (place < extra)
+            if end > start:
+                assigned[member_id][topic] = frozenset(range(start, end))
+            start = end
+    return assigned
+
+
+def _place(member_id: str, reader: Reader) -> tuple[bool, str]:
+    return reader.instance_id is None, reader.instance_id or member_id
+
+
+ASSIGNORS: Mapping[ServerAssignor, Assign] = {
+    ServerAssignor.UNIFORM: assign_uniform,
+    ServerAssignor.RANGE: assign_range,
+}

@@ -1,0 +1,182 @@
+"""Partitions spread evenly over members, each keeping what it had as far as that is even. For `assign_uniform`.
+
+Where all members read the same topics, their numbers of partitions differ by one at most, and no partition moves that
+need not. Otherwise no single move from one member to another would make it more even.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+
+from penstock.groups.records import Assignment
+from penstock.model import TopicId
+
+
+def balance_same(
+    members: Sequence[str], partition_counts: Mapping[TopicId, int], previous: Mapping[str, Assignment]
+) -> dict[str, Assignment]:
+    """All members read all of these topics."""
+    quota, extra = divmod(sum(partition_counts.values()), len(members))
+    assigned, free = _kept(dict.fromkeys(members, partition_counts.keys()), partition_counts, previous)
+    sizes = {member: _size(of_member) for member, of_member in assigned.items()}
+    wanted: dict[str, int] = {}
+    for member in members:  # who has more than its share may keep one more, while there are any
+        if sizes[member] > quota and extra:
+            extra -= 1
+            wanted[member] = quota + 1
+    for member in members:
+        if member not in wanted:
+            wanted[member] = quota + (extra > 0)
+            extra -= extra > 0
+    for member in members:
+        for topic, partition in _surplus(assigned[member], sizes[member] - wanted[member]):
+            assigned[member][topic].discard(partition)
+            free[topic].append(partition)
+    _deal(assigned, {member: wanted[member] - sizes[member] for member in members}, free)
+    return _frozen(assigned, previous)
+
+
+def _deal(
+    assigned: Mapping[str, dict[TopicId, set[int]]],
+    missing: Mapping[str, int],
+    free: Mapping[TopicId, list[int]],
+) -> None:
+    """One to each member in turn, so that the partitions of a topic are spread."""
+    takers = [(member, count) for member, count in missing.items() if count > 0]
+    waiting = [(topic, partition) for topic, partitions in free.items() for partition in sorted(partitions)]
+    waiting.reverse()
+    while waiting:
+        for member, _ in takers:
+            topic, partition = waiting.pop()
+            assigned[member].setdefault(topic, set()).add(partition)
+        takers = [(member, count - 1) for member, count in takers if count > 1]
+
+
+def balance_mixed(
+    topics_of: Mapping[str, frozenset[TopicId]],
+    partition_counts: Mapping[TopicId, int],
+    previous: Mapping[str, Assignment],
+) -> dict[str, Assignment]:
+    """Members read different topics."""
+    members_of: dict[TopicId, list[str]] = {}
+    for member, topics in topics_of.items():
+        for topic in topics:
+            members_of.setdefault(topic, []).append(member)
+    counts = {topic: partition_counts[topic] for topic in members_of}
+    assigned, free = _kept(topics_of, counts, previous)
+    loads = {member: _size(of_member) for member, of_member in assigned.items()}
+    # Topics with few readers first: whoever else could be given their partitions is not loaded yet.
+    order = sorted(members_of, key=lambda topic: (len(members_of[topic]), topic))
+    for topic in order:
+        _hand_out(topic, sorted(free[topic]), members_of[topic], assigned, loads)
+    is_level = False
+    while not is_level:
+        moves = [_level(topic, members_of[topic], assigned, loads) for topic in order]
+        is_level = not any(moves)
+    return _frozen(assigned, previous)
+
+
+def _hand_out(
+    topic: TopicId,
+    partitions: Sequence[int],
+    members: Sequence[str],
+    assigned: Mapping[str, dict[TopicId, set[int]]],
+    loads: dict[str, int],
+) -> None:
+    """Each to the reader that has least."""
+    if not partitions:
+        return
+    heap = [(loads[member], member) for member in members]
+    heapify(heap)
+    for partition in partitions:
+        load, member = heap[0]
+        assigned[member].setdefault(topic, set()).add(partition)
+        loads[member] = load + 1
+        heapreplace(heap, (load + 1, member))
+
+
+def _level(
+    topic: TopicId,
+    members: Sequence[str],
+    assigned: Mapping[str, dict[TopicId, set[int]]],
+    loads: dict[str, int],
+) -> bool:
+    """Move partitions of the topic from who has most to who has least, while that evens them out; whether any moved.
+    Each move makes the loads more even, so this ends."""
+    givers = [(-loads[member], member) for member in members if assigned[member].get(topic)]
+    if not givers:
+        return False
+    least = min(loads[member] for member in members)
+    if -min(givers)[0] - least < 2:
+        return False
+    takers = [(loads[member], member) for member in members]
+    heapify(givers)
+    heapify(takers)
+    moved = False
+    while givers:
+        negative_load, giver = heappop(givers)
+        load, taker = takers[0]
+        if load != loads[taker]:  # it has given since it was put there
+            heapreplace(takers, (loads[taker], taker))
+            heappush(givers, (negative_load, giver))
+            continue
+        if -negative_load != loads[giver]:  # it has taken since
+            heappush(givers, (-loads[giver], giver))
+            continue
+        if loads[giver] - load < 2:
+            break
+        partition = max(assigned[giver][topic])
+        assigned[giver][topic].discard(partition)
+        assigned[taker].setdefault(topic, set()).add(partition)
+        loads[giver] -= 1
+        loads[taker] += 1
+        moved = True
+        heapreplace(takers, (loads[taker], taker))
+        if assigned[giver][topic]:
+            heappush(givers, (-loads[giver], giver))
+    return moved
+
+
+def _kept(
+    topics_of: Mapping[str, Container[TopicId]],
+    partition_counts: Mapping[TopicId, int],
+    previous: Mapping[str, Assignment],
+) -> tuple[dict[str, dict[TopicId, set[int]]], dict[TopicId, list[int]]]:
+    """What members had and may still read, and what is left then."""
+    left = {topic: set(range(count)) for topic, count in partition_counts.items()}
+    assigned: dict[str, dict[TopicId, set[int]]] = {}
+    for member, topics in topics_of.items():
+        of_member = assigned[member] = {}
+        for topic, partitions in previous.get(member, {}).items():
+            if topic in topics:
+                kept = left[topic] & partitions
+                left[topic] -= kept
+                of_member[topic] = kept
+    return assigned, {topic: list(partitions) for topic, partitions in left.items()}
+
+
+def _surplus(of_member: Mapping[TopicId, set[int]], count: int) -> list[tuple[TopicId, int]]:
+    if count <= 0:
+        return []
+    everything = [(partition, topic) for topic, partitions in of_member.items() for partition in partitions]
+    return [(topic, partition) for partition, topic in sorted(everything)[-count:]]
+
+
+def _size(of_member: Mapping[TopicId, set[int]]) -> int:
+    return sum(map(len, of_member.values()))
+
+
+def _frozen(
+    assigned: Mapping[str, dict[TopicId, set[int]]], previous: Mapping[str, Assignment]
+) -> dict[str, Assignment]:
+    """Whoever keeps exactly what it had gets the very same value."""
+    result: dict[str, Assignment] = {}
+    for member, of_member in assigned.items():
+        had = previous.get(member)
+        now = {topic: partitions for topic, partitions in of_member.items() if partitions}
+        if had is not None and now == had:
+            result[member] = had
+        else:
+            result[member] = {topic: frozenset(partitions) for topic, partitions in now.items()}
+    return result

@@ -1,0 +1,410 @@
+"""A group of the new protocol (KIP-848), as Apache Kafka's coordinator behaves.
+
+Members report by heartbeat and are told what they should own. A change of members, subscriptions or topics begins a new
+group epoch, whose target assignment is made at once; each member comes to it by its own heartbeats, giving up before
+others take (`reconciliation`). Members that still speak the classic protocol are served by `ClassicService`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from penstock.cluster.image import ClusterImage
+from penstock.config import GroupMigrationPolicy
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.classic_service import ClassicService
+from penstock.groups.consumer_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerMember,
+)
+from penstock.groups.consumer_protocol import PROTOCOL_TYPE, encode_assignment
+from penstock.groups.consumer_state import ConsumerState
+from penstock.groups.group import (
+    NO_MEMBER,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    DescribedMember,
+    GroupDescription,
+    GroupKind,
+    GroupState,
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    Step,
+    SyncRequest,
+    SyncResult,
+    Ticket,
+)
+from penstock.groups.member_timers import MemberTimers
+from penstock.groups.reconciliation import is_within
+from penstock.groups.records import ConsumerMemberValue, CurrentAssignmentValue, GroupRecord, MemberState
+from penstock.groups.regexes import check_regex
+from penstock.groups.settings import GroupSettings
+
+_AS_BEFORE = -1
+_DOWNGRADES = (GroupMigrationPolicy.BIDIRECTIONAL, GroupMigrationPolicy.DOWNGRADE)
+
+
+class ConsumerGroup:
+    kind: GroupKind = GroupKind.CONSUMER
+
+    def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
+        self.group_id = group_id
+        self.remembered = ConsumerState(group_id, settings)
+        self._settings = settings
+        self._wall_ms = wall_ms
+        self._timers = MemberTimers(group_id, settings)
+        self._classic = ClassicService(self.remembered, self._timers, settings)
+        self._empty_since_ms: int | None = None
+
+    # Loading
+
+    def apply(self, record: GroupRecord) -> None:
+        self.remembered.apply(record)
+
+    def loaded(self, image: ClusterImage, now_ms: int) -> None:
+        """All records were applied: everybody has a whole session, and a whole rebalance timeout, from now."""
+        self.remembered.loaded(image)
+        for member in self.remembered.members.values():
+            self._timers.heard_from(member, now_ms)
+            self._timers.reconciled(member, None, now_ms)
+        self._empty_since_ms = self._wall_ms() if self.is_empty else None
+
+    # Becoming one of this kind
+
+    def take_over(self, member_id: str, value: ConsumerMemberValue, current: CurrentAssignmentValue) -> None:
+        """A member of the classic group that this one was; what it has is what it is meant to have."""
+        member = self.remembered.add(member_id, value)
+        self.remembered.set_current(member, current)
+        self.remembered.set_target(member_id, current.assigned)
+
+    def resume(self, epoch: int, image: ClusterImage, now_ms: int) -> None:
+        """All members were taken over."""
+        self.remembered.see(image)
+        self.remembered.resume_epoch(epoch)
+        for member in self.remembered.members.values():
+            self._timers.heard_from(member, now_ms)
+
+    # The new protocol
+
+    def consumer_heartbeat(
+        self, request: ConsumerHeartbeat, image: ClusterImage, ticket: Ticket, now_ms: int
+    ) -> Step:
+        self.remembered.see(image)
+        try:
+            if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+                result = self._leave(request)
+            else:
+                result = self._beat(request, now_ms)
+        except BrokerError as error:
+            result = ConsumerHeartbeatResult(error.code, str(error))
+        return Step(self.remembered.take_records(), [(ticket, result)])
+
+    def _beat(self, request: ConsumerHeartbeat, now_ms: int) -> ConsumerHeartbeatResult:
+        check_heartbeat(request, self._settings)
+        remembered = self.remembered
+        known = self._known(request)
+        value = _value(request, None if known is None else known.value)
+        remembered.check_room(value, known)
+        if known is None:
+            member = remembered.add(request.member_id, value)
+            self._empty_since_ms = None
+            changed = True
+        else:
+            member = (
+                known if known.member_id == request.member_id else self._replace(known, request.member_id)
+            )
+            changed = _subscription(member.value) != _subscription(value)
+            remembered.set_value(member, value)
+        remembered.go_on(changed)
+        before = member.current
+        rejoins = request.member_epoch == JOIN_EPOCH
+        remembered.reconcile(member, {} if rejoins else request.owned, rejoins)
+        self._timers.heard_from(member, now_ms)
+        self._timers.reconciled(member, before, now_ms)
+        is_told = _is_full(request) or member.assigned != before.assigned
+        return ConsumerHeartbeatResult(
+            ErrorCode.none,
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms(self.group_id),
+            assignment=member.assigned if is_told else None,
+        )
+
+    def _known(self, request: ConsumerHeartbeat) -> ConsumerMember | None:
+        """Whose heartbeat this is; None when a new member joins. BrokerError when it may not be heard."""
+        joins = request.member_epoch == JOIN_EPOCH
+        member = self.remembered.members.get(request.member_id)
+        if request.instance_id is not None:
+            static = self.remembered.static_member(request.instance_id)
+            if joins and static is not None and static.member_id != request.member_id:
+                if static.classic is None and static.epoch != STATIC_LEAVE_EPOCH:
+                    message = f"instance id {request.instance_id} is in use by another member"
+                    raise BrokerError(ErrorCode.unreleased_instance_id, message)
+                return static
+            if not joins:
+                member = self._static(request)
+        if joins:
+            return member
+        if member is None:
+            raise BrokerError(ErrorCode.unknown_member_id, f"no member {request.member_id} in this group")
+        self._check_epoch(member, request)
+        return member
+
+    def _static(self, request: ConsumerHeartbeat) -> ConsumerMember:
+        member = self.remembered.static_member(request.instance_id or "")
+        if member is None:
+            message = f"no member of instance id {request.instance_id} in this group"
+            raise BrokerError(ErrorCode.unknown_member_id, message)
+        if member.member_id != request.member_id:
+            message = f"instance id {request.instance_id} belongs to another member now"
+            raise BrokerError(ErrorCode.fenced_instance_id, message)
+        return member
+
+    def _check_epoch(self, member: ConsumerMember, request: ConsumerHeartbeat) -> None:
+        """A member may still be in its former epoch when the answer with the new one was lost; what it owns then is
+        part of what it was given."""
+        if request.member_epoch == member.epoch:
+            return
+        if (
+            request.member_epoch == member.current.previous_member_epoch
+            and request.member_epoch < member.epoch
+            and request.owned is not None
+            and is_within(request.owned, member.assigned)
+        ):
+            return
+        message = f"member epoch {request.member_epoch}, it is {member.epoch}: give up all partitions and join again"
+        raise BrokerError(ErrorCode.fenced_member_epoch, message)
+
+    def _replace(self, static: ConsumerMember, member_id: str) -> ConsumerMember:
+        self._timers.forget(static)
+        return self.remembered.replace_static(static, member_id)
+
+    def _leave(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        if request.instance_id is not None:
+            member = self._static(request)
+        else:
+            known = self.remembered.members.get(request.member_id)
+            if known is None:
+                raise BrokerError(ErrorCode.unknown_member_id, f"no member {request.member_id} in this group")
+            member = known
+        if request.member_epoch == STATIC_LEAVE_EPOCH and request.instance_id is not None:
+            self._leave_for_now(member)
+        else:
+            self._remove([member])
+        return ConsumerHeartbeatResult(
+            ErrorCode.none, member_id=request.member_id, member_epoch=request.member_epoch
+        )
+
+    def _leave_for_now(self, member: ConsumerMember) -> None:
+        left = replace(
+            member.current,
+            member_epoch=STATIC_LEAVE_EPOCH,
+            previous_member_epoch=member.epoch,
+            state=MemberState.STABLE,
+            pending_revocation={},
+        )
+        self.remembered.set_current(member, left)
+        self._timers.left_for_now(member)
+
+    def _remove(self, members: Iterable[ConsumerMember]) -> None:
+        for member in members:
+            self._timers.forget(member)
+            self.remembered.remove(member)
+        self.remembered.go_on(changed=True)
+        if self.is_empty:
+            self._empty_since_ms = self._wall_ms()
+
+    # What happens by itself
+
+    def on_topics(self, image: ClusterImage, now_ms: int) -> Step:
+        """Topics came, went or grew."""
+        self.remembered.see(image)
+        self.remembered.go_on(changed=False)
+        return Step(self.remembered.take_records())
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        return self._timers.next_ms
+
+    def tick(self, now_ms: int) -> Step:
+        gone = []
+        while (member_id := self._timers.pop(now_ms)) is not None:
+            gone.append(self.remembered.members[member_id])
+        if gone:
+            self._remove(gone)
+        return Step(self.remembered.take_records())
+
+    # Members of the classic protocol
+
+    @property
+    def must_downgrade(self) -> bool:
+        """Whether only members of the classic protocol are left, and the group may become a classic one."""
+        remembered = self.remembered
+        return (
+            bool(remembered.members)
+            and remembered.classic_members == len(remembered.members)
+            and self._settings.migration_policy in _DOWNGRADES
+        )
+
+    def join(self, request: JoinRequest, ticket: Ticket, now_ms: int) -> Step:
+        try:
+            result = self._classic.join(request, now_ms)
+            self._empty_since_ms = None
+        except BrokerError as error:
+            result = JoinResult(error.code, request.member_id)
+        return Step(self.remembered.take_records(), [(ticket, result)])
+
+    def sync(self, request: SyncRequest, ticket: Ticket, now_ms: int) -> Step:
+        try:
+            result = self._classic.sync(request, now_ms)
+        except BrokerError as error:
+            result = SyncResult(error.code)
+        return Step([], [(ticket, result)])
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
+        try:
+            return self._classic.heartbeat(member_id, instance_id, generation, now_ms)
+        except BrokerError as error:
+            return error.code
+
+    def leave(self, members: Sequence[LeavingMember], ticket: Ticket, now_ms: int) -> Step:
+        gone, errors = self._classic.leaving(members)
+        if gone:
+            self._remove(gone)
+        return Step(self.remembered.take_records(), [(ticket, LeaveResult(errors))])
+
+    # Questions
+
+    @property
+    def state(self) -> GroupState:
+        remembered = self.remembered
+        if not remembered.members:
+            return GroupState.EMPTY
+        if remembered.assignment_epoch < remembered.epoch:
+            return GroupState.ASSIGNING
+        if all(member.is_reconciled(remembered.assignment_epoch) for member in remembered.members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.remembered.members
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        return self._empty_since_ms
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
+        if generation < 0 and self.is_empty:
+            return
+        member = self.remembered.members.get(member_id)
+        if member is None:
+            raise BrokerError(ErrorCode.unknown_member_id, f"no member {member_id} in this group")
+        self._check_generation(member, generation)
+        if member.classic is not None:
+            self._timers.heard_from(member, now_ms)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        if not member_id and member_epoch < 0:
+            return
+        member = self.remembered.members.get(member_id or NO_MEMBER)
+        if member is None:
+            raise BrokerError(ErrorCode.unknown_member_id, f"no member {member_id} in this group")
+        self._check_generation(member, member_epoch)
+
+    def _check_generation(self, member: ConsumerMember, epoch: int) -> None:
+        if epoch != member.epoch:
+            code = ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
+            raise BrokerError(code, f"member epoch {epoch}, it is {member.epoch}")
+
+    def reads(self, topic: str) -> bool:
+        return topic in self.remembered.topics
+
+    def describe(self) -> GroupDescription:
+        remembered = self.remembered
+        return GroupDescription(
+            self.group_id,
+            self.kind,
+            self.state,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=remembered.assignor.value,
+            members=tuple(self._described(member) for member in remembered.members.values()),
+            epoch=remembered.epoch,
+            assignment_epoch=remembered.assignment_epoch,
+        )
+
+    def _described(self, member: ConsumerMember) -> DescribedMember:
+        value = member.value
+        classic = member.classic
+        return DescribedMember(
+            member.member_id,
+            value.instance_id,
+            value.client_id,
+            value.client_host,
+            metadata=b"" if classic is None else classic.protocols[0][1],
+            assignment=encode_assignment(self.remembered.by_name(member.assigned), 0),
+            rack_id=value.rack_id,
+            member_epoch=member.epoch,
+            subscribed_topics=tuple(sorted(value.subscribed_topics)),
+            subscribed_regex=value.subscribed_regex,
+            current=member.assigned,
+            target=self.remembered.targets.get(member.member_id, {}),
+            is_classic=classic is not None,
+        )
+
+    def tombstones(self) -> list[GroupRecord]:
+        return self.remembered.tombstones()
+
+    def give_up(self, error: ErrorCode) -> Step:
+        """Nobody ever waits here."""
+        return Step()
+
+
+def check_heartbeat(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
+    """BrokerError for what no group would accept; worth knowing before a classic group becomes one of the new kind."""
+    if request.server_assignor is not None and request.server_assignor not in settings.assignors:
+        known = ", ".join(sorted(settings.assignors))
+        message = f"server assignor {request.server_assignor} is not supported, but {known}"
+        raise BrokerError(ErrorCode.unsupported_assignor, message)
+    if request.subscribed_regex:
+        check_regex(request.subscribed_regex)
+
+
+def _value(request: ConsumerHeartbeat, known: ConsumerMemberValue | None) -> ConsumerMemberValue:
+    base = known or ConsumerMemberValue(None, None, "", "", frozenset(), None, _AS_BEFORE, None, None)
+    rebalance_timeout_ms = request.rebalance_timeout_ms
+    return ConsumerMemberValue(
+        instance_id=base.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=base.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        subscribed_topics=(
+            base.subscribed_topics if request.subscribed_topics is None else request.subscribed_topics
+        ),
+        subscribed_regex=(
+            base.subscribed_regex if request.subscribed_regex is None else request.subscribed_regex or None
+        ),
+        rebalance_timeout_ms=(
+            base.rebalance_timeout_ms if rebalance_timeout_ms == _AS_BEFORE else rebalance_timeout_ms
+        ),
+        server_assignor=base.server_assignor if request.server_assignor is None else request.server_assignor,
+        classic=None,
+    )
+
+
+def _subscription(value: ConsumerMemberValue) -> tuple[frozenset[str], str | None]:
+    return value.subscribed_topics, value.subscribed_regex
+
+
+def _is_full(request: ConsumerHeartbeat) -> bool:
+    """Whether the member says everything, as it does when it cannot know what was heard of it."""
+    return request.member_epoch == JOIN_EPOCH or (
+        request.rebalance_timeout_ms != _AS_BEFORE
+        and (request.subscribed_topics is not None or request.subscribed_regex is not None)
+        and request.owned is not None
+    )

@@ -1,0 +1,323 @@
+"""What a consumer group remembers, and the records that say so: every change is made here and leaves a record behind.
+
+Replaying the records gives the same state again. Invariants: a partition is assigned to, or being given up by, one
+member at most (`_owners`); group, target and member epochs never go back; the target belongs to the group's epoch
+whenever a step is complete. Used by `ConsumerGroup` and its parts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from hashlib import blake2b
+
+from penstock.cluster.image import ClusterImage
+from penstock.config import ServerAssignor
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.assignors import ASSIGNORS, Reader
+from penstock.groups.consumer_member import NOTHING_YET, ConsumerMember, said_bytes
+from penstock.groups.reconciliation import IsFree, reconcile
+from penstock.groups.records import (
+    Assignment,
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    ConsumerMemberKey,
+    ConsumerMemberValue,
+    CurrentAssignmentKey,
+    CurrentAssignmentValue,
+    GroupRecord,
+    Key,
+    TargetEpochKey,
+    TargetEpochValue,
+    TargetMemberKey,
+    TargetMemberValue,
+    Value,
+)
+from penstock.groups.regexes import Regexes
+from penstock.groups.settings import GroupSettings
+from penstock.model import TopicId
+
+_NOTHING_SAID = ConsumerMemberValue(None, None, "", "", frozenset(), None, -1, None, None)
+_HASH_BYTES = 8
+
+
+class ConsumerState:
+    def __init__(self, group_id: str, settings: GroupSettings) -> None:
+        self.group_id = group_id
+        self._settings = settings
+        self.epoch = 0
+        self.assignment_epoch = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.targets: dict[str, Assignment] = {}
+        self.image = ClusterImage("")
+        self.topics: frozenset[str] = frozenset()
+        """What its members subscribe to, by name or by expression."""
+        self.said_bytes = 0
+        self.classic_members = 0
+        self._metadata_hash = 0
+        self._instances: dict[str, str] = {}
+        self._owners: dict[TopicId, dict[int, str]] = {}
+        self._regexes = Regexes()
+        self._is_checked = False
+        self._records: list[GroupRecord] = []
+
+    def take_records(self) -> list[GroupRecord]:
+        """What was changed since it was last asked."""
+        records, self._records = self._records, []
+        return records
+
+    def apply(self, record: GroupRecord) -> None:
+        match record.key, record.value:
+            case ConsumerGroupKey(), ConsumerGroupValue(epoch, metadata_hash):
+                self.epoch, self._metadata_hash = epoch, metadata_hash
+            case ConsumerMemberKey(_, member_id), ConsumerMemberValue() as value:
+                self._replayed(member_id).value = value
+            case ConsumerMemberKey(_, member_id), None:
+                self.members.pop(member_id, None)
+            case CurrentAssignmentKey(_, member_id), CurrentAssignmentValue() as current:
+                self._replayed(member_id).current = current
+            case TargetMemberKey(_, member_id), TargetMemberValue(assignment):
+                self.targets[member_id] = assignment
+            case TargetMemberKey(_, member_id), None:
+                self.targets.pop(member_id, None)
+            case TargetEpochKey(), TargetEpochValue(assignment_epoch):
+                self.assignment_epoch = assignment_epoch
+
+    def _replayed(self, member_id: str) -> ConsumerMember:
+        return self.members.setdefault(member_id, ConsumerMember(member_id, _NOTHING_SAID))
+
+    def loaded(self, image: ClusterImage) -> None:
+        """All records were applied: what follows from them is made."""
+        self._instances, self._owners = {}, {}
+        self.members = {
+            member_id: member
+            for member_id, member in self.members.items()
+            if member.value is not _NOTHING_SAID
+        }
+        for member in self.members.values():
+            if member.value.instance_id is not None:
+                self._instances[member.value.instance_id] = member.member_id
+            self._own(member)
+        self.said_bytes = sum(said_bytes(member.value) for member in self.members.values())
+        self.classic_members = sum(member.classic is not None for member in self.members.values())
+        self.see(image)
+        self.topics = self._subscribed_by_all()
+
+    # Members
+
+    def check_room(self, value: ConsumerMemberValue, member: ConsumerMember | None) -> None:
+        """BrokerError when the group is too large for what this member, or a new one, has to say."""
+        before = 0 if member is None else said_bytes(member.value)
+        if member is None and len(self.members) >= self._settings.max_size:
+            message = f"the group has its {self._settings.max_size} members"
+            raise BrokerError(ErrorCode.group_max_size_reached, message)
+        size = said_bytes(value)
+        if size > before and self.said_bytes + size - before > self._settings.max_metadata_bytes:
+            message = "the members of the group say more about themselves than is kept"
+            raise BrokerError(ErrorCode.group_max_size_reached, message)
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        member_id = self._instances.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def add(self, member_id: str, value: ConsumerMemberValue) -> ConsumerMember:
+        member = self.members[member_id] = ConsumerMember(member_id, _NOTHING_SAID)
+        self.set_value(member, value)
+        self._record(CurrentAssignmentKey(self.group_id, member_id), member.current)
+        return member
+
+    def set_value(self, member: ConsumerMember, value: ConsumerMemberValue) -> None:
+        if value == member.value:
+            return
+        self.said_bytes += said_bytes(value) - said_bytes(member.value)
+        self.classic_members += (value.classic is not None) - (member.classic is not None)
+        if value.instance_id is not None:
+            self._instances[value.instance_id] = member.member_id
+        member.value = value
+        self._record(ConsumerMemberKey(self.group_id, member.member_id), value)
+
+    def set_current(self, member: ConsumerMember, current: CurrentAssignmentValue) -> None:
+        if current == member.current:
+            return
+        self._disown(member)
+        member.current = current
+        self._own(member)
+        self._record(CurrentAssignmentKey(self.group_id, member.member_id), current)
+
+    def set_target(self, member_id: str, assignment: Assignment) -> None:
+        if self.targets.get(member_id) != assignment:
+            self.targets[member_id] = assignment
+            self._record(TargetMemberKey(self.group_id, member_id), TargetMemberValue(assignment))
+
+    def remove(self, member: ConsumerMember) -> None:
+        self._disown(member)
+        self.said_bytes -= said_bytes(member.value)
+        self.classic_members -= member.classic is not None
+        del self.members[member.member_id]
+        if self._instances.get(member.value.instance_id or "") == member.member_id:
+            del self._instances[member.value.instance_id or ""]
+        self._forget(member.member_id)
+
+    def replace_static(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
+        """The same static member under another id: it has what the old one had."""
+        target = self.targets.get(old.member_id, {})
+        self.remove(old)
+        member = self.add(member_id, old.value)
+        self.set_target(member_id, target)
+        kept = replace(NOTHING_YET, assigned=old.current.assigned)
+        self.set_current(member, kept)
+        return member
+
+    def is_free(self, topic: TopicId, partition: int) -> bool:
+        return partition not in self._owners.get(topic, {})
+
+    def _own(self, member: ConsumerMember) -> None:
+        for topic, partition in _partitions(member.current):
+            self._owners.setdefault(topic, {})[partition] = member.member_id
+
+    def _disown(self, member: ConsumerMember) -> None:
+        for topic, partition in _partitions(member.current):
+            owners = self._owners[topic]
+            if owners.get(partition) == member.member_id:
+                del owners[partition]
+            if not owners:
+                del self._owners[topic]
+
+    # Epochs
+
+    def see(self, image: ClusterImage) -> None:
+        """From now on topics are as in this image; whether that matters is seen when the group goes on."""
+        self._is_checked = self._is_checked and image is self.image
+        self.image = image
+        patterns = {member.value.subscribed_regex for member in self.members.values()} - {None, ""}
+        self._regexes.update(image.topics if patterns else (), [pattern for pattern in patterns if pattern])
+
+    def subscribed(self, value: ConsumerMemberValue) -> frozenset[str]:
+        if not value.subscribed_regex:
+            return value.subscribed_topics
+        return value.subscribed_topics | self._regexes.topics(value.subscribed_regex)
+
+    def go_on(self, changed: bool) -> None:
+        """Where members or subscriptions `changed`, or the topics they read did: a new epoch with a new target."""
+        if changed or self._topics_changed():
+            self._start_epoch()
+        elif self.assignment_epoch < self.epoch:
+            self._assign()
+        self._is_checked = True
+
+    def _topics_changed(self) -> bool:
+        return (
+            not self._is_checked
+            and bool(self.members)
+            and self._hash_of(self._subscribed_by_all()) != self._metadata_hash
+        )
+
+    def _start_epoch(self) -> None:
+        self.see(self.image)
+        self.topics = self._subscribed_by_all()
+        self.epoch += 1
+        self._metadata_hash = self._hash_of(self.topics)
+        self._record_epoch()
+        self._assign()
+
+    def resume_epoch(self, epoch: int) -> None:
+        """Go on from an epoch that was reached otherwise, with the targets that were set."""
+        self.topics = self._subscribed_by_all()
+        self.epoch = self.assignment_epoch = epoch
+        self._metadata_hash = self._hash_of(self.topics)
+        self._record_epoch()
+        self._record_assignment_epoch()
+
+    def _assign(self) -> None:
+        """Make the target of this epoch."""
+        ids = {name: topic.id for name in self.topics if (topic := self.image.topics.get(name)) is not None}
+        counts = {topic_id: len(self.image.topics[name].partitions) for name, topic_id in ids.items()}
+        readers = {
+            member.member_id: Reader(member.value.instance_id, topics)
+            for member, topics in self._read_by(ids)
+        }
+        assigned = ASSIGNORS[self.assignor](readers, counts, self.targets)
+        for member_id, assignment in assigned.items():
+            self.set_target(member_id, assignment)
+        self.assignment_epoch = self.epoch
+        self._record_assignment_epoch()
+
+    def reconcile(self, member: ConsumerMember, owned: Assignment | None, rejoins: bool = False) -> None:
+        """Who `rejoins` has nothing, whatever it had been given."""
+        start = replace(NOTHING_YET, assigned=member.assigned) if rejoins else member.current
+        target = self.targets.get(member.member_id, {})
+        self.set_current(
+            member, reconcile(start, target, self.assignment_epoch, self._is_free_for(member), owned)
+        )
+
+    def _is_free_for(self, member: ConsumerMember) -> IsFree:
+        """What the member itself is giving up, it may have again."""
+        member_id = member.member_id
+        return lambda topic, partition: self._owners.get(topic, {}).get(partition, member_id) == member_id
+
+    def by_name(self, assignment: Assignment) -> dict[str, frozenset[int]]:
+        """Without topics that are gone."""
+        names = self.image.topic_names
+        return {names[topic_id]: numbers for topic_id, numbers in assignment.items() if topic_id in names}
+
+    @property
+    def assignor(self) -> ServerAssignor:
+        """The one most members ask for; they have been checked when they did, but settings change."""
+        known = self._settings.assignors
+        default = ServerAssignor.UNIFORM if ServerAssignor.UNIFORM in known else min(known)
+        votes = Counter(member.value.server_assignor for member in self.members.values())
+        return max(sorted(known), key=lambda assignor: (votes[assignor], assignor == default))
+
+    def tombstones(self) -> list[GroupRecord]:
+        keys: list[Key] = [
+            *(CurrentAssignmentKey(self.group_id, member_id) for member_id in self.members),
+            *(TargetMemberKey(self.group_id, member_id) for member_id in self.targets),
+            TargetEpochKey(self.group_id),
+            *(ConsumerMemberKey(self.group_id, member_id) for member_id in self.members),
+            ConsumerGroupKey(self.group_id),
+        ]
+        return [GroupRecord(key, None) for key in keys]
+
+    def _subscribed_by_all(self) -> frozenset[str]:
+        subscriptions = {self.subscribed(member.value) for member in self.members.values()}
+        return frozenset().union(*subscriptions)
+
+    def _read_by(self, ids: Mapping[str, TopicId]) -> Iterator[tuple[ConsumerMember, frozenset[TopicId]]]:
+        """What each member reads; members of equal subscriptions share the set."""
+        known: dict[frozenset[str], frozenset[TopicId]] = {}
+        for member in self.members.values():
+            names = self.subscribed(member.value)
+            if names not in known:
+                known[names] = frozenset(ids[name] for name in names if name in ids)
+            yield member, known[names]
+
+    def _hash_of(self, names: frozenset[str]) -> int:
+        digest = blake2b(digest_size=_HASH_BYTES)
+        for name in sorted(names):
+            topic = self.image.topics.get(name)
+            if topic is not None:
+                digest.update(f"{name} {topic.id} {len(topic.partitions)},".encode())
+        return int.from_bytes(digest.digest(), "big", signed=True)
+
+    def _forget(self, member_id: str) -> None:
+        self._records.append(GroupRecord(CurrentAssignmentKey(self.group_id, member_id), None))
+        if self.targets.pop(member_id, None) is not None:
+            self._records.append(GroupRecord(TargetMemberKey(self.group_id, member_id), None))
+        self._records.append(GroupRecord(ConsumerMemberKey(self.group_id, member_id), None))
+
+    def _record_epoch(self) -> None:
+        self._record(ConsumerGroupKey(self.group_id), ConsumerGroupValue(self.epoch, self._metadata_hash))
+
+    def _record_assignment_epoch(self) -> None:
+        self._record(TargetEpochKey(self.group_id), TargetEpochValue(self.assignment_epoch))
+
+    def _record(self, key: Key, value: Value) -> None:
+        self._records.append(GroupRecord(key, value))
+
+
+def _partitions(current: CurrentAssignmentValue) -> Iterator[tuple[TopicId, int]]:
+    for part in (current.assigned, current.pending_revocation):
+        for topic, numbers in part.items():
+            for number in numbers:
+                yield topic, number

@@ -1,0 +1,160 @@
+"""A group with members changes its kind while it runs: classic to new when a member of the new protocol joins, back when
+the last of them is gone.
+
+Nobody loses anything by it. The epoch goes on from the generation and back; what members own is kept, and each is sent
+to join again by its next heartbeat. Called by `shard`, which puts the records before those of the request behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.cluster.image import ClusterImage
+from penstock.config import GroupMigrationPolicy
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_member import ConsumerMember
+from penstock.groups.consumer_protocol import (
+    PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from penstock.groups.group import GroupState, Step
+from penstock.groups.records import (
+    Assignment,
+    ClassicGroupKey,
+    ClassicGroupValue,
+    ClassicMember,
+    ClassicProtocols,
+    ConsumerMemberValue,
+    CurrentAssignmentValue,
+    GroupRecord,
+    MemberState,
+)
+from penstock.groups.settings import GroupSettings
+from penstock.model import TopicId
+
+_UPGRADES = (GroupMigrationPolicy.BIDIRECTIONAL, GroupMigrationPolicy.UPGRADE)
+
+
+def upgrade(
+    classic: ClassicGroup,
+    image: ClusterImage,
+    settings: GroupSettings,
+    wall_ms: Callable[[], int],
+    now_ms: int,
+) -> tuple[ConsumerGroup, list[GroupRecord]]:
+    """BrokerError when it cannot be. Whoever waits in the classic group is for the caller to tell, by `give_up`."""
+    saved = classic.saved()
+    if settings.migration_policy not in _UPGRADES:
+        raise _refused("a group with members of the classic protocol, which may not change its kind")
+    if saved.protocol_type != PROTOCOL_TYPE:
+        raise _refused(f"a group of type {saved.protocol_type!r}, not of consumers")
+    if len(saved.members) > settings.max_size:
+        raise _refused("a group of more members than are allowed")
+    group = ConsumerGroup(classic.group_id, settings, wall_ms)
+    taken: dict[TopicId, set[int]] = {}
+    try:
+        values = [(member, _member_value(classic, member)) for member in saved.members]
+        assignments = [_assigned(member.assignment, image, taken) for member in saved.members]
+    except BrokerError as error:
+        raise _refused(f"its members do not speak the consumer protocol: {error}") from None
+    for (member, value), assigned in zip(values, assignments, strict=True):
+        group.take_over(member.member_id, value, _settled(saved.generation, assigned))
+    group.resume(saved.generation, image, now_ms)
+    tombstone = GroupRecord(ClassicGroupKey(classic.group_id), None)
+    return group, [tombstone, *group.remembered.take_records()]
+
+
+def downgrade(
+    consumer: ConsumerGroup,
+    settings: GroupSettings,
+    wall_ms: Callable[[], int],
+    now_ms: int,
+) -> tuple[ClassicGroup, Step]:
+    """All members speak the classic protocol. They begin a rebalance at once, for nobody assigns for them any more."""
+    remembered = consumer.remembered
+    protocol_name = _common_protocol([_classic(member) for member in remembered.members.values()])
+    members = tuple(
+        _classic_member(member, protocol_name, encode_assignment(remembered.by_name(member.assigned), 0))
+        for member in remembered.members.values()
+    )
+    value = ClassicGroupValue(
+        protocol_type=PROTOCOL_TYPE,
+        generation=remembered.epoch,
+        protocol_name=protocol_name,
+        leader=members[0].member_id,
+        state_timestamp_ms=wall_ms(),
+        members=members,
+    )
+    records = [*consumer.tombstones(), GroupRecord(ClassicGroupKey(consumer.group_id), value)]
+    group = ClassicGroup.restore(consumer.group_id, value, settings, wall_ms, now_ms)
+    assert group.state is GroupState.STABLE
+    further = group.prepare_rebalance(now_ms)
+    return group, Step([*records, *further.records], further.answers)
+
+
+def _refused(message: str) -> BrokerError:
+    return BrokerError(ErrorCode.group_id_not_found, f"no consumer group: {message}")
+
+
+def _member_value(classic: ClassicGroup, member: ClassicMember) -> ConsumerMemberValue:
+    protocols = classic.protocols_of(member.member_id)
+    subscription = decode_subscription(protocols[0][1])
+    return ConsumerMemberValue(
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topics=subscription.topics,
+        subscribed_regex=None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=None,
+        classic=ClassicProtocols(member.session_timeout_ms, protocols),
+    )
+
+
+def _assigned(encoded: bytes, image: ClusterImage, taken: dict[TopicId, set[int]]) -> Assignment:
+    """What a leader decided; what it gave to two is the first one's, and what does not exist is nobody's."""
+    assigned: Assignment = {}
+    for name, numbers in decode_assignment(encoded).items():
+        topic = image.topic(name)
+        if topic is None:
+            continue
+        of_topic = taken.setdefault(topic.id, set())
+        free = frozenset(number for number in numbers if 0 <= number < len(topic.partitions)) - of_topic
+        of_topic |= free
+        if free:
+            assigned[topic.id] = free
+    return assigned
+
+
+def _settled(epoch: int, assigned: Assignment) -> CurrentAssignmentValue:
+    return CurrentAssignmentValue(epoch, epoch, MemberState.STABLE, assigned, {})
+
+
+def _classic(member: ConsumerMember) -> ClassicProtocols:
+    assert member.classic is not None
+    return member.classic
+
+
+def _common_protocol(members: list[ClassicProtocols]) -> str:
+    """The first one's favourite of those that all know; there is one, for a join is refused otherwise."""
+    names = [[name for name, _ in member.protocols] for member in members]
+    return next(name for name in names[0] if all(name in others for others in names))
+
+
+def _classic_member(member: ConsumerMember, protocol_name: str, assignment: bytes) -> ClassicMember:
+    classic = _classic(member)
+    return ClassicMember(
+        member_id=member.member_id,
+        instance_id=member.value.instance_id,
+        client_id=member.value.client_id,
+        client_host=member.value.client_host,
+        rebalance_timeout_ms=member.value.rebalance_timeout_ms,
+        session_timeout_ms=classic.session_timeout_ms,
+        subscription=dict(classic.protocols)[protocol_name],
+        assignment=assignment,
+    )

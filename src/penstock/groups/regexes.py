@@ -1,0 +1,77 @@
+"""Subscriptions by regular expression, as RE2 understands them: matching takes linear time, whatever is written.
+
+An expression must match the whole name of a topic; internal topics are never matched. Each expression is held against
+a name once: when the cluster changes, only names that are new are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import re2  # type: ignore[import-untyped]
+
+from penstock.cluster.internal_topics import is_internal
+from penstock.errors import BrokerError, ErrorCode
+
+MAX_REGEX_CHARACTERS: Final = 10_000
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+
+
+def check_regex(pattern: str) -> None:
+    """BrokerError when this is no regular expression."""
+    if len(pattern) > MAX_REGEX_CHARACTERS:
+        message = f"a regular expression of {len(pattern)} characters, {MAX_REGEX_CHARACTERS} are allowed"
+        raise BrokerError(ErrorCode.invalid_regular_expression, message)
+    _compile(pattern)
+
+
+@lru_cache(maxsize=256)
+def _compile(pattern: str) -> Any:
+    try:
+        return re2.compile(pattern, _OPTIONS)
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        message = f"not a regular expression of RE2: {text}"
+        raise BrokerError(ErrorCode.invalid_regular_expression, message) from None
+
+
+@dataclass(slots=True)
+class _Expression:
+    regex: Any
+    topics: frozenset[str]
+
+
+class Regexes:
+    """The expressions of one group, and the topics that each matches now."""
+
+    def __init__(self) -> None:
+        self._expressions: dict[str, _Expression] = {}
+        self._names: frozenset[str] = frozenset()
+
+    def topics(self, pattern: str) -> frozenset[str]:
+        """The pattern has been checked."""
+        expression = self._expressions.get(pattern)
+        if expression is None:
+            regex = _compile(pattern)
+            expression = self._expressions[pattern] = _Expression(regex, _matching(regex, self._names))
+        return expression.topics
+
+    def update(self, names: Iterable[str], patterns: Iterable[str]) -> None:
+        """These are the topics of the cluster now, and the only expressions that still matter."""
+        for pattern in self._expressions.keys() - set(patterns):
+            del self._expressions[pattern]
+        names = frozenset(name for name in names if not is_internal(name))
+        new, gone = names - self._names, self._names - names
+        self._names = names
+        for expression in self._expressions.values():
+            expression.topics = expression.topics - gone | _matching(expression.regex, new)
+
+
+def _matching(regex: Any, names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in names if regex.fullmatch(name) is not None)
