@@ -58,6 +58,8 @@ class Deadlines:
         self._drop_dead_entries()
 
     def _drop_dead_entries(self) -> None:
-        if len(self._heap) > 2 * len(self._entries_ms) + _DEAD_ENTRIES_AT_LEAST:
+        if not self._entries_ms:
+            self._heap.clear()
+        elif len(self._heap) > 2 * len(self._entries_ms) + _DEAD_ENTRIES_AT_LEAST:
             self._heap = [(entry_ms, key) for key, entry_ms in self._entries_ms.items()]
             heapify(self._heap)

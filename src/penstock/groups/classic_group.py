@@ -402,8 +402,8 @@ class ClassicGroup:
     def _decide(self, request: SyncRequest, now_ms: int, step: Step) -> None:
         """The leader has assigned; what it gives to those who are not members goes nowhere."""
         for member in self._members:
-            self._members.assign(member, request.assignments.get(member.member_id, b""))
-        if self._members.held_bytes > self._settings.max_metadata_bytes:
+            member.assignment = request.assignments.get(member.member_id, b"")
+        if sum(len(member.assignment) for member in self._members) > self._settings.max_metadata_bytes:
             self._refuse_syncs(ErrorCode.unknown_server_error, now_ms, step)
             self._rebalance(now_ms, step)
             return
@@ -419,7 +419,7 @@ class ClassicGroup:
 
     def _refuse_syncs(self, error: ErrorCode, now_ms: int, step: Step) -> None:
         for member in self._members:
-            self._members.assign(member, b"")
+            member.assignment = b""
             if member.sync_ticket is not None:
                 self._answer_sync(member, SyncResult(error), step)
                 self._prolong(member, now_ms)

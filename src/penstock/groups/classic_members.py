@@ -184,10 +184,6 @@ class ClassicMembers:
         member.client_host = request.client_host
         self._count(member, 1)
 
-    def assign(self, member: Member, assignment: bytes) -> None:
-        self.held_bytes += len(assignment) - len(member.assignment)
-        member.assignment = assignment
-
     def await_join(self, member: Member, ticket: Ticket) -> None:
         assert member.join_ticket is None
         member.join_ticket = ticket
@@ -224,7 +220,7 @@ class ClassicMembers:
 
     def _count(self, member: Member, sign: int) -> None:
         self._topics_are_known = False
-        self.held_bytes += sign * (member.described_bytes + len(member.assignment))
+        self.held_bytes += sign * member.described_bytes
         for name, _ in member.protocols:
             supporters = self._supporters.get(name, 0) + sign
             if supporters:
@@ -242,9 +238,10 @@ def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
 
 def distinct(protocols: Protocols) -> Protocols:
     """A protocol that is named twice counts once, as it was named first."""
-    if len({name for name, _ in protocols}) == len(protocols):
-        return protocols
-    return tuple({name: (name, metadata) for name, metadata in reversed(protocols)}.values())[::-1]
+    by_name: dict[str, bytes] = {}
+    for name, metadata in protocols:
+        by_name.setdefault(name, metadata)
+    return tuple(by_name.items())
 
 
 def described_bytes(member_id: str, instance_id: str | None, client_id: str, protocols: Protocols) -> int:

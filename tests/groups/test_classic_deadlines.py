@@ -1,0 +1,52 @@
+"""Deadlines that are mostly moved: each fires once, when it is due, and what was moved takes no memory."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.groups.classic_deadlines import Deadlines
+
+KEYS = st.sampled_from("abcd")
+TIMES = st.integers(0, 50)
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), KEYS, TIMES),
+        st.tuples(st.just("discard"), KEYS, st.just(0)),
+        st.tuples(st.just("pop"), st.just(""), TIMES),
+    )
+)
+
+
+@given(ACTIONS)
+def test_what_is_due_is_what_a_plain_dict_says(actions: list[tuple[str, str, int]]) -> None:
+    deadlines = Deadlines()
+    expected: dict[str, int] = {}
+    for action, key, ms in actions:
+        if action == "set":
+            deadlines.set(key, ms)
+            expected[key] = ms
+        elif action == "discard":
+            deadlines.discard(key)
+            expected.pop(key, None)
+        else:
+            due = set()
+            while (popped := deadlines.pop(ms)) is not None:
+                due.add(popped)
+            assert due == {key for key, at_ms in expected.items() if at_ms <= ms}
+            expected = {key: at_ms for key, at_ms in expected.items() if at_ms > ms}
+        assert len(deadlines) == len(expected)
+        assert (deadlines.next_ms is None) == (not expected)
+        if expected:
+            assert deadlines.next_ms is not None
+            assert deadlines.next_ms <= min(expected.values())
+
+
+def test_keys_that_come_and_go_leave_nothing_behind() -> None:
+    deadlines = Deadlines()
+    deadlines.set("stays", 10**9)
+    for number in range(10_000):
+        deadlines.set(str(number), 10**6)
+        deadlines.set(str(number), 10**5)
+        deadlines.discard(str(number))
+    assert len(deadlines._heap) < 100

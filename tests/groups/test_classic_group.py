@@ -1,0 +1,385 @@
+"""Classic groups: signs of life, leaving, offsets, what others see, and a coordinator's restart."""
+
+from __future__ import annotations
+
+import pytest
+from classic_driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.consumer_protocol import Subscription, encode_subscription
+from penstock.groups.group import GroupKind, GroupState
+from penstock.groups.records import ClassicGroupKey, ClassicGroupValue, GroupRecord
+
+
+def subscription(*topics: str, owned: dict[str, frozenset[int]] | None = None) -> bytes:
+    return encode_subscription(Subscription(1, frozenset(topics), owned or {}))
+
+
+# Heartbeats and sessions
+
+
+def test_heartbeats_keep_a_member_in() -> None:
+    group = Driver()
+    [member] = group.stable()
+    for _ in range(10):
+        group.advance(SESSION_MS - 1)
+        assert group.heartbeat(member, 1) is ErrorCode.none
+    group.advance(SESSION_MS)
+    assert group.heartbeat(member, 1) is ErrorCode.unknown_member_id
+    assert group.state is GroupState.EMPTY
+
+
+def test_forged_heartbeats_are_refused_and_keep_nobody_in() -> None:
+    group = Driver()
+    assert group.heartbeat("forged", 0) is ErrorCode.unknown_member_id
+    [member] = group.stable()
+    group.advance(SESSION_MS - 1)
+    assert group.heartbeat("forged", 1) is ErrorCode.unknown_member_id
+    for generation in (-1, 0, 2, 2**31 - 1):
+        assert group.heartbeat(member, generation) is ErrorCode.illegal_generation
+    assert group.heartbeat(member, 1, "instance") is ErrorCode.unknown_member_id
+    group.advance(1)
+    assert group.state is GroupState.EMPTY
+
+
+def test_a_heartbeat_while_members_join_says_so_and_keeps_the_member_in() -> None:
+    group = Driver()
+    leader, follower = group.stable(2)
+    ticket = group.ask_join(leader)
+    for _ in range(5):
+        group.advance(SESSION_MS - 1)
+        assert group.heartbeat(follower, 1) is ErrorCode.rebalance_in_progress
+    assert group.waits(ticket)
+
+
+def test_a_heartbeat_while_syncs_are_awaited_is_in_order() -> None:
+    group = Driver()
+    ticket = group.ask_join()
+    group.advance(DELAY_MS)
+    member = group.joined(ticket).member_id
+    for _ in range(5):
+        group.advance(SESSION_MS - 1)
+        assert group.heartbeat(member, 1) is ErrorCode.none
+    assert group.state is GroupState.COMPLETING_REBALANCE
+
+
+def test_a_heartbeat_with_a_guessed_generation_does_not_shorten_the_wait_of_a_new_member() -> None:
+    group = Driver()
+    group.stable(session_ms=200_000, rebalance_ms=200_000)
+    pending = group.join(two_step=True).member_id
+    ticket = group.ask_join(pending)
+    group.heartbeat(pending, 1)
+    group.advance(SESSION_MS * 2)
+    assert group.waits(ticket)
+
+
+def test_when_a_session_ends_the_others_are_rebalanced() -> None:
+    group = Driver()
+    leader, follower = group.stable(2)
+    group.advance(SESSION_MS - 1)
+    group.heartbeat(leader, 1)
+    group.advance(1)
+    assert group.heartbeat(leader, 1) is ErrorCode.rebalance_in_progress
+    assert group.heartbeat(follower, 1) is ErrorCode.unknown_member_id
+    assert group.join(leader).generation == 2
+
+
+# Leaving
+
+
+def test_a_member_that_leaves_makes_the_others_rebalance() -> None:
+    group = Driver()
+    leader, follower = group.stable(2)
+    assert group.leave((leader, None)) == (ErrorCode.none,)
+    assert group.heartbeat(follower, 1) is ErrorCode.rebalance_in_progress
+    assert group.join(follower).leader == follower
+
+
+def test_the_last_to_leave_empties_the_group_and_that_is_written() -> None:
+    group = Driver()
+    [member] = group.stable()
+    group.leave((member, None))
+    assert group.state is GroupState.EMPTY
+    value = group.records[-1]
+    assert value == ClassicGroupValue("consumer", 2, None, None, group.wall_ms(), ())
+    assert group.group.empty_since_ms == group.wall_ms()
+    assert group.group.next_deadline_ms is None
+
+
+def test_members_that_leave_before_their_first_generation_empty_the_group() -> None:
+    group = Driver()
+    pending = group.join(two_step=True).member_id
+    ticket = group.ask_join(pending)
+    assert group.leave((pending, None)) == (ErrorCode.none,)
+    assert group.joined(ticket).error is ErrorCode.unknown_member_id
+    assert group.state is GroupState.EMPTY
+    assert group.group.next_deadline_ms is None
+
+
+def test_strangers_cannot_leave_and_each_that_is_named_has_its_answer() -> None:
+    group = Driver()
+    leader, follower = group.stable(2)
+    answers = group.leave(("forged", None), (follower, None), (follower, None), ("", None), ("", "i"))
+    unknown = ErrorCode.unknown_member_id
+    assert answers == (unknown, ErrorCode.none, unknown, unknown, unknown)
+    assert group.state is GroupState.PREPARING_REBALANCE
+    assert group.join(leader).generation == 2
+
+
+def test_leaves_that_are_all_refused_disturb_nobody() -> None:
+    group = Driver()
+    [member] = group.stable_static("i")
+    assert group.leave(("forged", None)) == (ErrorCode.unknown_member_id,)
+    assert group.leave((member, "other")) == (ErrorCode.unknown_member_id,)
+    assert group.leave(("forged", "i")) == (ErrorCode.fenced_instance_id,)
+    assert group.state is GroupState.STABLE
+    assert group.leave() == ()
+
+
+def test_a_leave_to_a_group_without_members_finds_nobody() -> None:
+    assert Driver().leave(("m", None), ("", "i")) == (ErrorCode.unknown_member_id,) * 2
+
+
+def test_a_rebalance_goes_on_when_the_one_it_waited_for_leaves() -> None:
+    group = Driver()
+    leader, follower = group.stable(2)
+    ticket = group.ask_join(leader)
+    group.leave((follower, None))
+    assert group.joined(ticket).generation == 2
+
+
+def test_a_leave_during_the_initial_delay_does_not_end_it() -> None:
+    group = Driver()
+    first = group.ask_join()
+    pending = group.join(two_step=True).member_id
+    group.ask_join(pending)
+    group.leave((pending, None))
+    assert group.waits(first)
+    group.advance(2 * DELAY_MS)
+    assert group.joined(first).generation == 1
+
+
+def test_the_generation_goes_on_counting_when_an_empty_group_has_members_again() -> None:
+    group = Driver()
+    [member] = group.stable()
+    group.leave((member, None))
+    ticket = group.ask_join()
+    assert group.waits(ticket), "the first rebalance of an empty group waits for more members"
+    group.advance(DELAY_MS)
+    assert group.joined(ticket).generation == 3
+
+
+# Offsets
+
+
+def test_who_may_commit() -> None:
+    group = Driver()
+    assert group.commit("", -1) is ErrorCode.none
+    assert group.commit("", 0) is ErrorCode.unknown_member_id
+    leader, follower = group.stable(2)
+    assert group.commit(leader, 1) is ErrorCode.none
+    assert group.commit(leader, 0) is ErrorCode.illegal_generation
+    assert group.commit(leader, 2) is ErrorCode.illegal_generation
+    assert group.commit(leader, -1) is ErrorCode.illegal_generation
+    assert group.commit("forged", 1) is ErrorCode.unknown_member_id
+    assert group.commit("", -1) is ErrorCode.unknown_member_id
+    ticket = group.ask_join(leader)
+    assert group.commit(follower, 1) is ErrorCode.none, "before it rejoins it commits what it has done"
+    group.ask_join(follower)
+    assert group.joined(ticket).generation == 2
+    assert group.commit(leader, 2) is ErrorCode.rebalance_in_progress
+    assert group.commit(leader, 1) is ErrorCode.illegal_generation
+
+
+def test_a_commit_is_a_sign_of_life() -> None:
+    group = Driver()
+    [member] = group.stable()
+    for _ in range(3):
+        group.advance(SESSION_MS - 1)
+        assert group.commit(member, 1) is ErrorCode.none
+    assert group.state is GroupState.STABLE
+
+
+def test_a_commit_of_a_fenced_instance_is_refused() -> None:
+    group = Driver()
+    [member] = group.stable_static("i")
+    assert group.commit(member, 1, "i") is ErrorCode.none
+    assert group.commit("other", 1, "i") is ErrorCode.fenced_instance_id
+    assert group.commit(member, 1, "other") is ErrorCode.unknown_member_id
+
+
+def test_anybody_may_fetch_the_offsets_of_a_classic_group() -> None:
+    group = Driver()
+    group.stable()
+    group.group.check_fetch(None, -1)
+    group.group.check_fetch("stranger", 5)
+
+
+def test_a_group_reads_the_topics_its_members_are_subscribed_to() -> None:
+    group = Driver()
+    assert not group.group.reads("a")
+    first = group.ask_join(protocols=(("range", subscription("a", "b")),))
+    second = group.ask_join(protocols=(("range", subscription("c")),))
+    assert group.group.reads("c")
+    _, other = group.settle([first, second])
+    assert [topic for topic in "abcd" if group.group.reads(topic)] == ["a", "b", "c"]
+    group.leave((other, None))
+    assert not group.group.reads("c")
+
+
+@pytest.mark.parametrize("options", [{}, {"protocol_type": "connect"}])
+def test_a_group_whose_members_cannot_be_understood_may_read_anything(options: dict[str, str]) -> None:
+    group = Driver()
+    [member] = group.stable(**options)
+    assert group.group.reads("a")
+    group.leave((member, None))
+    assert not group.group.reads("a")
+
+
+# What others see
+
+
+def test_metadata_and_assignments_are_described_only_while_they_hold() -> None:
+    group = Driver()
+    assert group.group.describe().state is GroupState.EMPTY
+    leader, follower = group.stable(2)
+    described = group.group.describe()
+    assert (described.kind, described.state) == (GroupKind.CLASSIC, GroupState.STABLE)
+    assert (described.protocol_type, described.protocol_name) == ("consumer", "range")
+    assert [(m.member_id, m.metadata, m.assignment) for m in described.members] == [
+        (leader, b"meta", leader.encode()),
+        (follower, b"meta", follower.encode()),
+    ]
+    assert described.members[0].client_host == "/127.0.0.1"
+    group.ask_join(leader)
+    described = group.group.describe()
+    assert (described.protocol_type, described.protocol_name) == ("consumer", "")
+    assert {(m.metadata, m.assignment) for m in described.members} == {(b"", b"")}
+
+
+def test_a_group_is_forgotten_by_a_tombstone() -> None:
+    assert Driver().group.tombstones() == [GroupRecord(ClassicGroupKey("g"), None)]
+
+
+def test_everybody_who_waits_is_told_when_the_coordinator_gives_up() -> None:
+    group = Driver()
+    joins = [group.ask_join(), group.ask_join()]
+    group.take(group.group.give_up(ErrorCode.not_coordinator))
+    assert {group.joined(ticket).error for ticket in joins} == {ErrorCode.not_coordinator}
+    assert group.group.next_deadline_ms is None
+    group = Driver()
+    joins = [group.ask_join(), group.ask_join()]
+    group.advance(2 * DELAY_MS)
+    sync = group.ask_sync(group.joined(joins[1]).member_id, 1)
+    group.take(group.group.give_up(ErrorCode.coordinator_not_available))
+    assert group.synced(sync).error is ErrorCode.coordinator_not_available
+
+
+def test_a_group_that_was_given_up_answers_that_it_is_not_here() -> None:
+    group = Driver()
+    [member] = group.stable()
+    group.group.give_up(ErrorCode.not_coordinator)
+    gone = ErrorCode.coordinator_not_available
+    assert group.state is GroupState.DEAD
+    assert group.join().error is gone
+    assert group.join(member).error is gone
+    assert group.sync(member, 1).error is gone
+    assert group.heartbeat(member, 1) is gone
+    assert group.commit(member, 1) is gone
+    assert group.leave((member, None)) == (gone,)
+    with pytest.raises(BrokerError) as refusal:
+        group.group.check_fetch(None, -1)
+    assert refusal.value.code is ErrorCode.group_id_not_found
+
+
+# A coordinator's restart
+
+
+def test_after_a_restart_members_go_on_without_a_rebalance() -> None:
+    group = Driver()
+    leader, follower = group.stable(2)
+    group.restart()
+    assert group.state is GroupState.STABLE
+    assert group.heartbeat(leader, 1) is group.heartbeat(follower, 1) is ErrorCode.none
+    assert group.sync(follower, 1).assignment == follower.encode()
+    assert group.commit(leader, 1) is ErrorCode.none
+    assert group.group.saved() == group.records[-1]
+
+
+def test_after_a_restart_sessions_begin_anew() -> None:
+    group = Driver()
+    [member] = group.stable()
+    group.now_ms = 500_000_000
+    group.restart()
+    group.advance(SESSION_MS - 1)
+    assert group.heartbeat(member, 1) is ErrorCode.none
+    group.advance(SESSION_MS)
+    assert group.state is GroupState.EMPTY
+    assert group.records[-1].generation == 2
+
+
+def test_after_a_restart_a_leader_is_still_the_leader() -> None:
+    group = Driver()
+    leader, follower = group.stable(2)
+    group.restart()
+    assert group.join(follower).leader == leader
+    assert group.waits(group.ask_join(leader))
+
+
+def test_after_a_restart_an_empty_group_knows_since_when_and_counts_on() -> None:
+    group = Driver()
+    [member] = group.stable()
+    group.leave((member, None))
+    since_ms = group.wall_ms()
+    group.advance(100)
+    group.restart()
+    assert group.state is GroupState.EMPTY
+    assert group.group.empty_since_ms == since_ms
+    ticket = group.ask_join()
+    group.advance(DELAY_MS)
+    assert group.joined(ticket).generation == 3
+
+
+def test_after_a_restart_new_members_must_support_the_protocol_in_use() -> None:
+    group = Driver()
+    group.stable(protocols=(("range", b""), ("sticky", b"")))
+    group.restart()
+    assert group.join(protocols=(("sticky", b""),)).error is ErrorCode.inconsistent_group_protocol
+    assert group.waits(group.ask_join(protocols=(("sticky", b""), ("range", b""))))
+
+
+def test_a_rebalance_that_a_restart_interrupted_begins_again_with_those_who_rejoin() -> None:
+    group = Driver()
+    leader, follower = group.stable(2)
+    group.ask_join(leader)
+    newcomer = group.ask_join()
+    group.restart()
+    assert group.state is GroupState.STABLE
+    assert group.waits(newcomer)
+    again = group.ask_join(leader)
+    group.ask_join(follower)
+    assert group.joined(again).generation == 2
+
+
+def test_a_group_that_never_had_members_was_never_emptied() -> None:
+    group = Driver()
+    assert group.group.is_empty
+    assert group.group.empty_since_ms is None
+    group.ask_join()
+    assert not group.group.is_empty
+    assert group.group.empty_since_ms is None
+
+
+def test_a_rebalance_can_be_asked_for() -> None:
+    group = Driver()
+    [member] = group.stable()
+    group.take(group.group.prepare_rebalance(group.now_ms))
+    assert group.heartbeat(member, 1) is ErrorCode.rebalance_in_progress
+    group.advance(REBALANCE_MS)
+    assert group.state is GroupState.EMPTY
+
+
+def test_an_empty_group_has_nothing_to_rebalance() -> None:
+    group = Driver()
+    group.take(group.group.prepare_rebalance(group.now_ms))
+    assert group.state is GroupState.EMPTY
