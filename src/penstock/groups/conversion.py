@@ -1,5 +1,5 @@
-"""A group with members changes its kind while it runs: classic to new when a member of the new protocol joins, back when
-the last of them is gone.
+"""A group with members changes its kind while it runs: classic to new when a member of the new protocol joins, back
+when the last of them is gone.
 
 Nobody loses anything by it. The epoch goes on from the generation and back; what members own is kept, and each is sent
 to join again by its next heartbeat. Called by `shard`, which puts the records before those of the request behind it.

@@ -20,7 +20,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.groups import conversion
 from penstock.groups.appender import Appender
 from penstock.groups.classic_group import ClassicGroup
-from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_group import ConsumerGroup, check_heartbeat
 from penstock.groups.group import (
     NO_GENERATION,
     NO_MEMBER,
@@ -152,7 +152,7 @@ class Shard:
     async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         self._check_open()
         _check_strings(request.member_id, request.instance_id, request.client_id)
-        group, replaced = self._for_consumer_heartbeat(group_id, request.member_epoch)
+        group, replaced = self._for_consumer_heartbeat(group_id, request)
         ticket = _ticket()
         step = group.consumer_heartbeat(request, self._around.image, ticket, self._now_ms())
         step.records[:0] = replaced
@@ -168,18 +168,23 @@ class Shard:
         return self._add_classic(group_id), replaced
 
     def _for_consumer_heartbeat(
-        self, group_id: str, member_epoch: int
+        self, group_id: str, request: ConsumerHeartbeat
     ) -> tuple[ConsumerGroup, list[GroupRecord]]:
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group, []
-        if member_epoch != JOINING_EPOCH:
+        if request.member_epoch != JOINING_EPOCH:
             raise _no_group(group_id)
         around = self._around
+        check_heartbeat(request, around.settings)
         if isinstance(group, ClassicGroup) and not group.is_empty:
             consumer, records = conversion.upgrade(
                 group, around.image, around.settings, around.wall_ms, self._now_ms()
             )
+            for ticket, result in group.give_up(ErrorCode.rebalance_in_progress).answers:
+                _answer(ticket, result)
+            for ticket, result in group.give_up(ErrorCode.rebalance_in_progress).answers:
+                _answer(ticket, result)
         else:
             consumer = ConsumerGroup(group_id, around.settings, around.wall_ms)
             records = [] if group is None else group.tombstones()
@@ -225,7 +230,7 @@ class Shard:
         group = self._groups.get(group_id)
         if group is not None:
             group.check_fetch(member_id, member_epoch)
-        elif member_id is not None or member_epoch != NO_GENERATION:
+        elif member_id or member_epoch != NO_GENERATION:
             raise _no_group(group_id)
         return self.offsets.fetch(group_id, partitions, self._around.image)
 
