@@ -42,7 +42,7 @@ class GroupCoordinator:
         threads: Threads,
         log: Log,
     ) -> None:
-        self.settings = GroupSettings(controller.config, {})
+        self.settings = GroupSettings(controller.config, controller.image.group_overrides())
         self.timers = Timers(clock, self._on_due)
         self.counts = Counts()
         self._node_id = node_id
@@ -128,6 +128,7 @@ class GroupCoordinator:
     # --- coming and going
 
     def start(self) -> None:
+        self._update_settings()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._load_shards()), loop.create_task(self._sweep())]
         self._follow_leadership()
@@ -144,14 +145,19 @@ class GroupCoordinator:
         self.timers.close()
 
     def on_image(self, change: ImageChange) -> None:
-        self.settings.update(self.config, {})
         if self._stopped:
             return
+        before, after = change.before, change.after
+        if before.broker_configs != after.broker_configs or before.group_configs != after.group_configs:
+            self._update_settings()
         if OFFSETS_TOPIC in change.topics:
             self._follow_leadership()
         if change.topics - {OFFSETS_TOPIC}:
             for shard in self.shards:
                 shard.on_topics(change)
+
+    def _update_settings(self) -> None:
+        self.settings.update(self.config, self.image.group_overrides())
 
     def _follow_leadership(self) -> None:
         topic = self.image.topic(OFFSETS_TOPIC)

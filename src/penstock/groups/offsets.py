@@ -7,7 +7,6 @@ the cluster image come in. Called by `shard` alone.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -34,7 +33,7 @@ class OffsetCommit:
 class Offsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, OffsetValue]]] = {}
-        self._pending: dict[str, Counter[TopicPartition]] = {}
+        self._pending: dict[str, dict[TopicPartition, int]] = {}
         self._unread_since_ms: dict[tuple[str, str], int] = {}
         self._count = 0
 
@@ -62,14 +61,17 @@ class Offsets:
 
     def begin(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """A commit of these is on its way into the log."""
-        self._pending.setdefault(group_id, Counter()).update(partitions)
+        pending = self._pending.setdefault(group_id, {})
+        for partition in partitions:
+            pending[partition] = pending.get(partition, 0) + 1
 
     def end(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """It has arrived (and was applied), or was refused."""
         pending = self._pending[group_id]
-        pending.subtract(partitions)
-        for partition in [partition for partition, count in pending.items() if count == 0]:
-            del pending[partition]
+        for partition in partitions:
+            pending[partition] -= 1
+            if not pending[partition]:
+                del pending[partition]
         if not pending:
             del self._pending[group_id]
 

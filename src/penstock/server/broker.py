@@ -27,6 +27,7 @@ from penstock.config import (
 )
 from penstock.gateway.health import BrokerState, Health
 from penstock.gateway.service import HttpService
+from penstock.groups.coordinator import GroupCoordinator
 from penstock.model import BrokerEpoch, BrokerId
 from penstock.observability.logs import Log
 from penstock.observability.loop_lag import LoopLag
@@ -68,6 +69,7 @@ class Broker:
         self._controller = Controller(environment.store, self._node_id, config, environment.random)
         self._flusher = Flusher(environment.disk, threads, clock, self._metrics.flushes.observe)
         self._replicas = ReplicaManager(self._node_id, config, self._logs, self._flusher, threads, log)
+        self._groups = GroupCoordinator(self._node_id, self._controller, self._replicas, clock, threads, log)
         self._context = BrokerContext(
             node_id=self._node_id,
             config=config,
@@ -77,6 +79,7 @@ class Broker:
             controller=self._controller,
             logs=self._logs,
             replicas=self._replicas,
+            groups=self._groups,
             producer_ids=ProducerIds(self._controller.allocate_producer_ids),
             fetch_sessions=self._make_fetch_sessions(),
             long_polls=LongPolls(Random(environment.random.getrandbits(64))),
@@ -108,6 +111,7 @@ class Broker:
         await self._replicas.load(self._controller.image)
         self._report_problems()
         self._controller.subscribe(self._on_image)
+        self._groups.start()
         await self._maintenance.start()
         self._show_metrics()
         self._loop_lag.start()
@@ -139,6 +143,7 @@ class Broker:
         self.state = BrokerState.STOPPING
         self._acceptor.close_listener()
         await self._drain()
+        await self._groups.stop()
         self._acceptor.close()
         for replica in self._replicas:
             replica.give_up_held()
@@ -176,6 +181,7 @@ class Broker:
         if change.before.broker_configs != change.after.broker_configs:
             self._context.config = self._controller.config
         self._replicas.follow(change, self._context.config)
+        self._groups.on_image(change)
 
     def _health(self) -> Health:
         failed = tuple(str(replica.name) for replica in self._replicas if replica.log.failed)

@@ -11,6 +11,7 @@ from penstock.clock import Clock
 from penstock.cluster.controller import Controller
 from penstock.cluster.image import ClusterImage
 from penstock.config import BrokerConfig
+from penstock.groups.coordinator import GroupCoordinator
 from penstock.model import BrokerId
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica_manager import ReplicaManager
@@ -33,6 +34,7 @@ class BrokerContext:
     controller: Controller
     logs: LogManager
     replicas: ReplicaManager
+    groups: GroupCoordinator
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     long_polls: LongPolls
