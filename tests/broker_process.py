@@ -1,25 +1,14 @@
-"""A real broker in a process of its own, for tests: started, stopped, killed, started again on the same data.
-
-Every wait is bounded. A stop checks what a user may expect of it: exit code 0, and no traceback in the log.
-"""
+"""What tests against a real broker process share; the process itself is the one that users' tests get."""
 
 from __future__ import annotations
 
-import signal
-import socket
-import struct
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
-POLL_S = 0.01
-API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, 1, 0)
+from penstock.testing.process import BrokerProcess, answers, free_ports
+
+__all__ = ["Address", "BrokerProcess", "StartBroker", "answers", "free_ports"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,106 +22,3 @@ class StartBroker(Protocol):
     """Starts a broker of the test's own, with fresh data."""
 
     def __call__(self, settings: Sequence[str] = ()) -> BrokerProcess: ...
-
-
-class BrokerProcess:
-    def __init__(self, directory: Path, settings: Sequence[str] = ()) -> None:
-        self.data_dir = directory / "data"
-        self.log_path = directory / "broker.log"
-        self.settings = tuple(settings)
-        self.port, self.http_port = free_ports(2)
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, "the broker is not running"
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None
-
-    def start(self) -> None:
-        """Start and wait until the port answers; always the same ports and data, so clients find it again."""
-        self.spawn()
-        self.wait_until_ready()
-
-    def spawn(self) -> None:
-        assert self._process is None, "the broker is running"
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log)
-
-    def wait_until_ready(self) -> None:
-        assert self._process is not None, "the broker is not running"
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not answers(self.port):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise AssertionError(f"the broker does not answer:\n{self._log_tail()}")
-            time.sleep(POLL_S)
-
-    def stop(self) -> None:
-        """A clean stop, as an operator asks for it."""
-        if self._process is None:
-            return
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            code = self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(
-                f"no end {STOP_TIMEOUT_S:.0f} s after SIGTERM:\n{self._log_tail()}"
-            ) from None
-        self._process = None
-        assert code == 0, f"exit code {code}:\n{self._log_tail()}"
-        self.check_log()
-
-    def kill(self) -> None:
-        """Gone at once, as by `kill -9`."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def check_log(self) -> None:
-        text = self.log_path.read_text(errors="replace")
-        assert "Traceback (most recent call last)" not in text, text[-6_000:]
-
-    def _command(self) -> list[str]:
-        places = [
-            "--data-dir",
-            str(self.data_dir),
-            "--port",
-            str(self.port),
-            "--http-port",
-            str(self.http_port),
-        ]
-        chosen = [part for setting in self.settings for part in ("--set", setting)]
-        return [sys.executable, "-m", "penstock.cli.main", "broker", *places, *chosen]
-
-    def _log_tail(self) -> str:
-        return self.log_path.read_text(errors="replace")[-4_000:]
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-def answers(port: int) -> bool:
-    """Whether the port answers an ApiVersions request."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
-            connection.sendall(API_VERSIONS_V0)
-            return len(connection.recv(8, socket.MSG_WAITALL)) == 8
-    except OSError:
-        return False

@@ -1,3 +1,64 @@
-"""Penstock: a Kafka-compatible event log and message queue."""
+"""Penstock: a Kafka-compatible event log and message queue.
+
+The client's names are loaded when they are first used, so that a broker starts without them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.client.admin import Admin as Admin
+    from penstock.client.async_admin import AsyncAdmin as AsyncAdmin
+    from penstock.client.async_consumer import AsyncConsumer as AsyncConsumer
+    from penstock.client.async_producer import AsyncProducer as AsyncProducer
+    from penstock.client.consumer import Consumer as Consumer
+    from penstock.client.errors import BrokerUnreachable as BrokerUnreachable
+    from penstock.client.errors import ClientError as ClientError
+    from penstock.client.errors import ExactlyOnceUnavailable as ExactlyOnceUnavailable
+    from penstock.client.errors import GroupUnknown as GroupUnknown
+    from penstock.client.errors import InvalidSetting as InvalidSetting
+    from penstock.client.errors import MessageTooLarge as MessageTooLarge
+    from penstock.client.errors import NotDelivered as NotDelivered
+    from penstock.client.errors import NotDeserializable as NotDeserializable
+    from penstock.client.errors import NotSerializable as NotSerializable
+    from penstock.client.errors import TimedOut as TimedOut
+    from penstock.client.errors import TopicUnknown as TopicUnknown
+    from penstock.client.message import Message as Message
+    from penstock.client.producer import Producer as Producer
+    from penstock.model import TopicPartition as TopicPartition
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "Admin": "client.admin",
+    "AsyncAdmin": "client.async_admin",
+    "AsyncConsumer": "client.async_consumer",
+    "AsyncProducer": "client.async_producer",
+    "BrokerUnreachable": "client.errors",
+    "ClientError": "client.errors",
+    "Consumer": "client.consumer",
+    "ExactlyOnceUnavailable": "client.errors",
+    "GroupUnknown": "client.errors",
+    "InvalidSetting": "client.errors",
+    "Message": "client.message",
+    "MessageTooLarge": "client.errors",
+    "NotDelivered": "client.errors",
+    "NotDeserializable": "client.errors",
+    "NotSerializable": "client.errors",
+    "Producer": "client.producer",
+    "TimedOut": "client.errors",
+    "TopicPartition": "model",
+    "TopicUnknown": "client.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    return getattr(import_module(f"penstock.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES])

@@ -1,0 +1,72 @@
+"""Administration for asyncio: the same calls, each in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from penstock.client.admin import Admin
+from penstock.client.bootstrap import CONNECT_TIMEOUT_S
+from penstock.client.groups import Groups
+from penstock.client.in_thread import in_thread
+from penstock.client.topics import Topics
+
+S = TypeVar("S")
+
+
+class _Twin(Generic[S]):
+    def __init__(self, subject: S) -> None:
+        self.subject = subject
+
+    async def run(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return await asyncio.to_thread(call, *args, **kwargs)
+
+
+class AsyncTopics(_Twin[Topics]):
+    create = in_thread(Topics.create)
+    list = in_thread(Topics.list)
+    describe = in_thread(Topics.describe)
+    alter = in_thread(Topics.alter)
+    add_partitions = in_thread(Topics.add_partitions)
+    truncate = in_thread(Topics.truncate)
+    delete = in_thread(Topics.delete)
+
+
+class AsyncGroups(_Twin[Groups]):
+    list = in_thread(Groups.list)
+    describe = in_thread(Groups.describe)
+    reset = in_thread(Groups.reset)
+    delete = in_thread(Groups.delete)
+
+
+class AsyncAdmin:
+    """Use it with `async with`."""
+
+    topics: AsyncTopics
+    groups: AsyncGroups
+
+    def __init__(
+        self,
+        bootstrap: str | None = None,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._connect_timeout_s = connect_timeout_s
+        self._config = config
+
+    async def __aenter__(self) -> Self:
+        admin = await asyncio.to_thread(
+            Admin, self._bootstrap, connect_timeout_s=self._connect_timeout_s, config=self._config
+        )
+        self.topics = AsyncTopics(admin.topics)
+        self.groups = AsyncGroups(admin.groups)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is left open."""

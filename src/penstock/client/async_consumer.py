@@ -1,0 +1,118 @@
+"""The consumer for asyncio: `async for` over it; waiting happens in one thread of its own.
+
+Messages are fetched in batches in that thread and handed over in the event loop, so a task that is cancelled while it
+waits loses none, and there is one hop between threads for a batch and not for each message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from penstock.client.consumer import WAIT_S, Consumer
+from penstock.client.consumer_options import ConsumerOptions
+from penstock.client.errors import ClientError
+from penstock.client.in_thread import in_thread
+from penstock.client.message import Message
+
+
+class AsyncConsumer:
+    """Use it with `async with`, in one task. `on_assigned` and `on_revoked` are called in the consumer's thread."""
+
+    def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
+        self._topics = topics
+        self._options = options
+        self._idle_timeout_s = options.get("idle_timeout_s")
+        self._thread = ThreadPoolExecutor(1, "penstock-consumer")
+        self._consumer: Consumer | None = None
+        self._filling: asyncio.Future[None] | None = None
+
+    commit = in_thread(Consumer.commit)
+    assignment = in_thread(Consumer.assignment)
+    seek = in_thread(Consumer.seek)
+    seek_to_start = in_thread(Consumer.seek_to_start)
+    seek_to_end = in_thread(Consumer.seek_to_end)
+    seek_to_time = in_thread(Consumer.seek_to_time)
+    pause = in_thread(Consumer.pause)
+    resume = in_thread(Consumer.resume)
+    position = in_thread(Consumer.position)
+    committed = in_thread(Consumer.committed)
+
+    @property
+    def subject(self) -> Consumer:
+        if self._consumer is None:
+            raise ClientError("the consumer is not open; use it with `async with`")
+        return self._consumer
+
+    async def run(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *args, **kwargs))
+
+    def __aiter__(self) -> Self:
+        """At least once, a message that was not finished when the last loop ended comes again."""
+        iter(self.subject)
+        return self
+
+    async def __anext__(self) -> Message:
+        message = await self.poll(self._idle_timeout_s)
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def poll(self, timeout_s: float | None = None) -> Message | None:
+        """The next message; None when none came in time. Those handed over before count as done."""
+        found = await self.batch(1, timeout_s)
+        return found[0] if found else None
+
+    async def batch(self, max_messages: int, timeout_s: float | None = None) -> list[Message]:
+        """At least one message, and those that are here already; none when none came in time."""
+        reader = self.subject.reader
+        await self._filled()
+        reader.finish()
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        while not reader.ready:
+            left_s = WAIT_S if deadline is None else deadline - loop.time()
+            self._filling = loop.run_in_executor(self._thread, reader.fill, max(0.0, min(WAIT_S, left_s)))
+            await self._filled()
+            if left_s <= 0:
+                break
+        return reader.hand_over(max_messages)
+
+    async def start(self) -> None:
+        """Connect; `async with` does it."""
+        self._consumer = await self.run(partial(Consumer, *self._topics, **self._options))
+
+    async def close(self) -> None:
+        """Leave. At least once, the last messages handed over are not done unless `commit` said so."""
+        if self._consumer is not None:
+            await self.run(self._consumer.close)
+        self._thread.shutdown(wait=False)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            self._thread.shutdown(wait=False)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._consumer is not None:
+            await self.run(self._consumer.__exit__, kind, error, trace)
+        self._thread.shutdown(wait=False)
+
+    async def _filled(self) -> None:
+        """A fill goes on when its task is cancelled; the next one to ask waits for it."""
+        filling = self._filling
+        if filling is not None:
+            try:
+                await asyncio.shield(filling)
+            finally:
+                if filling.done():
+                    self._filling = None

@@ -1,0 +1,161 @@
+"""The producer for asyncio: the same, and nothing blocks the event loop.
+
+confluent-kafka's own async producer buffers for up to a second and knows no headers, so this one stands on the plain
+one: queueing a message never waits, and one thread takes in the reports and passes them on in batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Generator
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from confluent_kafka import KafkaError, Message
+
+from penstock.client.errors import ClientError, NotDelivered, TimedOut
+from penstock.client.pending import PendingSend, Stored
+from penstock.client.producer import FLUSH_MARGIN_S
+from penstock.client.producer_options import DELIVERY_TIMEOUT_S, ProducerOptions
+from penstock.client.sender import Headers, Sender
+
+SERVE_S = 0.1
+FULL_QUEUE_WAIT_S = 0.005
+
+
+class AsyncSending:
+    """A message on its way: `await` it for where it was stored."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self, pending: PendingSend) -> None:
+        self._pending = pending
+
+    @property
+    def done(self) -> bool:
+        return self._pending.done
+
+    def __await__(self) -> Generator[Any, None, Stored]:
+        if not self._pending.done:
+            done = asyncio.Event()
+            self._pending.when_done(done.set)
+            yield from done.wait().__await__()
+        return self._pending.stored
+
+
+class AsyncProducer:
+    """Use it with `async with`, in one event loop."""
+
+    def __init__(self, bootstrap: str | None = None, **options: Unpack[ProducerOptions]) -> None:
+        self._bootstrap = bootstrap
+        self._options = options
+        self._give_up_after_s = options.get("delivery_timeout_s", DELIVERY_TIMEOUT_S) + FLUSH_MARGIN_S
+        self._reports: deque[tuple[PendingSend, KafkaError | None, Message]] = deque()
+        self._settling = False
+        self._stopping = threading.Event()
+        self._sender: Sender | None = None
+
+    async def start(self) -> None:
+        """Connect; `async with` does it."""
+        self._loop = asyncio.get_running_loop()
+        self._sender = await asyncio.to_thread(Sender, self._bootstrap, self._options, self._on_report)
+        self._thread = threading.Thread(target=self._serve, name="penstock-producer", daemon=True)
+        self._thread.start()
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: datetime | int | None = None,
+    ) -> AsyncSending:
+        """Queue a message; waits only while the queue is full. `await` what it returns to know it is stored.
+
+        Raises NotDelivered for earlier messages that failed; this one was not sent then.
+        """
+        sender = self._running()
+        while (pending := sender.offer(topic, value, key, partition, headers, timestamp)) is None:
+            await asyncio.sleep(FULL_QUEUE_WAIT_S)
+        return AsyncSending(pending)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: datetime | int | None = None,
+    ) -> Stored:
+        """Send, and wait until it is stored."""
+        return await (
+            await self.send(topic, value, key=key, partition=partition, headers=headers, timestamp=timestamp)
+        )
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until everything sent is stored. NotDelivered if something was not, TimedOut if it takes longer."""
+        sender = self._running()
+        timeout_s = self._give_up_after_s if timeout_s is None else timeout_s
+        left = await asyncio.to_thread(sender.flush, timeout_s)
+        self._settle()
+        if left:
+            raise TimedOut(f"{left} messages are still on their way")
+        sender.raise_failures()
+
+    async def close(self) -> None:
+        """Flush, and raise NotDelivered if anything was lost."""
+        if self._sender is None or self._stopping.is_set():
+            return
+        try:
+            await self.flush()
+        finally:
+            self._stopping.set()
+            await asyncio.to_thread(self._sender.close)
+            await asyncio.to_thread(self._thread.join)
+            self._settle()
+        self._sender.raise_failures()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except (NotDelivered, TimedOut) as failure:
+            if error is None:
+                raise
+            error.add_note(f"besides, {failure}")
+
+    def _running(self) -> Sender:
+        if self._sender is None or self._stopping.is_set():
+            raise ClientError("the producer is not open; use it with `async with`")
+        return self._sender
+
+    def _serve(self) -> None:
+        assert self._sender is not None
+        while not self._stopping.is_set():
+            self._sender.serve(SERVE_S)
+
+    def _on_report(self, pending: PendingSend, error: KafkaError | None, message: Message) -> None:
+        """In whichever thread took the report in; the loop is called once for all that come meanwhile."""
+        self._reports.append((pending, error, message))
+        if not self._settling:
+            self._settling = True
+            self._loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        # First the mark, then the reports: one that comes in between calls again, and none is left behind.
+        self._settling = False
+        assert self._sender is not None
+        while self._reports:
+            self._sender.settle(*self._reports.popleft())

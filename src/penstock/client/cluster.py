@@ -1,0 +1,77 @@
+"""The brokers as administration sees them: requests with a time limit, errors that help, offsets looked up.
+
+Shared by topics and groups; every call of the admin client goes through `ask` or `metadata`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata
+
+from penstock.client.bootstrap import client_settings
+from penstock.client.errors import TopicUnknown, from_kafka
+from penstock.client.offset_lookup import END, Where, lookup_of
+
+T = TypeVar("T")
+Place = tuple[str, int]
+
+REQUEST_S = 30.0
+
+
+class Cluster:
+    def __init__(self, bootstrap: str | None, connect_timeout_s: float, config: Mapping[str, Any]) -> None:
+        self.admin = AdminClient({**client_settings(bootstrap, connect_timeout_s), **config})
+
+    def ask(self, futures: Mapping[Any, Future[T]], what: str) -> list[T]:
+        """The answers; the first error is raised when all have come."""
+        answers = []
+        problem: KafkaException | None = None
+        for future in futures.values():
+            try:
+                answers.append(future.result(REQUEST_S))
+            except KafkaException as error:
+                problem = problem or error
+        if problem is not None:
+            raise from_kafka(problem, what) from None
+        return answers
+
+    def metadata(self) -> ClusterMetadata:
+        try:
+            return self.admin.list_topics(timeout=REQUEST_S)
+        except KafkaException as error:
+            raise from_kafka(error, "cannot look up the topics") from None
+
+    def places(self, topic: str, partitions: Iterable[int] | None = None) -> list[Place]:
+        """Those partitions of a topic, or all of it."""
+        found = self.metadata().topics.get(topic)
+        if found is None:
+            raise TopicUnknown(
+                f"there is no topic {topic!r}; create it with `penstock topic create` or Admin"
+            )
+        return [
+            (topic, number) for number in (sorted(found.partitions) if partitions is None else partitions)
+        ]
+
+    def offsets(self, places: Iterable[Place], where: Where) -> dict[Place, int]:
+        """By partition. A time after the last message is the end."""
+        chosen = list(places)
+        lookup = lookup_of(where)
+        if lookup is None:
+            assert isinstance(where, int)
+            return dict.fromkeys(chosen, where)
+        if not chosen:
+            return {}
+        asked = {TopicPartition(*place): lookup for place in chosen}
+        answers = self.admin.list_offsets(asked, request_timeout=REQUEST_S)
+        found = {
+            (partition.topic, partition.partition): self.ask({partition: future}, "cannot look up offsets")[
+                0
+            ].offset
+            for partition, future in answers.items()
+        }
+        late = [place for place, offset in found.items() if offset < 0]
+        return found | (self.offsets(late, END) if late else {})

@@ -1,0 +1,112 @@
+"""What the client raises: one tree, and each message says what to do.
+
+`from_kafka` is the only place where an error of the underlying library becomes one of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException
+
+
+class ClientError(Exception):
+    """The root. `code` is Kafka's name of the reason, where there is one."""
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class InvalidSetting(ClientError, ValueError):
+    """An argument has a value it cannot have."""
+
+
+class ExactlyOnceUnavailable(InvalidSetting):
+    """Exactly once needs transactions, which the broker does not have yet."""
+
+
+class BrokerUnreachable(ClientError, ConnectionError):
+    """Nobody answers at the bootstrap addresses."""
+
+
+class TopicUnknown(ClientError, LookupError):
+    """There is no such topic or partition."""
+
+
+class GroupUnknown(ClientError, LookupError):
+    """There is no such consumer group."""
+
+
+class MessageTooLarge(ClientError, ValueError):
+    """The message is larger than the client or the topic takes."""
+
+
+class NotSerializable(ClientError, TypeError):
+    """A key or value is not what its serializer takes."""
+
+
+class NotDeserializable(ClientError, ValueError):
+    """Stored bytes are not what the deserializer expects; `Message.raw` has them as they are."""
+
+
+class TimedOut(ClientError, TimeoutError):
+    """No answer in time; what was asked for may still happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """A message that was not stored, as bytes, so that it can be kept or sent again."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    error: ClientError
+
+
+class NotDelivered(ClientError):
+    """Messages that were sent were not stored. `failed` has them, or the first of very many; `count` is all."""
+
+    def __init__(self, failed: tuple[Undelivered, ...], count: int) -> None:
+        first = failed[0]
+        number = "a message was" if count == 1 else f"{count} messages were"
+        super().__init__(f"{number} not delivered to {first.topic}: {first.error}", first.error.code)
+        self.failed = failed
+        self.count = count
+
+
+_ADVICE: dict[int, tuple[type[ClientError], str]] = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART: (TopicUnknown, "create it with `penstock topic create` or Admin"),
+    KafkaError._UNKNOWN_TOPIC: (TopicUnknown, "create it with `penstock topic create` or Admin"),
+    KafkaError._UNKNOWN_PARTITION: (TopicUnknown, "`penstock topic describe` shows the partitions"),
+    KafkaError.GROUP_ID_NOT_FOUND: (GroupUnknown, "`penstock group list` shows the groups"),
+    KafkaError.MSG_SIZE_TOO_LARGE: (
+        MessageTooLarge,
+        "make it smaller, or raise message.max.bytes of the producer and max.message.bytes of the topic",
+    ),
+    KafkaError.NON_EMPTY_GROUP: (ClientError, "stop its consumers first"),
+    KafkaError.TOPIC_ALREADY_EXISTS: (ClientError, "Admin().topics.alter changes an existing one"),
+    KafkaError._MSG_TIMED_OUT: (
+        BrokerUnreachable,
+        "no broker took it within delivery_timeout_s; is one running at the bootstrap address?",
+    ),
+    KafkaError._ALL_BROKERS_DOWN: (BrokerUnreachable, "is one running at the bootstrap address?"),
+    KafkaError._TRANSPORT: (BrokerUnreachable, "is one running at the bootstrap address?"),
+    KafkaError._RESOLVE: (BrokerUnreachable, "check the host name in the bootstrap address"),
+    KafkaError._TIMED_OUT: (TimedOut, "is a broker running at the bootstrap address?"),
+    KafkaError._MAX_POLL_EXCEEDED: (
+        ClientError,
+        "the next message was asked for too late; raise max.poll.interval.ms or do less for each message",
+    ),
+    KafkaError._INVALID_ARG: (InvalidSetting, ""),
+}
+
+
+def from_kafka(error: KafkaError | KafkaException, what: str) -> ClientError:
+    """What to raise: `what` went wrong, why, and what helps."""
+    reason: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
+    kind, advice = _ADVICE.get(reason.code(), (ClientError, ""))
+    text = f"{what}: {reason.str()} ({reason.name()})"
+    return kind(f"{text}; {advice}" if advice else text, reason.name())

@@ -1,0 +1,31 @@
+"""Blocking methods of a plain class, as coroutines of its async twin, with their types kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+Subject = TypeVar("Subject", covariant=True)
+
+
+class HasSubject(Protocol[Subject]):
+    """An async twin: `run` makes a call on its plain one, in a thread."""
+
+    async def run(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any: ...
+
+    @property
+    def subject(self) -> Subject: ...
+
+
+def in_thread(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[HasSubject[S], P], Coroutine[Any, Any, T]]:
+    async def call(self: HasSubject[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = await self.run(method, self.subject, *args, **kwargs)
+        return result
+
+    call.__doc__ = method.__doc__
+    return call

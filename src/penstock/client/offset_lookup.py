@@ -1,0 +1,23 @@
+"""Places in a partition, as people name them: its start or end, an offset, a time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, Literal
+
+from confluent_kafka.admin import OffsetSpec
+
+Where = Literal["start", "end"] | int | datetime
+"""An int is an offset, a datetime the first message at or after it."""
+
+START: Final = "start"
+END: Final = "end"
+
+
+def lookup_of(where: Where) -> OffsetSpec | None:
+    """What to ask the broker; None for an offset, which needs no asking."""
+    if isinstance(where, datetime):
+        return OffsetSpec.for_timestamp(round(where.timestamp() * 1000))
+    if where == START:
+        return OffsetSpec.earliest()
+    return OffsetSpec.latest() if where == END else None

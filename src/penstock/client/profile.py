@@ -1,0 +1,52 @@
+"""The profile setting: many messages a second, or each as soon as possible.
+
+Each profile is a set of librdkafka settings; without one its own defaults hold, which lie between. Every setting
+can be given alone and then wins.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from penstock.client.errors import InvalidSetting
+
+
+class Profile(StrEnum):
+    THROUGHPUT = "throughput"
+    LATENCY = "latency"
+
+
+_PRODUCER: dict[Profile, dict[str, Any]] = {
+    Profile.THROUGHPUT: {"linger.ms": 20, "batch.size": 1_000_000, "compression.type": "lz4"},
+    Profile.LATENCY: {"linger.ms": 0, "batch.size": 65_536, "compression.type": "none"},
+}
+_CONSUMER: dict[Profile, dict[str, Any]] = {
+    Profile.THROUGHPUT: {
+        "fetch.min.bytes": 65_536,
+        "fetch.wait.max.ms": 100,
+        "max.partition.fetch.bytes": 4_194_304,
+        "queued.min.messages": 200_000,
+    },
+    Profile.LATENCY: {
+        "fetch.min.bytes": 1,
+        "fetch.wait.max.ms": 500,
+        "max.partition.fetch.bytes": 1_048_576,
+        "fetch.queue.backoff.ms": 10,
+    },
+}
+
+
+def producer_profile(chosen: str | None) -> dict[str, Any]:
+    return {} if chosen is None else dict(_PRODUCER[_parse(chosen)])
+
+
+def consumer_profile(chosen: str | None) -> dict[str, Any]:
+    return {} if chosen is None else dict(_CONSUMER[_parse(chosen)])
+
+
+def _parse(chosen: str) -> Profile:
+    try:
+        return Profile(chosen)
+    except ValueError:
+        raise InvalidSetting(f"{chosen!r} is no profile; there are {', '.join(Profile)}") from None

@@ -1,0 +1,266 @@
+"""What the plain and the async consumer share: messages fetched, handed over, finished; partitions that come and go.
+
+Messages wait in `_fresh` (fetched) and `_ready` (may be handed over); `_handed` are those the reader works on. Only
+`fill` waits. Rebalances happen inside `fill`, so never while a message that was handed over is not yet finished.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka import Message as KafkaMessage
+
+from penstock.client.consumer_options import ConsumerOptions, consumer_config, delivery_of
+from penstock.client.errors import InvalidSetting, TopicUnknown, from_kafka
+from penstock.client.message import Message
+from penstock.client.partitions import named
+from penstock.client.progress import progress_of
+from penstock.client.serializers import deserializer
+
+FILL_MESSAGES = 500
+REQUEST_S = 30.0
+SERVE_EVERY_S = 1.0
+"""While messages are handed over from memory, rebalances are looked after at least this often."""
+SEEK_PATIENCE_S = 10.0
+SEEK_RETRY_S = 0.01
+
+Place = tuple[str, int]
+_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+_NO_LONGER_OURS = (
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError._STATE,
+)
+
+logger = logging.getLogger("penstock.client")
+
+
+class Reader:
+    def __init__(self, topics: Sequence[str], options: ConsumerOptions) -> None:
+        if not topics or any(not topic or ":" in topic for topic in topics):
+            raise InvalidSetting(
+                "name the topics to read, and the broker with bootstrap=: Consumer('orders', group='billing')"
+            )
+        config = consumer_config(options)
+        try:
+            self.consumer = Consumer(config | {"on_commit": _on_commit})
+        except KafkaException as error:
+            raise from_kafka(error, "these settings do not go together") from None
+        self._fresh: list[KafkaMessage] = []
+        self._ready: deque[KafkaMessage] = deque()
+        self._handed: list[KafkaMessage] = []
+        self._served_at = time.monotonic()
+        self._key_deserializer = deserializer(options.get("key_deserializer"))
+        self._value_deserializer = deserializer(options.get("value_deserializer"))
+        self._on_assigned = options.get("on_assigned")
+        self._on_revoked = options.get("on_revoked")
+        strategy = config.get("partition.assignment.strategy", "cooperative-sticky")
+        self._cooperative = "cooperative" in strategy
+        self._progress = progress_of(self.consumer, options.get("group"), delivery_of(options))
+        if options.get("group"):
+            self.consumer.subscribe(
+                list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+            )
+        else:
+            self._read_all(
+                topics, OFFSET_BEGINNING if config["auto.offset.reset"] == "earliest" else OFFSET_END
+            )
+
+    @property
+    def ready(self) -> bool:
+        """Whether a message can be handed over without waiting."""
+        return bool(self._ready) and time.monotonic() < self._served_at + SERVE_EVERY_S
+
+    def fill(self, timeout_s: float) -> None:
+        """Wait for messages, unless some are here; look after rebalances in any case."""
+        self._served_at = time.monotonic()
+        first = self.consumer.poll(0 if self._ready or self._fresh else timeout_s)
+        if first is not None:
+            self._take([first])
+        if self._ready:
+            return
+        if first is not None:
+            self._take(self.consumer.consume(FILL_MESSAGES - 1, 0))
+        if self._fresh:
+            self._admit()
+
+    def hand_over(self, count: int) -> list[Message]:
+        """Those that are ready, which the reader then works on. What it had before must be finished."""
+        self._handed = [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
+        return [self._message(source) for source in self._handed]
+
+    def finish(self) -> None:
+        """The reader is done with what it was handed."""
+        last = {(message.topic(), message.partition()): message for message in self._handed}
+        self._handed = []
+        self._progress.finished(list(last.values()))
+
+    def start_over(self) -> None:
+        """The reader iterates anew: what it did not finish is handed over again, if the delivery asks for it."""
+        if self._progress.hands_over_again:
+            self._ready.extendleft(reversed(self._handed))
+            self._handed = []
+
+    def commit(self) -> None:
+        """Finish, and commit what is finished."""
+        self.finish()
+        try:
+            self._progress.commit()
+        except KafkaException as error:
+            raise from_kafka(error, "not committed") from None
+
+    def seek(self, targets: Iterable[TopicPartition]) -> None:
+        """Go on from there; what was fetched from elsewhere is forgotten, and not finished."""
+        for target in targets:
+            place = {(target.topic, target.partition)}
+            self._drop(place)
+            self._handed = _outside(self._handed, place)
+            self._move(target)
+
+    def unread(self, places: Collection[Place]) -> None:
+        """Forget what was fetched and not handed over; it will be fetched again, by us or by who has it then."""
+        assigned = {_place(each) for each in self.consumer.assignment()}
+        for target in self._drop(places):
+            if _place(target) in assigned:
+                self._move(target)
+
+    def next_offset(self, place: Place) -> int | None:
+        """The offset of the next message to be handed over, as far as it is known."""
+        for message in (*self._ready, *self._fresh):
+            if (message.topic(), message.partition()) == place:
+                return int(message.offset())
+        (position,) = self.consumer.position([TopicPartition(*place)])
+        return int(position.offset) if position.offset >= 0 else None
+
+    def close(self) -> None:
+        """Leave the group: what is finished is committed on the way. What was handed over last is not finished."""
+        self._handed = []
+        self.consumer.close()
+
+    def _read_all(self, topics: Sequence[str], start: int) -> None:
+        partitions = []
+        for topic in topics:
+            try:
+                found = self.consumer.list_topics(topic, timeout=REQUEST_S).topics[topic]
+            except KafkaException as error:
+                raise from_kafka(error, f"cannot look up {topic}") from None
+            if not found.partitions:
+                raise TopicUnknown(
+                    f"there is no topic {topic!r}; create it with `penstock topic create` or Admin"
+                )
+            partitions += [TopicPartition(topic, number, start) for number in found.partitions]
+        self.consumer.assign(partitions)
+
+    def _take(self, messages: Sequence[KafkaMessage]) -> None:
+        problem = None
+        for message in messages:
+            error = message.error()
+            if error is None:
+                self._fresh.append(message)
+            elif error.code() in _MISSING or error.fatal() or error.code() == KafkaError._AUTHENTICATION:
+                problem = problem or from_kafka(error, f"cannot read {message.topic() or 'messages'}")
+            elif error.code() != KafkaError._PARTITION_EOF:
+                logger.warning("%s", from_kafka(error, "reading goes on"))
+        if problem is not None:
+            raise problem
+
+    def _admit(self) -> None:
+        try:
+            self._progress.arrived(self._fresh)
+        except KafkaException as error:
+            self.unread({(message.topic(), message.partition()) for message in self._fresh})
+            failure = from_kafka(error, "not committed, so not handed over")
+            if error.args[0].code() not in _NO_LONGER_OURS:
+                raise failure from None
+            logger.warning("%s", failure)
+        self._ready.extend(self._fresh)
+        self._fresh.clear()
+
+    def _message(self, source: KafkaMessage) -> Message:
+        return Message(
+            source.topic(),
+            source.partition(),
+            source.offset(),
+            source.timestamp()[1],
+            source.key(),
+            source.value(),
+            tuple(source.headers() or ()),
+            self._key_deserializer,
+            self._value_deserializer,
+        )
+
+    def _move(self, target: TopicPartition) -> None:
+        """librdkafka refuses to seek until the partition has found its first offset, which takes a moment."""
+        deadline = time.monotonic() + SEEK_PATIENCE_S
+        while True:
+            try:
+                self.consumer.seek(target)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._STATE:
+                    raise from_kafka(error, f"cannot seek in {target.topic}") from None
+                if not any(_place(each) == _place(target) for each in self.consumer.assignment()):
+                    raise InvalidSetting(
+                        f"{target.topic}-{target.partition} is not assigned to this consumer"
+                    ) from None
+                if time.monotonic() > deadline:
+                    raise from_kafka(error, f"cannot seek in {target.topic}") from None
+                time.sleep(SEEK_RETRY_S)
+            else:
+                return
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._cooperative:
+            consumer.incremental_assign(partitions)
+        else:
+            consumer.assign(partitions)
+        if self._on_assigned is not None:
+            self._on_assigned(named(partitions))
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        unread = self._drop({_place(each) for each in partitions})
+        if self._on_revoked is not None:
+            self._on_revoked(named(partitions))
+        self._progress.released(unread)
+
+    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Others may have them already, so there is nothing to commit."""
+        self._drop({_place(each) for each in partitions})
+        if self._on_revoked is not None:
+            self._on_revoked(named(partitions))
+
+    def _drop(self, places: Collection[Place]) -> list[TopicPartition]:
+        """Where each partition would have gone on."""
+        first: dict[Place, int] = {}
+        for message in (*self._ready, *self._fresh):
+            place = (message.topic(), message.partition())
+            if place in places:
+                first.setdefault(place, message.offset())
+        self._ready = deque(_outside(self._ready, places))
+        self._fresh = _outside(self._fresh, places)
+        return [TopicPartition(*place, offset) for place, offset in first.items()]
+
+
+def _outside(messages: Iterable[KafkaMessage], places: Collection[Place]) -> list[KafkaMessage]:
+    return [message for message in messages if (message.topic(), message.partition()) not in places]
+
+
+def _place(partition: TopicPartition) -> Place:
+    return partition.topic, partition.partition
+
+
+def _on_commit(error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+    if error is not None and error.code() != KafkaError._NO_OFFSET:
+        logger.warning("%s", from_kafka(error, "not committed, so messages may come again"))

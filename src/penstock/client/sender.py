@@ -1,0 +1,130 @@
+"""What the plain and the async producer share: messages go to librdkafka, reports come back, failures are kept.
+
+Every failure is kept until somebody has seen it: through the message's own handle, or as `NotDelivered` from the
+next call. Nothing here waits, except `flush`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from penstock.client.errors import ClientError, NotDelivered, Undelivered, from_kafka
+from penstock.client.pending import PendingSend, Stored
+from penstock.client.producer_options import ProducerOptions, producer_config
+from penstock.client.serializers import serialize, serializer
+
+Headers = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
+Report = Callable[[PendingSend, KafkaError | None, Message], None]
+
+ANY_PARTITION = -1
+BY_CLOCK = 0
+FAILURES_KEPT = 1000
+"""With their bytes; beyond this they are only counted."""
+
+
+class Sender:
+    def __init__(self, bootstrap: str | None, options: ProducerOptions, report: Report | None = None) -> None:
+        self._key_serializer = serializer(options.get("key_serializer"))
+        self._value_serializer = serializer(options.get("value_serializer"))
+        self._report = report or self.settle
+        self._failed: dict[PendingSend, Undelivered] = {}
+        self._failed_uncounted = 0
+        try:
+            self._producer = Producer(producer_config(bootstrap, options))
+        except KafkaException as error:
+            raise from_kafka(error, "these settings do not go together") from None
+
+    def offer(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        headers: Headers | None,
+        timestamp: datetime | int | None,
+    ) -> PendingSend | None:
+        """Take a message; None when there is no room for it until others have been delivered."""
+        self.raise_failures()
+        pending = PendingSend(self._seen)
+        try:
+            self._producer.produce(
+                topic,
+                value=serialize(self._value_serializer, value, "value"),
+                key=serialize(self._key_serializer, key, "key"),
+                partition=ANY_PARTITION if partition is None else partition,
+                timestamp=_milliseconds(timestamp),
+                headers=_header_list(headers),
+                on_delivery=partial(self._report, pending),
+            )
+        except BufferError:
+            return None
+        except KafkaException as error:
+            raise from_kafka(error, f"a message to {topic} was refused") from None
+        return pending
+
+    def serve(self, timeout_s: float) -> None:
+        """Let reports come in, waiting that long for the first."""
+        self._producer.poll(timeout_s)
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait until everything is delivered or given up; how many are still on their way."""
+        return int(self._producer.flush(timeout_s))
+
+    def close(self) -> None:
+        """Give up what is still on its way: its failures are then known too."""
+        self._producer.purge()
+        self._producer.flush(1.0)
+
+    def settle(self, pending: PendingSend, error: KafkaError | None, message: Message) -> None:
+        topic = message.topic()
+        if error is None:
+            offset = message.offset()
+            pending.settle(Stored(topic, message.partition(), offset if offset >= 0 else None))
+            return
+        failure = from_kafka(error, f"a message to {topic} was not stored")
+        if len(self._failed) < FAILURES_KEPT:
+            self._failed[pending] = _undelivered(message, failure)
+        else:
+            self._failed_uncounted += 1
+        pending.settle(failure)
+
+    def raise_failures(self) -> None:
+        """NotDelivered if there are failures that nobody has seen; they count as seen then."""
+        if self._failed:
+            failed = tuple(self._failed.values())
+            count = len(failed) + self._failed_uncounted
+            self._failed.clear()
+            self._failed_uncounted = 0
+            raise NotDelivered(failed, count)
+
+    def _seen(self, pending: PendingSend) -> None:
+        self._failed.pop(pending, None)
+
+
+def _undelivered(message: Message, error: ClientError) -> Undelivered:
+    partition = message.partition()
+    return Undelivered(
+        message.topic(),
+        partition if partition is not None and partition >= 0 else None,
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+        error,
+    )
+
+
+def _milliseconds(timestamp: datetime | int | None) -> int:
+    if isinstance(timestamp, datetime):
+        return round(timestamp.timestamp() * 1000)
+    return BY_CLOCK if timestamp is None else timestamp
+
+
+def _header_list(headers: Headers | None) -> list[tuple[str, str | bytes | None]]:
+    if headers is None:
+        return []
+    return list(headers.items() if isinstance(headers, Mapping) else headers)

@@ -1,0 +1,133 @@
+"""Administration of topics: `Admin().topics`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+)
+
+from penstock.client.cluster import Cluster
+from penstock.client.errors import TopicUnknown
+from penstock.client.offset_lookup import END, START, Where
+
+INTERNAL = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition of a topic; `start` and `end` are the offsets it holds, up to and without `end`."""
+
+    number: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    partitions: tuple[Partition, ...]
+    config: Mapping[str, str]
+    """All settings as they hold."""
+    changed: frozenset[str]
+    """Those set for this topic."""
+
+    @property
+    def messages(self) -> int:
+        """Offsets held; fewer messages where a topic is compacted."""
+        return sum(each.end - each.start for each in self.partitions)
+
+
+class Topics:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def create(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replicas: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Partitions and replicas are the broker's defaults unless given."""
+        topic = NewTopic(name, partitions or -1, replicas or -1, config=dict(config or {}))
+        self._cluster.ask(self._cluster.admin.create_topics([topic]), f"cannot create {name}")
+
+    def list(self, *, internal: bool = False) -> list[str]:
+        """Their names; those that brokers keep for themselves only if asked for."""
+        return sorted(
+            name for name in self._cluster.metadata().topics if internal or not name.startswith(INTERNAL)
+        )
+
+    def describe(self, name: str) -> Topic:
+        found = self._cluster.metadata().topics.get(name)
+        if found is None:
+            raise TopicUnknown(f"there is no topic {name!r}; create it with `penstock topic create` or Admin")
+        places = [(name, number) for number in sorted(found.partitions)]
+        starts, ends = self._cluster.offsets(places, START), self._cluster.offsets(places, END)
+        entries = _settings(self._cluster, name)
+        return Topic(
+            name,
+            tuple(
+                Partition(
+                    number,
+                    found.partitions[number].leader,
+                    tuple(found.partitions[number].replicas),
+                    tuple(found.partitions[number].isrs),
+                    starts[name, number],
+                    ends[name, number],
+                )
+                for _, number in places
+            ),
+            {entry.name: entry.value for entry in entries},
+            frozenset(
+                entry.name for entry in entries if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+            ),
+        )
+
+    def alter(self, name: str, *, set: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
+        """Change settings, and put others back to the broker's default."""
+        changes = [
+            ConfigEntry(setting, str(value), incremental_operation=AlterConfigOpType.SET)
+            for setting, value in (set or {}).items()
+        ]
+        changes += [
+            ConfigEntry(setting, None, incremental_operation=AlterConfigOpType.DELETE) for setting in unset
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=changes)
+        self._cluster.ask(self._cluster.admin.incremental_alter_configs([resource]), f"cannot alter {name}")
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Up to so many; messages that are stored stay where they are."""
+        self._cluster.ask(
+            self._cluster.admin.create_partitions([NewPartitions(name, total)]),
+            f"cannot add partitions to {name}",
+        )
+
+    def truncate(self, name: str, before: Where = END, *, partitions: Iterable[int] | None = None) -> None:
+        """Delete what lies before an offset or a time; all there is unless told."""
+        places = self._cluster.places(name, partitions)
+        found = self._cluster.offsets(places, before)
+        wanted = [TopicPartition(*place, offset) for place, offset in found.items()]
+        self._cluster.ask(self._cluster.admin.delete_records(wanted), f"cannot truncate {name}")
+
+    def delete(self, name: str) -> None:
+        self._cluster.ask(self._cluster.admin.delete_topics([name]), f"cannot delete {name}")
+
+
+def _settings(cluster: Cluster, topic: str) -> list[ConfigEntry]:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    (found,) = cluster.ask(cluster.admin.describe_configs([resource]), f"cannot describe {topic}")
+    return sorted(found.values(), key=lambda entry: str(entry.name))
