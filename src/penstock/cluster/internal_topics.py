@@ -23,10 +23,12 @@ def is_internal(topic: str) -> bool:
     return topic in INTERNAL_TOPICS
 
 
-def refuse_internal(topic: str, code: ErrorCode = ErrorCode.invalid_topic_exception) -> None:
+def refuse_internal(topic: str) -> None:
     """BrokerError for what a client may not do to a topic of the cluster's own."""
     if topic in INTERNAL_TOPICS:
-        raise BrokerError(code, f"{topic} belongs to the cluster: it can only be read")
+        raise BrokerError(
+            ErrorCode.invalid_topic_exception, f"{topic} belongs to the cluster: it can only be read"
+        )
 
 
 def new_offsets_topic(config: BrokerConfig) -> NewTopic:

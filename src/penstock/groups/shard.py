@@ -183,8 +183,6 @@ class Shard:
             )
             for ticket, result in group.give_up(ErrorCode.rebalance_in_progress).answers:
                 _answer(ticket, result)
-            for ticket, result in group.give_up(ErrorCode.rebalance_in_progress).answers:
-                _answer(ticket, result)
         else:
             consumer = ConsumerGroup(group_id, around.settings, around.wall_ms)
             records = [] if group is None else group.tombstones()

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from itertools import compress
 from typing import Any
 
+from penstock.cluster.internal_topics import refuse_internal
 from penstock.cluster.topics import NewPartitions
-from penstock.errors import BrokerError, ErrorCode
+from penstock.errors import BrokerError
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME, carried_out, code_of, message_of
 from penstock.server.security import Operation, ResourceType
 
 
 async def handle(request: Request, message: Any) -> Fields:
-    rights = [request.allowed(Operation.ALTER, ResourceType.TOPIC, asked.name) for asked in message.topics]
-    wanted = [_new_partitions(asked) for asked in compress(message.topics, rights)]
+    refusals = [_refusal(request, asked.name) for asked in message.topics]
+    wanted = [
+        _new_partitions(asked)
+        for asked, refusal in zip(message.topics, refusals, strict=True)
+        if refusal is None
+    ]
     change = request.broker.controller.create_partitions(wanted, validate_only=message.validate_only)
     outcomes = iter(await carried_out(request, change, len(wanted), message.timeout))
-    denied = BrokerError(ErrorCode.topic_authorization_failed)
     results = []
-    for asked, may in zip(message.topics, rights, strict=True):
-        outcome = next(outcomes) if may else denied
+    for asked, refusal in zip(message.topics, refusals, strict=True):
+        outcome = refusal or next(outcomes)
         results.append(
             {"name": asked.name, "error_code": code_of(outcome), "error_message": message_of(outcome)}
         )
@@ -28,6 +31,15 @@ async def handle(request: Request, message: Any) -> Fields:
 
 
 API = Api(37, 0, 3, handle)
+
+
+def _refusal(request: Request, topic: str) -> BrokerError | None:
+    try:
+        request.require(Operation.ALTER, ResourceType.TOPIC, topic)
+        refuse_internal(topic)
+    except BrokerError as error:
+        return error
+    return None
 
 
 def _new_partitions(asked: Any) -> NewPartitions:

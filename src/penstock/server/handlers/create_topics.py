@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import compress
 from typing import Any
 
 from penstock.cluster.image import Topic
+from penstock.cluster.internal_topics import refuse_internal
 from penstock.cluster.topics import NewTopic
 from penstock.config import TOPIC_OPTIONS, Option, TopicConfig
 from penstock.errors import BrokerError, ErrorCode
@@ -18,13 +18,15 @@ CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
 async def handle(request: Request, message: Any) -> Fields:
-    rights = [may_create(request, asked.name) for asked in message.topics]
-    wanted = [_new_topic(asked) for asked in compress(message.topics, rights)]
+    refusals = [_refusal(request, asked.name) for asked in message.topics]
+    wanted = [
+        _new_topic(asked) for asked, refusal in zip(message.topics, refusals, strict=True) if refusal is None
+    ]
     change = request.broker.controller.create_topics(wanted, validate_only=message.validate_only)
     outcomes = iter(await carried_out(request, change, len(wanted), message.timeout))
     topics = [
-        _result(request, asked.name, next(outcomes) if may else _denied(asked.name))
-        for asked, may in zip(message.topics, rights, strict=True)
+        _result(request, asked.name, refusal or next(outcomes))
+        for asked, refusal in zip(message.topics, refusals, strict=True)
     ]
     return {"throttle_time": NO_TIME, "topics": topics}
 
@@ -38,8 +40,14 @@ def may_create(request: Request, topic: str) -> bool:
     )
 
 
-def _denied(topic: str) -> BrokerError:
-    return BrokerError(ErrorCode.topic_authorization_failed, f"not allowed to create {topic[:80]!r}")
+def _refusal(request: Request, topic: str) -> BrokerError | None:
+    if not may_create(request, topic):
+        return BrokerError(ErrorCode.topic_authorization_failed, f"not allowed to create {topic[:80]!r}")
+    try:
+        refuse_internal(topic)
+    except BrokerError as error:
+        return error
+    return None
 
 
 def _new_topic(asked: Any) -> NewTopic:

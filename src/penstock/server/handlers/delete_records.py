@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from penstock.cluster.internal_topics import refuse_internal
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import Offset
 from penstock.replication.replica import Replica
@@ -48,6 +49,7 @@ API = Api(21, 0, 2, handle)
 def _advance(request: Request, topic: str, partition: int, offset: int) -> Replica | BrokerError:
     try:
         request.require(Operation.DELETE, ResourceType.TOPIC, topic)
+        refuse_internal(topic)
         replica = request.broker.replicas.get(topic, partition)
         if not replica.log.config.deletes:
             raise BrokerError(ErrorCode.policy_violation, f"{topic} is compacted and not deleted from")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.internal_topics import refuse_internal
 from penstock.config import DELETE_TOPIC_ENABLE
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicId
@@ -95,6 +96,11 @@ def _check(request: Request, target: _Target) -> None:
         new = request.version >= FIRST_VERSION_WITH_DISABLED_CODE
         code = ErrorCode.topic_deletion_disabled if new else ErrorCode.invalid_request
         target.error = BrokerError(code, "topics are not deleted here (delete.topic.enable)")
+    else:
+        try:
+            refuse_internal(target.name)
+        except BrokerError as error:
+            target.error = error
 
 
 def _result(target: _Target) -> Fields:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.internal_topics import is_internal
 from penstock.cluster.topics import check_topic_name
 from penstock.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from penstock.errors import BrokerError, ErrorCode
@@ -78,7 +79,7 @@ def _described(request: Request, image: ClusterImage, topic: Topic, indexes: ran
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.id,
-        "is_internal": False,
+        "is_internal": is_internal(topic.name),
         "partitions": [
             partition_fields(image, index, topic.partitions[index])
             | {"eligible_leader_replicas": (), "last_known_elr": ()}

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.internal_topics import is_internal
 from penstock.cluster.topics import NewTopic, check_topic_name
 from penstock.config import AUTO_CREATE_TOPICS_ENABLE
 from penstock.errors import BrokerError, ErrorCode
@@ -55,6 +56,7 @@ def _must_create(request: Request, message: Any, name: str) -> bool:
         name not in request.broker.image.topics
         and _may_be_created(request, message)
         and _is_name(name)
+        and not is_internal(name)
         and request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
         and may_create(request, name)
     )
@@ -144,7 +146,7 @@ def _topic_fields(request: Request, message: Any, image: ClusterImage, topic: To
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.id,
-        "is_internal": False,
+        "is_internal": is_internal(topic.name),
         "partitions": [
             partition_fields(image, index, partition) for index, partition in enumerate(topic.partitions)
         ],

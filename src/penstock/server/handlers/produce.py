@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from penstock.cluster.internal_topics import refuse_internal
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.net.answer import Answer, Later, Parts
 from penstock.records.batch import BatchHeader
@@ -117,6 +118,7 @@ class _ProduceOperation:
                 raise BrokerError(ErrorCode.unknown_topic_id)
             name = known.name
         self._request.require(Operation.WRITE, ResourceType.TOPIC, name)
+        refuse_internal(name)
         return name
 
     def _append(self, topic: str, partition: ProducePartition, result: ProduceResult) -> None:
