@@ -65,9 +65,9 @@ class Harness:
     def deny_all(self) -> None:
         self.context.authorizer = DenyAll()
 
-    async def ask(self, api_key: int, version: int, fields: Fields) -> Any:
+    async def ask(self, api_key: int, version: int, fields: Fields, *, client_id: str | None = "test") -> Any:
         """The decoded response; AssertionError where the connection would have been closed."""
-        frame = encode_request_frame(api_key, version, 7, "test", fields)
+        frame = encode_request_frame(api_key, version, 7, client_id, fields)
         answer = self._broker._dispatcher.dispatch(self.session, memoryview(frame)[SIZE_PREFIX:])
         if isinstance(answer, Later):
             done = asyncio.Event()
