@@ -23,10 +23,13 @@ CONNECT_SECONDS = 3.0
 REQUEST_SECONDS = 30.0
 
 _NO_TOPIC = "`penstock topic list` shows the topics, `penstock topic create` makes one."
+NO_GROUP = "`penstock group list` shows the groups."
 _HINTS = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: _NO_TOPIC,
     KafkaError._UNKNOWN_TOPIC: _NO_TOPIC,
     KafkaError.TOPIC_ALREADY_EXISTS: "`penstock topic describe` shows it, `penstock topic alter` changes it.",
+    KafkaError.GROUP_ID_NOT_FOUND: NO_GROUP,
+    KafkaError.NON_EMPTY_GROUP: "Stop its members first; `penstock group describe` shows them.",
     KafkaError._TIMED_OUT: "The broker was reached but did not answer in time.",
 }
 
@@ -81,6 +84,12 @@ class Cluster:
         """By partition; -1 where nothing matches."""
         asked = [TopicPartition(topic, number) for number in partitions]
         return {partition.partition: offset for partition, offset in self._list_offsets(asked, which)}
+
+    def ends(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """By topic and partition, over many topics at once."""
+        asked = [TopicPartition(topic, number) for topic, number in partitions]
+        listed = self._list_offsets(asked, OffsetSpec.latest())
+        return {(partition.topic, partition.partition): offset for partition, offset in listed}
 
     def count_records(self, partitions: Mapping[str, Iterable[int]]) -> dict[str, int]:
         """How many offsets each topic holds."""

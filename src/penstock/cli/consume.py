@@ -1,4 +1,4 @@
-"""`penstock consume`: records of a topic to standard output. Needs no consumer group."""
+"""`penstock consume`: records of a topic to standard output, alone or as a member of a consumer group."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import typer
 
 from penstock.cli.cluster import Cluster
 from penstock.cli.failures import ExitCode, Failure
+from penstock.cli.group_reader import read_group
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, TopicArgument
 from penstock.cli.reader import read_topic
 from penstock.cli.record_format import Form, json_form, template_form, value_form
 from penstock.cli.starting_point import parse_start
+
+_RESETS = {"beginning": "earliest", "end": "latest"}
 
 
 def register(root: typer.Typer) -> None:
@@ -33,6 +36,13 @@ def consume(
         list[int] | None, typer.Option(min=0, help="Only this partition; repeatable.")
     ] = None,
     maximum: Annotated[int | None, typer.Option("--max", min=1, help="Stop after so many records.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GROUP",
+            help="Read as a member of this group, from where it was; --from says where a new group begins.",
+        ),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what arrives; stop with Ctrl-C.")
     ] = False,
@@ -53,6 +63,13 @@ def consume(
 ) -> None:
     """Print the records of a topic, up to its present end or, with --follow, as they come."""
     form = _form(template, key_separator, json)
+    if group is not None:
+        reset = _reset(start, partition)
+        batches = read_group(Cluster(bootstrap), topic, group, reset=reset, follow=follow, maximum=maximum)
+        for batch in batches:
+            sys.stdout.buffer.write(b"".join(map(form, batch)))
+            sys.stdout.buffer.flush()
+        return
     cluster = Cluster(bootstrap)
     numbers = cluster.partitions_of(topic, partition)
     begin = parse_start(start)(cluster, topic, numbers)
@@ -62,6 +79,19 @@ def consume(
         if follow:
             output.flush()
     output.flush()
+
+
+def _reset(start: str, partition: list[int] | None) -> str:
+    """Where a group that has no offsets begins."""
+    if partition:
+        raise Failure("--partition and --group do not go together", code=ExitCode.USAGE)
+    if start not in _RESETS:
+        raise Failure(
+            "with --group, --from is beginning or end",
+            "It counts where the group has no offsets; `penstock group reset` moves one that has.",
+            code=ExitCode.USAGE,
+        )
+    return _RESETS[start]
 
 
 def _form(template: str | None, key_separator: str | None, json: bool) -> Form:

@@ -12,6 +12,8 @@ import typer
 from penstock.cli.failures import Failure
 
 MAX_TABLE_WIDTH = 2_000
+NONE = "-"
+"""A cell without a value."""
 
 
 def print_json(value: Any) -> None:
@@ -26,7 +28,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
 
     table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for position, column in enumerate(columns):
-        is_number = all(isinstance(row[position], int) for row in rows) and bool(rows)
+        cells = [row[position] for row in rows if row[position] != NONE]
+        is_number = all(isinstance(cell, int) for cell in cells) and bool(cells)
         table.add_column(column, justify="right" if is_number else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(f"{cell:,}" if type(cell) is int else str(cell)) for cell in row))

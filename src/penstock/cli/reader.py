@@ -28,17 +28,17 @@ def read_topic(
         consumer.assign([TopicPartition(topic, number, begin[number]) for number in sorted(unfinished)])
         count = 0
         while unfinished:
-            for message in _next_messages(consumer):
+            for message in next_messages(consumer):
                 number = message.partition()
                 if message.error() is None:
                     if follow or message.offset() < ends[number]:
-                        yield _record(message)
+                        yield to_record(message)
                         count += 1
                     if count == maximum:
                         return
                     position = message.offset() + 1
                 else:
-                    _check(message.error())
+                    check_error(message.error())
                     position = message.offset()
                 if not follow and position >= ends[number]:
                     unfinished.discard(number)
@@ -48,7 +48,7 @@ def read_topic(
         consumer.close()
 
 
-def _next_messages(consumer: Consumer) -> list[Message]:
+def next_messages(consumer: Consumer) -> list[Message]:
     """What has come, after a moment's wait for the first; `consume` alone would wait for all it may take."""
     first = consumer.poll(POLL_SECONDS)
     return [] if first is None else [first, *consumer.consume(MESSAGES_PER_POLL, 0)]
@@ -64,13 +64,13 @@ def _consumer_config(cluster: Cluster) -> dict[str, object]:
     }
 
 
-def _check(error: KafkaError) -> None:
+def check_error(error: KafkaError) -> None:
     """The end of a partition is no error; those that the client gets over by itself are not either."""
     if error.code() != KafkaError._PARTITION_EOF and not error.retriable():
         raise KafkaException(error)
 
 
-def _record(message: Message) -> IncomingRecord:
+def to_record(message: Message) -> IncomingRecord:
     return IncomingRecord(
         message.topic(),
         message.partition(),

@@ -1,0 +1,103 @@
+"""Reads a topic as a member of a consumer group. A record's offset is committed only after it was handed on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from penstock.cli.cluster import Cluster, client_config
+from penstock.cli.failures import Failure
+from penstock.cli.reader import check_error, next_messages, to_record
+from penstock.cli.record import IncomingRecord
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+def read_group(
+    cluster: Cluster, topic: str, group: str, *, reset: str, follow: bool, maximum: int | None
+) -> Iterator[list[IncomingRecord]]:
+    """Records of the partitions this member is given, up to their ends or, with `follow`, for ever.
+
+    A batch counts as read when the next one is asked for; leaving commits and tells the group, so that others
+    take over at once.
+    """
+    cluster.partitions(topic)
+    consumer = Consumer(_config(cluster, group, reset))
+    progress = _Progress()
+    with _Interruption() as interruption:
+        try:
+            consumer.subscribe([topic], on_assign=progress.assigned, on_revoke=progress.revoked)
+            left = maximum
+            while left != 0 and not interruption.came and (follow or not progress.at_end):
+                messages = [message for message in next_messages(consumer) if progress.take(message)][:left]
+                if messages:
+                    yield [to_record(message) for message in messages]
+                    for message in messages:
+                        consumer.store_offsets(message)
+                    left = None if left is None else left - len(messages)
+        except KafkaException as error:
+            raise Failure(f"cannot read {topic} as a member of {group}: {error.args[0].str()}") from None
+        finally:
+            consumer.close()
+
+
+class _Interruption:
+    """A signal to end is kept back until what was handed on is committed and the group left; a second one is not."""
+
+    came: signal.Signals | None = None
+
+    def __enter__(self) -> _Interruption:
+        self._before = {number: signal.signal(number, self._keep) for number in _ENDING}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._restore()
+        if self.came is not None:
+            signal.raise_signal(self.came)
+
+    def _keep(self, number: int, frame: object) -> None:
+        self.came = signal.Signals(number)
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+class _Progress:
+    """Which of the member's partitions have more than it has read."""
+
+    def __init__(self) -> None:
+        self._unfinished: set[int] | None = None
+
+    @property
+    def at_end(self) -> bool:
+        return self._unfinished is not None and not self._unfinished
+
+    def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._unfinished = {place.partition for place in partitions} | (self._unfinished or set())
+
+    def revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._unfinished is not None:
+            self._unfinished -= {place.partition for place in partitions}
+
+    def take(self, message: Message) -> bool:
+        """Whether it is a record; else it tells of the end of a partition or of something wrong."""
+        if message.error() is None:
+            return True
+        check_error(message.error())
+        if self._unfinished is not None and message.partition() is not None:
+            self._unfinished.discard(message.partition())
+        return False
+
+
+def _config(cluster: Cluster, group: str, reset: str) -> dict[str, object]:
+    return client_config(cluster.bootstrap) | {
+        "group.id": group,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": reset,
+        "fetch.wait.max.ms": 100,
+    }

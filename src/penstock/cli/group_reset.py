@@ -1,0 +1,120 @@
+"""Where `penstock group reset` moves a group's offsets: worked out first, then, if asked to, committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+from penstock.cli.cluster import REQUEST_SECONDS, Cluster, PartitionRange, answer
+from penstock.cli.failures import ExitCode, Failure
+from penstock.cli.group_description import Offsets, committed_offsets, describe_groups
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition's committed offset (None: it has none) and what it becomes."""
+
+    topic: str
+    partition: int
+    old: int | None
+    new: int
+
+
+Target = Callable[[PartitionRange, int | None, int], int | None]
+"""From what a partition holds, its committed offset and the offset found by time, to the new one.
+
+None leaves the partition as it is. What does not exist is brought to the nearest that does by `plan_reset`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    target: Target
+    time_ms: int | None = None
+
+
+TO_EARLIEST = Aim(lambda held, old, at_time: held.start)
+TO_LATEST = Aim(lambda held, old, at_time: held.end)
+
+
+def to_offset(offset: int) -> Aim:
+    return Aim(lambda held, old, at_time: offset)
+
+
+def to_time(time_ms: int) -> Aim:
+    return Aim(lambda held, old, at_time: at_time, time_ms)
+
+
+def by_shift(count: int) -> Aim:
+    return Aim(lambda held, old, at_time: None if old is None else old + count)
+
+
+def plan_reset(cluster: Cluster, group: str, topics: Sequence[str] | None, aim: Aim) -> list[Move]:
+    """What would change; None for the topics means those the group has offsets of."""
+    _check_has_no_members(cluster, group)
+    committed = committed_offsets(cluster, [group])[group]
+    chosen = _partitions(cluster, committed) if topics is None else _named_partitions(cluster, topics)
+    if not chosen:
+        raise Failure(f"group {group!r} has no committed offsets", "Name what it is to read with --topic.")
+    moves = [
+        move
+        for topic, numbers in sorted(chosen.items())
+        for move in _moves(cluster, topic, numbers, committed, aim)
+    ]
+    if not moves:
+        raise Failure(
+            f"group {group!r} has no offset there that could be shifted",
+            "Give --to-earliest, --to-latest, --to-offset or --to-time.",
+        )
+    return moves
+
+
+def commit_moves(cluster: Cluster, group: str, moves: Sequence[Move]) -> None:
+    wanted = [TopicPartition(move.topic, move.partition, move.new) for move in moves]
+    request = [ConsumerGroupTopicPartitions(group, wanted)]
+    asked = cluster.admin.alter_consumer_group_offsets(request, request_timeout=REQUEST_SECONDS)
+    for place in answer(asked[group], group).topic_partitions:
+        if place.error is not None:
+            raise Failure(f"{group}: {place.topic}:{place.partition} was not reset: {place.error.str()}")
+
+
+def _moves(cluster: Cluster, topic: str, numbers: Sequence[int], committed: Offsets, aim: Aim) -> list[Move]:
+    at_time = {} if aim.time_ms is None else cluster.offsets_at_time(topic, numbers, aim.time_ms)
+    moves = []
+    for held in cluster.ranges(topic, numbers):
+        old = committed.get((topic, held.partition))
+        new = aim.target(held, old, at_time.get(held.partition, held.end))
+        if new is not None:
+            moves.append(Move(topic, held.partition, old, min(max(new, held.start), held.end)))
+    return moves
+
+
+def _check_has_no_members(cluster: Cluster, group: str) -> None:
+    """Members would go on from where they are, and commit over what is reset."""
+    for found in describe_groups(cluster, [group]):
+        if found.members:
+            names = ", ".join(f"{member.shown} at {member.host}" for member in found.members)
+            raise Failure(
+                f"group {group!r} is being used by {names}", "Stop its members, then reset its offsets."
+            )
+
+
+def _partitions(cluster: Cluster, committed: Offsets) -> dict[str, list[int]]:
+    existing = cluster.metadata().topics
+    topics = {topic for topic, _ in committed} & existing.keys()
+    return {topic: sorted(existing[topic].partitions) for topic in topics}
+
+
+def _named_partitions(cluster: Cluster, names: Sequence[str]) -> dict[str, list[int]]:
+    """From TOPIC, TOPIC:0 and TOPIC:0,2."""
+    chosen: dict[str, set[int]] = {}
+    for name in names:
+        topic, colon, numbers = name.partition(":")
+        try:
+            wanted = [int(number) for number in numbers.split(",")] if colon else None
+        except ValueError:
+            raise Failure(f"{name!r} is not TOPIC or TOPIC:PARTITION", code=ExitCode.USAGE) from None
+        chosen.setdefault(topic, set()).update(cluster.partitions_of(topic, wanted))
+    return {topic: sorted(numbers) for topic, numbers in chosen.items()}
