@@ -126,15 +126,15 @@ class Penstock(Server):
 
 
 class Kafka(Server):
-    """Apache Kafka in KRaft mode, broker and controller in one process, with its default settings."""
+    """Apache Kafka in KRaft mode, broker and controller in one process, with its default settings but those given."""
 
     name = "Kafka"
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Sequence[str] = ()) -> None:
         super().__init__()
         self.libs = kafka_libs()
         self.properties = self.directory / "server.properties"
-        self.properties.write_text(self._properties())
+        self.properties.write_text(self._properties() + "".join(f"{setting}\n" for setting in settings))
         self._format()
 
     def command(self) -> Sequence[str]:
