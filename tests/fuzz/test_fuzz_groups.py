@@ -1,0 +1,29 @@
+"""Records of groups from anyone: they are read, or passed over."""
+
+from __future__ import annotations
+
+import contextlib
+
+from fuzz_harness import fuzz, mutations
+from group_records import group_records
+from hypothesis import strategies as st
+
+from penstock.groups.record_codec import UnknownRecord, decode_record, encode_record
+
+encoded = group_records().map(encode_record)
+keys = encoded.map(lambda pair: pair[0])
+values = encoded.map(lambda pair: pair[1] or b"")
+
+
+def test_decode_record() -> None:
+    def target(drawn: tuple[bytes, bytes | None]) -> None:
+        with contextlib.suppress(UnknownRecord):
+            decoded = decode_record(*drawn)
+            assert decode_record(*encode_record(decoded)) == decoded
+
+    damaged = encoded.flatmap(
+        lambda pair: st.tuples(
+            st.just(pair[0]) | mutations(st.just(pair[0])), mutations(st.just(pair[1] or b"")) | st.none()
+        )
+    )
+    fuzz(target, damaged | st.tuples(keys, st.none() | st.binary(max_size=60)) | st.tuples(keys, values))
