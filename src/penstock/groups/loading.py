@@ -30,7 +30,9 @@ from penstock.groups.records import (
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import ShardState, Surroundings
 from penstock.model import Offset
-from penstock.records.iteration import iterate, read_batches
+from penstock.records.batch import HEADER_SIZE, BatchHeader
+from penstock.records.compression import MAX_DECOMPRESSED_BYTES, decompress
+from penstock.records.iteration import read_batches, walk
 from penstock.replication.replica import Replica
 from penstock.storage.log import AppendInfo, Log
 from penstock.threads import Threads
@@ -158,17 +160,9 @@ def read_part(log: Log, offset: Offset, end_offset: Offset) -> LogPart:
             part.next_offset = end_offset  # compaction left nothing there
         for header, batch in read_batches(memoryview(content)):
             part.next_offset = header.next_offset
-            if header.is_control:
-                continue
             try:
-                for record in iterate(batch, header):
-                    if record.key is None:
-                        part.unknown += 1
-                        continue
-                    newest.pop(record.key, None)  # so that it takes its place in the order of the log
-                    newest[record.key] = record.value
+                part.unknown += _collect(batch, header, newest)
             except InvalidBatch:
-                part.unknown += 1
                 part.is_damaged = True
     except (CorruptLog, InvalidBatch):
         part.is_damaged = True
@@ -179,6 +173,22 @@ def read_part(log: Log, offset: Offset, end_offset: Offset) -> LogPart:
         except UnknownRecord:
             part.unknown += 1
     return part
+
+
+def _collect(batch: memoryview, header: BatchHeader, newest: dict[bytes, bytes | None]) -> int:
+    """Put the records of a batch over those of earlier ones; how many have no key, as none of ours."""
+    if header.is_control:
+        return 0
+    without_key = 0
+    body = bytes(decompress(header.codec, batch[HEADER_SIZE:], MAX_DECOMPRESSED_BYTES))
+    for _, _, key_start, key_length, start, length, _ in walk(body, header.record_count):
+        if key_length < 0:
+            without_key += 1
+            continue
+        key = body[key_start : key_start + key_length]
+        newest.pop(key, None)  # so that it takes its place in the order of the log
+        newest[key] = None if length < 0 else body[start : start + length]
+    return without_key
 
 
 def _behind_damage(log: Log, offset: Offset, end_offset: Offset) -> Offset:
