@@ -1,0 +1,278 @@
+"""Plays the shard for one group by hand: a manual clock, an image of topics, a log that is read again after a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+from penstock.cluster.image import ClusterImage, Partition, Topic
+from penstock.config import BrokerConfig
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups import conversion
+from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_protocol import Subscription, decode_assignment, encode_subscription
+from penstock.groups.group import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    Step,
+    SyncRequest,
+    SyncResult,
+)
+from penstock.groups.records import Assignment, ClassicGroupKey, ClassicGroupValue, GroupRecord
+from penstock.groups.settings import GroupSettings
+from penstock.model import BrokerId, LeaderEpoch, TopicId
+
+SESSION_MS = 45_000
+REBALANCE_MS = 60_000
+CLASSIC_SESSION_MS = 10_000
+WALL_OFFSET_MS = 1_700_000_000_000
+GROUP = "g"
+
+_PARTITION = Partition(BrokerId(1), LeaderEpoch(0), (BrokerId(1),), (BrokerId(1),), 0)
+_NEXT_ID = count(1)
+
+
+def topic(name: str, partitions: int, topic_id: TopicId | None = None) -> Topic:
+    fresh = TopicId(UUID(int=next(_NEXT_ID)))
+    return Topic(name, topic_id or fresh, (_PARTITION,) * partitions, {}, 0)
+
+
+def image_of(**topics: int) -> ClusterImage:
+    return ClusterImage("cluster").with_topics(topic(name, count) for name, count in topics.items())
+
+
+def settings_of(**options: object) -> GroupSettings:
+    return GroupSettings(
+        BrokerConfig({name.replace("_", "."): str(value) for name, value in options.items()}), {}
+    )
+
+
+def durable(group: ConsumerGroup) -> object:
+    """All that must survive a restart."""
+    kept = group.remembered
+    members = {
+        member_id: (member.value, member.current) for member_id, member in sorted(kept.members.items())
+    }
+    return kept.epoch, kept.assignment_epoch, members, kept.targets, kept._metadata_hash
+
+
+class Driver:
+    def __init__(self, image: ClusterImage | None = None, **options: object) -> None:
+        self.now_ms = 1_000
+        self.settings = settings_of(**options)
+        self.image = image or image_of(foo=6)
+        self.log: list[GroupRecord] = []
+        self.last: list[GroupRecord] = []
+        self.group: ConsumerGroup | ClassicGroup = ConsumerGroup(GROUP, self.settings, self.wall_ms)
+
+    def wall_ms(self) -> int:
+        return WALL_OFFSET_MS + self.now_ms
+
+    @property
+    def consumer(self) -> ConsumerGroup:
+        assert isinstance(self.group, ConsumerGroup)
+        return self.group
+
+    # Requests
+
+    def beat(
+        self,
+        member_id: str,
+        epoch: int,
+        *,
+        topics: Iterable[str] | None = None,
+        regex: str | None = None,
+        owned: Mapping[str, Iterable[int]] | None = None,
+        instance_id: str | None = None,
+        assignor: str | None = None,
+        rebalance_timeout_ms: int | None = None,
+        rack_id: str | None = None,
+    ) -> ConsumerHeartbeatResult:
+        joins = epoch == 0
+        if rebalance_timeout_ms is None:
+            rebalance_timeout_ms = REBALANCE_MS if joins else -1
+        request = ConsumerHeartbeat(
+            member_id=member_id,
+            member_epoch=epoch,
+            instance_id=instance_id,
+            rack_id=rack_id,
+            client_id="client",
+            client_host="host",
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            subscribed_topics=None if topics is None else frozenset(topics),
+            subscribed_regex=regex,
+            server_assignor=assignor,
+            owned={} if joins else self.ids(owned),
+        )
+        return self.heartbeat(request)
+
+    def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        before: list[GroupRecord] = []
+        if isinstance(self.group, ClassicGroup):
+            try:
+                upgraded, before = conversion.upgrade(
+                    self.group, self.image, self.settings, self.wall_ms, self.now_ms
+                )
+            except BrokerError as error:
+                return ConsumerHeartbeatResult(error.code, str(error))
+            self.group.give_up(ErrorCode.rebalance_in_progress)
+            self.group = upgraded
+        step = self.consumer.consumer_heartbeat(request, self.image, "ticket", self.now_ms)
+        step.records[:0] = before
+        (result,) = self.take(step).values()
+        assert isinstance(result, ConsumerHeartbeatResult)
+        return result
+
+    def join(self, member_id: str, *topics: str, **options: Any) -> ConsumerHeartbeatResult:
+        result = self.beat(member_id, 0, topics=topics or ("foo",), **options)
+        assert result.error is ErrorCode.none, result
+        return result
+
+    def ask_classic_join(
+        self,
+        member_id: str = "",
+        *topics: str,
+        owned: Mapping[str, Iterable[int]] | None = None,
+        instance_id: str | None = None,
+        new_member_id: str = "fresh",
+        protocols: Iterable[str] = ("cooperative-sticky",),
+        requires_known_member_id: bool = False,
+        version: int = 1,
+        session_timeout_ms: int = CLASSIC_SESSION_MS,
+        protocol_type: str = "consumer",
+        metadata: bytes | None = None,
+    ) -> tuple[Step, dict[object, Any]]:
+        numbers = {name: frozenset(partitions) for name, partitions in (owned or {}).items()}
+        subscription = Subscription(version, frozenset(topics or ("foo",)), numbers)
+        encoded = encode_subscription(subscription) if metadata is None else metadata
+        request = JoinRequest(
+            member_id=member_id,
+            instance_id=instance_id,
+            client_id="client",
+            client_host="host",
+            protocol_type=protocol_type,
+            protocols=tuple((name, encoded) for name in protocols),
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=REBALANCE_MS,
+            new_member_id=new_member_id,
+            requires_known_member_id=requires_known_member_id,
+            supports_skipping_assignment=False,
+        )
+        step = self.group.join(request, object(), self.now_ms)
+        return step, self.take(step)
+
+    def classic_join(self, member_id: str = "", *topics: str, **options: Any) -> JoinResult:
+        _, answers = self.ask_classic_join(member_id, *topics, **options)
+        (result,) = answers.values()
+        assert isinstance(result, JoinResult)
+        return result
+
+    def classic_sync(
+        self, member_id: str, generation: int, instance_id: str | None = None, **options: Any
+    ) -> SyncResult:
+        named = {"protocol_type": "consumer", "protocol_name": None, "assignments": {}, **options}
+        request = SyncRequest(member_id, instance_id, generation, **named)
+        step = self.group.sync(request, "sync", self.now_ms)
+        (result,) = self.take(step).values()
+        assert isinstance(result, SyncResult)
+        return result
+
+    def classic_assignment(self, member_id: str, generation: int) -> dict[str, set[int]]:
+        result = self.classic_sync(member_id, generation)
+        assert result.error is ErrorCode.none
+        return {name: set(numbers) for name, numbers in decode_assignment(result.assignment).items()}
+
+    def classic_beat(self, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode:
+        return self.group.heartbeat(member_id, instance_id, generation, self.now_ms)
+
+    def classic_leave(self, *members: tuple[str, str | None]) -> tuple[ErrorCode, ...]:
+        leaving = [LeavingMember(member_id, instance_id) for member_id, instance_id in members]
+        step = self.group.leave(leaving, "leave", self.now_ms)
+        result = self.take(step)["leave"]
+        assert isinstance(result, LeaveResult)
+        return result.errors
+
+    # Time, topics, restarts
+
+    def pass_ms(self, ms: int) -> None:
+        """Time passes, and every deadline in it is met when it comes."""
+        end_ms = self.now_ms + ms
+        while (deadline_ms := self.group.next_deadline_ms) is not None and deadline_ms <= end_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.take(self.group.tick(self.now_ms))
+        self.now_ms = end_ms
+
+    def see(self, image: ClusterImage) -> None:
+        self.image = image
+        if isinstance(self.group, ConsumerGroup):
+            self.take(self.group.on_topics(image, self.now_ms))
+
+    def grow(self, name: str, partitions: int) -> None:
+        self.see(self.image.with_topics([topic(name, partitions, self.image.topics[name].id)]))
+
+    def restart(self) -> None:
+        self.group = self.replayed()
+
+    def replayed(self) -> ConsumerGroup | ClassicGroup:
+        """What the log says, read anew."""
+        classic: ClassicGroupValue | None = None
+        group = ConsumerGroup(GROUP, self.settings, self.wall_ms)
+        for record in self.log:
+            if isinstance(record.key, ClassicGroupKey):
+                assert record.value is None or isinstance(record.value, ClassicGroupValue)
+                classic = record.value
+            else:
+                group.apply(record)
+        if classic is not None:
+            assert not group.remembered.members
+            return ClassicGroup.restore(GROUP, classic, self.settings, self.wall_ms, self.now_ms)
+        group.loaded(self.image, self.now_ms)
+        return group
+
+    def take(self, step: Step) -> dict[object, Any]:
+        if isinstance(self.group, ConsumerGroup) and self.group.must_downgrade:
+            self.group, further = conversion.downgrade(self.group, self.settings, self.wall_ms, self.now_ms)
+            step.records += further.records
+            step.answers += further.answers
+        self.last = step.records
+        self.log += step.records
+        answers = dict(step.answers)
+        assert len(answers) == len(step.answers), "answered twice"
+        if isinstance(self.group, ConsumerGroup):
+            replayed = self.replayed()
+            assert isinstance(replayed, ConsumerGroup)
+            if self.group.remembered.members or replayed.remembered.members:
+                assert durable(replayed) == durable(self.group)
+        return answers
+
+    # Names and ids
+
+    def ids(self, named: Mapping[str, Iterable[int]] | None) -> Assignment | None:
+        if named is None:
+            return None
+        return {self.image.topics[name].id: frozenset(numbers) for name, numbers in named.items() if numbers}
+
+    def named(self, assignment: Assignment | None) -> dict[str, set[int]] | None:
+        if assignment is None:
+            return None
+        return {self.image.topic_names[topic_id]: set(numbers) for topic_id, numbers in assignment.items()}
+
+    def assigned(self, member_id: str) -> dict[str, set[int]]:
+        named = self.named(self.consumer.remembered.members[member_id].assigned)
+        assert named is not None
+        return named
+
+    def settle(self, *member_ids: str) -> None:
+        """The members report truthfully until nothing changes any more."""
+        for _ in range(4 * len(member_ids) + 4):
+            for member_id in member_ids:
+                member = self.consumer.remembered.members[member_id]
+                result = self.beat(member_id, member.epoch, owned=self.assigned(member_id))
+                assert result.error is ErrorCode.none

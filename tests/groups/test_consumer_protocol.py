@@ -1,0 +1,122 @@
+"""The bytes that consumers exchange through a classic group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from io import BytesIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.serial import entity_reader, entity_writer
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+
+names = st.text(min_size=1, max_size=8)
+partitions = st.dictionaries(
+    names, st.frozensets(st.integers(0, 2**31 - 1), min_size=1, max_size=4), max_size=4
+)
+
+
+@st.composite
+def subscriptions(draw: st.DrawFn) -> Subscription:
+    version = draw(st.integers(0, 3))
+    return Subscription(
+        version,
+        draw(st.frozensets(names, max_size=4)),
+        draw(partitions) if version >= 1 else {},
+        draw(st.none() | names) if version >= 3 else None,
+        draw(st.none() | st.binary(max_size=8)),
+        draw(st.integers(-1, 2**31 - 1)) if version >= 2 else -1,
+    )
+
+
+def refusal(decode: Callable[[bytes], object], data: bytes) -> ErrorCode | None:
+    try:
+        decode(data)
+    except BrokerError as error:
+        return error.code
+    return None
+
+
+@given(subscriptions())
+def test_a_subscription_is_read_as_it_was_written(subscription: Subscription) -> None:
+    assert decode_subscription(encode_subscription(subscription)) == subscription
+
+
+@given(partitions, st.integers(0, 3))
+def test_an_assignment_is_read_as_it_was_written(assignment: dict[str, frozenset[int]], version: int) -> None:
+    assert decode_assignment(encode_assignment(assignment, version)) == assignment
+
+
+@given(subscriptions())
+def test_subscriptions_are_what_the_specification_says(subscription: Subscription) -> None:
+    entity = import_module(
+        f"kio.schema.consumer_protocol_subscription.v{subscription.version}.data"
+    ).ConsumerProtocolSubscription
+    encoded = encode_subscription(subscription)
+    message, length = entity_reader(entity)(encoded, 2)
+    assert length == len(encoded) - 2
+    assert set(message.topics) == subscription.topics
+    written = BytesIO()
+    entity_writer(entity)(written, message)
+    assert written.getvalue() == encoded[2:]
+
+
+def test_a_member_without_an_assignment_has_nothing() -> None:
+    assert decode_assignment(b"") == {}
+
+
+def test_a_newer_version_is_read_as_far_as_we_know_it() -> None:
+    encoded = encode_subscription(Subscription(3, frozenset({"foo"}), {"foo": frozenset({1})}, "rack"))
+    newer = b"\x00\x09" + encoded[2:] + b"something new"
+    assert decode_subscription(newer).topics == {"foo"}
+
+
+def test_the_partitions_of_a_topic_named_twice_count_together() -> None:
+    entry = b"\x00\x01a\x00\x00\x00\x01\x00\x00\x00"
+    assert decode_assignment(
+        b"\x00\x00\x00\x00\x00\x02" + entry + b"\x01" + entry + b"\x02" + b"\xff" * 4
+    ) == {"a": {1, 2}}
+
+
+@pytest.mark.parametrize("decode", [decode_subscription, decode_assignment])
+@given(data=st.binary(min_size=1, max_size=60))
+def test_strange_bytes_are_refused_and_nothing_else(decode: Callable[[bytes], object], data: bytes) -> None:
+    assert refusal(decode, data) in (None, ErrorCode.inconsistent_group_protocol)
+
+
+@given(subscription=subscriptions(), data=st.data())
+def test_a_subscription_cut_short_or_spoilt_is_refused_or_read(
+    subscription: Subscription, data: st.DataObject
+) -> None:
+    encoded = bytearray(encode_subscription(subscription))
+    place = data.draw(st.integers(0, len(encoded) - 1))
+    encoded[place] = data.draw(st.integers(0, 255))
+    del encoded[data.draw(st.integers(0, len(encoded))) :]
+    assert refusal(decode_subscription, bytes(encoded)) in (None, ErrorCode.inconsistent_group_protocol)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x00",
+        b"\xff\xff\x00\x00\x00\x00",
+        b"\x00\x00\x7f\xff\xff\xff",
+        b"\x00\x00\xff\xff\xff\xff",
+        b"\x00\x01\x00\x00\x00\x01\x00\x02\xff\xfe" + b"\xff" * 4 + bytes(4),
+    ],
+)
+def test_hostile_subscriptions_are_refused(data: bytes) -> None:
+    with pytest.raises(BrokerError) as refused:
+        decode_subscription(data)
+    assert refused.value.code is ErrorCode.inconsistent_group_protocol
