@@ -156,12 +156,12 @@ class Offsets:
         tombstones = []
         for topic, values in self._groups.get(group_id, {}).items():
             since_ms = empty_since_ms or 0
-            if reads is not None:
-                if reads(topic):
-                    self._unread_since_ms.pop((group_id, topic), None)
-                    continue
-                since_ms = self._unread_since_ms.setdefault((group_id, topic), now_ms)
             kept_ms = _kept_ms(topic, retention_minutes * _MS_PER_MINUTE, config, image)
+            if reads is not None and reads(topic):
+                self._unread_since_ms.pop((group_id, topic), None)
+                kept_ms = None
+            elif reads is not None:
+                since_ms = self._unread_since_ms.setdefault((group_id, topic), now_ms)
             for index, value in values.items():
                 over = kept_ms is not None and max(since_ms, value.commit_timestamp_ms) + kept_ms <= now_ms
                 if over or not _is_of(image, topic, value):
