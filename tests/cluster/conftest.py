@@ -12,11 +12,19 @@ from penstock.cli.zookeeper_process import Member, ZooKeeperProcess, find_jars, 
 
 
 @pytest.fixture(scope="session")
-def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
-    server = new_server(tmp_path_factory.mktemp("zookeeper"))
-    server.start()
-    yield server
-    server.stop()
+def zookeeper_parts() -> None:
+    try:
+        find_java()
+        find_jars()
+    except Failure as missing:
+        pytest.skip(f"{missing} (penstock[cluster] brings both)")
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(
+    zookeeper_parts: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ZooKeeperProcess]:
+    yield from running_server(tmp_path_factory.mktemp("zookeeper"))
 
 
 @pytest.fixture(scope="session")
@@ -31,19 +39,14 @@ def zookeeper(zookeeper_server: ZooKeeperProcess, chroots: Iterator[int]) -> str
 
 
 @pytest.fixture
-def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperProcess]:
+def own_zookeeper(zookeeper_parts: None, tmp_path: Path) -> Iterator[ZooKeeperProcess]:
     """A server that the test may stop and kill."""
-    server = new_server(tmp_path / "zookeeper")
+    yield from running_server(tmp_path / "zookeeper")
+
+
+def running_server(directory: Path) -> Iterator[ZooKeeperProcess]:
+    [port] = free_ports(1)
+    server = ZooKeeperProcess(str(directory), [Member(port, 0, 0)])
     server.start()
     yield server
     server.kill()
-
-
-def new_server(directory: Path) -> ZooKeeperProcess:
-    try:
-        find_java()
-        find_jars()
-    except Failure as missing:
-        pytest.skip(f"{missing} (penstock[cluster] brings both)")
-    [port] = free_ports(1)
-    return ZooKeeperProcess(str(directory), [Member(port, 0, 0)])

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from penstock.cluster import change_list, controller, znodes
+from penstock.cluster import change_list, topic_writes, znodes
 from penstock.cluster.config_changes import (
     ConfigAlteration,
     ConfigChange,
@@ -185,7 +185,7 @@ def test_an_update_shares_what_it_does_not_touch() -> None:
 
 
 def test_leadership_is_taken_in_multis_of_hundreds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "MAX_PARTITIONS_PER_MULTI", 4)
+    monkeypatch.setattr(topic_writes, "MAX_PARTITIONS_PER_MULTI", 4)
 
     async def scenario(controller: Controller, store: CoordinationStore) -> None:
         await controller.create_topics([NewTopic("a", partitions=7), NewTopic("b", partitions=3)])

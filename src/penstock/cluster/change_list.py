@@ -15,6 +15,7 @@ from penstock.cluster.coordination import (
     CoordinationStore,
     Create,
     Delete,
+    Node,
     Operation,
     SessionExpired,
     StoreError,
@@ -43,24 +44,38 @@ class ChangeList:
         """
         self._commits += 1
         token = f"{self._office.epoch}-{self._commits}"
-        fence = Check(znodes.CONTROLLER_EPOCH, self._office.epoch_version)
         trim = [Delete(self._paths[0])] if len(self._paths) >= MAX_CHANGES else []
         data = znodes.encode(znodes.ChangeNode(token, tuple(topics)))
         entry = Create(znodes.CHANGE_PREFIX, data, sequential=True)
         try:
-            results = await self._store.multi([fence, *trim, *operations, entry])
+            results = await self._write([*trim, *operations, entry])
         except UnknownOutcome:
             return await self._contains(token)
-        except StoreError as error:
-            if isinstance(error, SessionExpired) or error.path == znodes.CONTROLLER_EPOCH:
-                raise BrokerError(ErrorCode.not_controller, "this broker is controller no more") from error
+        if results is None:
             return False
-        except StorageError as error:
-            raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
         if trim:
             self._paths.popleft()
         self._paths.append(str(results[-1]))
         return True
+
+    async def write_unseen(self, operations: Sequence[Operation]) -> bool:
+        """Write what no broker looks at, so without an entry; False where it failed or may have."""
+        try:
+            return await self._write(operations) is not None
+        except UnknownOutcome:
+            return False
+
+    async def _write(self, operations: Sequence[Operation]) -> list[str | Node | None] | None:
+        """None where a condition failed."""
+        fence = Check(znodes.CONTROLLER_EPOCH, self._office.epoch_version)
+        try:
+            return await self._store.multi([fence, *operations])
+        except StoreError as error:
+            if isinstance(error, SessionExpired) or error.path == znodes.CONTROLLER_EPOCH:
+                raise BrokerError(ErrorCode.not_controller, "this broker is controller no more") from error
+            return None
+        except StorageError as error:
+            raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
 
     async def _contains(self, token: str) -> bool:
         await self.load()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
@@ -23,17 +24,36 @@ from penstock.cluster.config_changes import (
     altered_group_configs,
     altered_topic_configs,
 )
-from penstock.cluster.coordination import BadVersion, CoordinationStore, Create, Delete, Node, Operation, Set
+from penstock.cluster.coordination import (
+    BadVersion,
+    CoordinationStore,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    SessionExpired,
+    Set,
+    Unreachable,
+)
 from penstock.cluster.election import make_ready, take_office
 from penstock.cluster.image import Broker, ClusterImage, Configs, ImageChange, Partition, Topic
-from penstock.cluster.loading import encode_broker, encode_partition, encode_topic, load_image
-from penstock.cluster.topics import NewPartitions, NewTopic, TopicPlanner
-from penstock.config import MAX_TOPICS_PER_REQUEST, BrokerConfig
+from penstock.cluster.loading import encode_broker, encode_partition, encode_topic, load, load_image
+from penstock.cluster.topic_writes import (
+    NOTHING,
+    Writes,
+    batches,
+    chunks,
+    creation,
+    deletion,
+    growth,
+    tidying,
+)
+from penstock.cluster.topics import USE_DEFAULT, NewPartitions, NewTopic, TopicPlanner
+from penstock.config import MAX_TOPICS_PER_REQUEST, NUM_PARTITIONS, BrokerConfig
 from penstock.errors import BrokerError, ConfigError, ErrorCode, StorageError, UnknownOutcome
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 
 PRODUCER_ID_BLOCK = 1_000
-MAX_PARTITIONS_PER_MULTI = 500
 MAX_ATTEMPTS = 10
 UNCLEAR = "the coordination store does not give a clear answer; try again"
 
@@ -48,7 +68,7 @@ class Decision(Generic[R]):
 
     result: R
     image: ClusterImage
-    operations: Sequence[Operation] = ()
+    writes: Writes = NOTHING
     topics: frozenset[str] = frozenset()
 
 
@@ -104,7 +124,7 @@ class Controller:
                 Set(znodes.BROKER_EPOCH, counter, self._broker_epoch.version),
                 Create(znodes.broker_path(self._node_id), encode_broker(broker), ephemeral=True),
             )
-            return Decision(epoch, image.with_broker(broker), operations)
+            return Decision(epoch, image.with_broker(broker), Writes(operations))
 
         return await self._change(decide)
 
@@ -116,76 +136,68 @@ class Controller:
             for index, partition in enumerate(topic.partitions)
             if self._node_id in partition.isr
         ]
-        for start in range(0, len(names), MAX_PARTITIONS_PER_MULTI):
-            chunk = names[start : start + MAX_PARTITIONS_PER_MULTI]
+        for chunk in chunks(names):
             await self._change(partial(self._lead, names=chunk))
 
     async def create_topics(
         self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[Topic | BrokerError]:
         """The topics as made, or why not, in order."""
+        repeated = _repeated([new.name for new in new_topics])
 
-        def decide(image: ClusterImage) -> Decision[list[Topic | BrokerError]]:
+        def decide(batch: Sequence[NewTopic], image: ClusterImage) -> Decision[list[Topic | BrokerError]]:
             planner = TopicPlanner(image, self.config, self._random)
-            self._check_count(new_topics)
-            repeated = _repeated([new.name for new in new_topics])
-            results = [_attempt(planner.plan_topic, new, new.name in repeated) for new in new_topics]
-            made = [result for result in results if isinstance(result, Topic)]
-            if validate_only or not made:
-                return Decision(results, image)
-            operations = [operation for topic in made for operation in _creation(topic)]
-            return Decision(results, image.with_topics(made), operations, _names(made))
+            plans = [_attempt(planner.plan_topic, new, new.name in repeated) for new in batch]
+            if validate_only:
+                return Decision(plans, image)
+            return _made(image, plans, creation)
 
-        return await self._change(decide)
+        return await self._change_in_batches(new_topics, self._size_of, decide, at_once=validate_only)
 
     async def delete_topics(self, names: Sequence[str]) -> list[Topic | BrokerError]:
         """The topics that are no more, or why not, in order."""
+        repeated = _repeated(names)
 
-        def decide(image: ClusterImage) -> Decision[list[Topic | BrokerError]]:
-            self._check_count(names)
-            repeated = _repeated(names)
-            results = [_attempt(partial(_existing, image), name, name in repeated) for name in names]
+        def decide(batch: Sequence[str], image: ClusterImage) -> Decision[list[Topic | BrokerError]]:
+            results = [_attempt(partial(_existing, image), name, name in repeated) for name in batch]
             gone = [result for result in results if isinstance(result, Topic)]
-            operations = [operation for topic in gone for operation in _deletion(topic)]
             after = image.without_topics(topic.name for topic in gone) if gone else image
-            return Decision(results, after, operations, _names(gone))
+            writes = sum((deletion(topic) for topic in gone), NOTHING)
+            return Decision(results, after, writes, _names(gone))
 
-        return await self._change(decide)
+        return await self._change_in_batches(names, self._present, decide)
 
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[Topic | BrokerError]:
         """The topics with their partitions added, or why not, in order."""
+        repeated = _repeated([new.topic for new in requests])
 
-        def decide(image: ClusterImage) -> Decision[list[Topic | BrokerError]]:
+        def decide(
+            batch: Sequence[NewPartitions], image: ClusterImage
+        ) -> Decision[list[Topic | BrokerError]]:
             planner = TopicPlanner(image, self.config, self._random)
-            self._check_count(requests)
-            repeated = _repeated([new.topic for new in requests])
-            results = [_attempt(planner.plan_partitions, new, new.topic in repeated) for new in requests]
-            grown = [result for result in results if isinstance(result, Topic)]
-            if validate_only or not grown:
-                return Decision(results, image)
-            operations = [
-                operation
-                for topic in grown
-                for operation in _growth(topic, len(image.topics[topic.name].partitions))
-            ]
-            return Decision(results, image.with_topics(grown), operations, _names(grown))
+            plans = [_attempt(planner.plan_partitions, new, new.topic in repeated) for new in batch]
+            if validate_only:
+                return Decision(plans, image)
+            return _made(image, plans, lambda topic: growth(topic, len(image.topics[topic.name].partitions)))
 
-        return await self._change(decide)
+        return await self._change_in_batches(
+            requests, lambda new: new.total - self._present(new.topic), decide
+        )
 
     async def alter_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[BrokerError | None]:
         """None for what was changed, or why not, in order."""
 
-        def decide(image: ClusterImage) -> Decision[list[BrokerError | None]]:
-            self._check_count(changes)
-            repeated = _repeated([(change.kind, change.name) for change in changes])
+        repeated = _repeated([(change.kind, change.name) for change in changes])
+
+        def decide(batch: Sequence[ConfigChange], image: ClusterImage) -> Decision[list[BrokerError | None]]:
             results: list[BrokerError | None] = []
             operations: list[Operation] = []
             after = image
-            for change in changes:
+            for change in batch:
                 judge = partial(self._alter, after)
                 altered = _attempt(judge, change, (change.kind, change.name) in repeated)
                 if isinstance(altered, BrokerError):
@@ -196,10 +208,12 @@ class Controller:
                 results.append(None)
             if validate_only:
                 return Decision(results, image)
-            topics = {change.name for change in changes if change.kind is ConfigResourceType.TOPIC}
-            return Decision(results, after, operations, frozenset(topics & image.topics.keys()))
+            topics = {change.name for change in batch if change.kind is ConfigResourceType.TOPIC}
+            return Decision(
+                results, after, Writes(tuple(operations)), frozenset(topics & image.topics.keys())
+            )
 
-        return await self._change(decide)
+        return await self._change_in_batches(changes, lambda _: 1, decide, at_once=validate_only)
 
     async def allocate_producer_ids(self) -> range:
         """A block of ids that nobody else will ever get; an unknown outcome costs a block, nothing more."""
@@ -213,6 +227,8 @@ class Controller:
                 continue
             except StorageError as error:
                 raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
+            except Unreachable as error:
+                raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
             return range(first, first + PRODUCER_ID_BLOCK)
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
 
@@ -242,7 +258,7 @@ class Controller:
             )
             partitions.setdefault(name, list(image.topics[name].partitions))[index] = mine
         led = [replace(image.topics[name], partitions=tuple(states)) for name, states in partitions.items()]
-        return Decision(None, image.with_topics(led), operations, frozenset(partitions))
+        return Decision(None, image.with_topics(led), Writes(tuple(operations)), frozenset(partitions))
 
     def _alter(self, image: ClusterImage, change: ConfigChange) -> tuple[ClusterImage, Operation | None]:
         if change.kind is ConfigResourceType.GROUP:
@@ -282,19 +298,71 @@ class Controller:
             except ConfigError as error:
                 raise BrokerError(ErrorCode.invalid_request, str(error)) from error
 
+    def _size_of(self, new: NewTopic) -> int:
+        if new.assignment:
+            return len(new.assignment)
+        return self.config[NUM_PARTITIONS] if new.partitions == USE_DEFAULT else new.partitions
+
+    def _present(self, name: str) -> int:
+        topic = self.image.topic(name)
+        return len(topic.partitions) if topic else 0
+
+    async def _change_in_batches(
+        self,
+        items: Sequence[T],
+        size_of: Callable[[T], int],
+        decide: Callable[[Sequence[T], ClusterImage], Decision[list[V | BrokerError]]],
+        *,
+        at_once: bool = False,
+    ) -> list[V | BrokerError]:
+        """Each item stands for itself, so more than fits into one write is several changes."""
+        self._check_count(items)
+        results: list[V | BrokerError] = []
+        sizes = [max(1, size_of(item)) for item in items]
+        for batch in [items] if at_once else batches(items, sizes):
+            try:
+                decided = await self._change(partial(decide, batch))
+            except BrokerError as error:
+                if not results:
+                    raise
+                return results + [error] * (len(items) - len(results))
+            results += decided
+        return results
+
     async def _change(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
         async with self._changing:
             if self._change_list is None:
                 raise BrokerError(ErrorCode.not_controller, "this broker is not the controller")
-            for _ in range(MAX_ATTEMPTS):
-                decision = decide(self.image)
-                if not decision.operations:
-                    return decision.result
-                if await self._change_list.commit(decision.operations, sorted(decision.topics)):
-                    self._publish(decision.image, decision.topics)
-                    return decision.result
-                await self._reload()
+            try:
+                for _ in range(MAX_ATTEMPTS):
+                    decision = decide(self.image)
+                    if not decision.writes.visible:
+                        return decision.result
+                    if await self._commit(self._change_list, decision):
+                        return decision.result
+                    await self._reload()
+            except SessionExpired as error:
+                raise BrokerError(ErrorCode.not_controller, "this broker is controller no more") from error
+            except Unreachable as error:
+                raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
+
+    async def _commit(self, change_list: ChangeList, decision: Decision[R]) -> bool:
+        for operations in decision.writes.before:
+            if not await change_list.write_unseen(operations):
+                return False
+        if not await change_list.commit(decision.writes.visible, sorted(decision.topics)):
+            return False
+        self._publish(decision.image, decision.topics)
+        await self._tidy(change_list, decision.writes.after)
+        return True
+
+    async def _tidy(self, change_list: ChangeList, writes: Sequence[Sequence[Operation]]) -> None:
+        """Nobody waits for this; what fails is found by the next load."""
+        with suppress(BrokerError):
+            for operations in writes:
+                if not await change_list.write_unseen(operations):
+                    return
 
     def _publish(self, image: ClusterImage, topics: frozenset[str]) -> None:
         change = ImageChange(self.image, image, topics)
@@ -307,7 +375,11 @@ class Controller:
     async def _reload(self) -> None:
         """Read everything again; subscribers hear of what others have changed."""
         assert self._change_list is not None
-        image = await load_image(self._store)
+        image, unfinished = await load(self._store)
+        if unfinished:
+            for rest in unfinished:
+                await self._tidy(self._change_list, tidying(rest))
+            image = await load_image(self._store)
         self._broker_epoch = await self._store.get(znodes.BROKER_EPOCH)
         await self._change_list.load()
         if image != self.image:
@@ -350,24 +422,18 @@ def _broker_id(image: ClusterImage, name: str) -> BrokerId | None:
     return BrokerId(int(name))
 
 
-def _creation(topic: Topic) -> list[Operation]:
-    return [Create(znodes.topic_path(topic.name), encode_topic(topic)), *_partition_nodes(topic, 0)]
-
-
-def _growth(topic: Topic, present: int) -> list[Operation]:
-    changed = Set(znodes.topic_path(topic.name), encode_topic(topic), topic.version - 1)
-    return [changed, *_partition_nodes(topic, present)]
-
-
-def _partition_nodes(topic: Topic, first: int) -> list[Operation]:
-    return [
-        Create(znodes.partition_path(topic.name, index), encode_partition(topic.partitions[index]))
-        for index in range(first, len(topic.partitions))
-    ]
-
-
-def _deletion(topic: Topic) -> list[Operation]:
-    return [
-        *(Delete(znodes.partition_path(topic.name, index)) for index in range(len(topic.partitions))),
-        Delete(znodes.topic_path(topic.name), topic.version),
-    ]
+def _made(
+    image: ClusterImage,
+    plans: Sequence[Topic | BrokerError],
+    write: Callable[[Topic], tuple[Topic, Writes]],
+) -> Decision[list[Topic | BrokerError]]:
+    """The decision to have these topics so, as far as they were not refused."""
+    results: list[Topic | BrokerError] = []
+    writes = NOTHING
+    for plan in plans:
+        if isinstance(plan, Topic):
+            plan, more = write(plan)
+            writes += more
+        results.append(plan)
+    made = [result for result in results if isinstance(result, Topic)]
+    return Decision(results, image.with_topics(made) if made else image, writes, _names(made))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from penstock.cluster import znodes
 from penstock.cluster.coordination import CoordinationStore, Node, NoNode
@@ -12,7 +12,23 @@ from penstock.errors import StorageError
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A topic with partition nodes that do not count: someone stopped in the middle of a large change."""
+
+    topic: str
+    node: znodes.TopicNode
+    version: int
+    partitions: Sequence[int]
+    """Those that are there."""
+
+
 async def load_image(store: CoordinationStore) -> ClusterImage:
+    image, _ = await load(store)
+    return image
+
+
+async def load(store: CoordinationStore) -> tuple[ClusterImage, list[Unfinished]]:
     cluster = znodes.decode((await store.get(znodes.CLUSTER)).data, znodes.ClusterNode)
     image = ClusterImage(cluster.cluster_id, await _load_controller(store))
     for broker in await _load_brokers(store):
@@ -23,7 +39,8 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
         configs = Configs(znodes.decode(node.data, znodes.ConfigsNode).configs, node.version)
         image = image.with_configs(broker_id, configs)
     image = replace(image, group_configs=await _load_group_configs(store))
-    return image.with_topics(await _load_topics(store))
+    topics, unfinished = await _load_topics(store)
+    return image.with_topics(topics), unfinished
 
 
 async def _load_controller(store: CoordinationStore) -> BrokerId:
@@ -54,7 +71,7 @@ async def _load_group_configs(store: CoordinationStore) -> dict[str, Configs]:
     }
 
 
-async def _load_topics(store: CoordinationStore) -> list[Topic]:
+async def _load_topics(store: CoordinationStore) -> tuple[list[Topic], list[Unfinished]]:
     """Two rounds: all topics, then all their partitions. A topic that goes in between is left out."""
     names = await store.children(znodes.TOPICS)
     nodes = await store.get_many([znodes.topic_path(name) for name in names])
@@ -64,16 +81,21 @@ async def _load_topics(store: CoordinationStore) -> list[Topic]:
         if node is not None
     ]
     paths = [
-        znodes.partition_path(name, index) for name, _, topic in found for index in range(topic.partitions)
+        znodes.partition_path(name, index)
+        for name, _, topic in found
+        for index in range(max(topic.partitions, topic.pending))
     ]
     partitions = iter(await store.get_many(paths))
-    topics = []
+    topics, unfinished = [], []
     for name, version, topic in found:
         states = [next(partitions) for _ in range(topic.partitions)]
-        topics.append(
-            Topic(name, TopicId(topic.topic_id), _decode_partitions(name, states), topic.configs, version)
-        )
-    return topics
+        rest = [index for index in range(topic.partitions, topic.pending) if next(partitions) is not None]
+        if topic.partitions:
+            made = _decode_partitions(name, states)
+            topics.append(Topic(name, TopicId(topic.topic_id), made, topic.configs, version))
+        if topic.pending:
+            unfinished.append(Unfinished(name, topic, version, rest))
+    return topics, unfinished
 
 
 def _decode_partitions(topic: str, nodes: Sequence[Node | None]) -> tuple[Partition, ...]:
@@ -115,5 +137,5 @@ def encode_partition(partition: Partition) -> bytes:
     )
 
 
-def encode_topic(topic: Topic) -> bytes:
-    return znodes.encode(znodes.TopicNode(topic.id, len(topic.partitions), dict(topic.configs)))
+def encode_topic(topic: Topic, pending: int = 0) -> bytes:
+    return znodes.encode(znodes.TopicNode(topic.id, len(topic.partitions), dict(topic.configs), pending))

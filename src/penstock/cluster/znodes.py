@@ -97,10 +97,13 @@ class ConfigsNode(msgspec.Struct, frozen=True):
     configs: dict[str, str]
 
 
-class TopicNode(msgspec.Struct, frozen=True):
+class TopicNode(msgspec.Struct, frozen=True, omit_defaults=True):
     topic_id: UUID
     partitions: int
+    """None: there is no such topic (any more, or yet)."""
     configs: dict[str, str]
+    pending: int = 0
+    """Partitions from `partitions` up to this may have nodes, of a change that is not finished."""
 
 
 class PartitionNode(msgspec.Struct, frozen=True):

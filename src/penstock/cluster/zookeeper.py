@@ -52,6 +52,11 @@ MAX_MULTI_BYTES = 1_000_000
 OPERATION_BYTES = 100
 """What an operation takes on the wire besides its path and data: headers, version, ACL."""
 
+CONNECTION_ATTEMPTS = 3
+"""How many fit into the session timeout: a server that accepts but does not answer yet must not use it up.
+
+kazoo shares the time among the servers it is told of, so a short list is repeated."""
+
 RECONNECT = {"max_tries": -1, "delay": 0.05, "max_delay": 0.5}
 
 _REFUSALS: dict[type[Exception], type[StoreError]] = {
@@ -90,9 +95,11 @@ class ZooKeeperStore:
         self._threads = threads
         self._timeout_s = session_timeout_ms / 1000
         self._acl = [make_digest_acl(*digest.split(":", 1), all=True)] if digest else None
-        self._handler = _Handler(self._hosts.count(",") + 1)
+        servers = self._hosts.split(",")
+        servers *= -(-CONNECTION_ATTEMPTS // len(servers))
+        self._handler = _Handler(len(servers))
         self._client = KazooClient(
-            self._hosts,
+            ",".join(servers),
             timeout=self._timeout_s,
             handler=self._handler,
             auth_data=[("digest", digest)] if digest else None,
@@ -367,16 +374,15 @@ class ZooKeeperStore:
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's threads and sockets, with one session only: by itself kazoo would go on with another."""
 
-    def __init__(self, hosts: int) -> None:
+    def __init__(self, attempts: int) -> None:
         super().__init__()
         self.is_over = False
-        self._hosts = hosts
+        self._attempts = attempts
 
     def create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
         if self.is_over:
             raise kazoo_errors.ConnectionDropped("the session is over")
-        # One server that does not answer must not take the time in which the others would.
-        return super().create_connection(*arguments, timeout=timeout / self._hosts, **options)
+        return super().create_connection(*arguments, timeout=timeout / self._attempts, **options)
 
 
 class _Deadline:

@@ -1,0 +1,105 @@
+"""What is written to the store when a topic is made, grown or deleted; large ones in parts. Pure.
+
+A topic has as many partitions as its node says, and none means that there is no such topic: nodes of partitions
+beyond that number are invisible. So a large change writes them beforehand, or removes them afterwards, in multis
+of a size that ZooKeeper takes, and is made visible by one write to the topic's node, which until then and from
+then on tells (`pending`) how far invisible ones may be found. Whoever loads the store removes what a crash left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import msgspec
+
+from penstock.cluster import znodes
+from penstock.cluster.coordination import Create, Delete, Operation, Set
+from penstock.cluster.image import Topic
+from penstock.cluster.loading import Unfinished, encode_partition, encode_topic
+
+MAX_PARTITIONS_PER_MULTI = 500
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """One change: what is written before, unseen; what makes it visible; what is tidied away afterwards."""
+
+    visible: tuple[Operation, ...] = ()
+    before: tuple[Sequence[Operation], ...] = ()
+    after: tuple[Sequence[Operation], ...] = ()
+
+    def __add__(self, other: Writes) -> Writes:
+        return Writes(self.visible + other.visible, self.before + other.before, self.after + other.after)
+
+
+NOTHING = Writes()
+
+
+def creation(topic: Topic) -> tuple[Topic, Writes]:
+    """The topic as it will be in the store, too: its version depends on the number of writes."""
+    path, states = znodes.topic_path(topic.name), _partition_nodes(topic, 0)
+    if len(states) <= MAX_PARTITIONS_PER_MULTI:
+        return topic, Writes((Create(path, encode_topic(topic)), *states))
+    made = replace(topic, version=1)
+    announced = Create(path, encode_topic(replace(topic, partitions=()), pending=len(states)))
+    return made, Writes((Set(path, encode_topic(made), 0),), ([announced], *chunks(states)))
+
+
+def growth(topic: Topic, present: int) -> tuple[Topic, Writes]:
+    """`topic` has the partitions after `present` added."""
+    path, states, version = znodes.topic_path(topic.name), _partition_nodes(topic, present), topic.version - 1
+    if len(states) <= MAX_PARTITIONS_PER_MULTI:
+        return topic, Writes((Set(path, encode_topic(topic), version), *states))
+    grown = replace(topic, version=version + 2)
+    before = replace(topic, partitions=topic.partitions[:present])
+    announced = Set(path, encode_topic(before, pending=len(topic.partitions)), version)
+    return grown, Writes((Set(path, encode_topic(grown), version + 1),), ([announced], *chunks(states)))
+
+
+def deletion(topic: Topic) -> Writes:
+    path, count = znodes.topic_path(topic.name), len(topic.partitions)
+    removals = [Delete(znodes.partition_path(topic.name, index)) for index in range(count)]
+    if count <= MAX_PARTITIONS_PER_MULTI:
+        return Writes((*removals, Delete(path, topic.version)))
+    hidden = Set(path, encode_topic(replace(topic, partitions=()), pending=count), topic.version)
+    return Writes((hidden,), after=(*chunks(removals), [Delete(path)]))
+
+
+def tidying(unfinished: Unfinished) -> list[Sequence[Operation]]:
+    """What removes the invisible rest of a change that was not finished."""
+    path = znodes.topic_path(unfinished.topic)
+    if unfinished.node.partitions:
+        settled = msgspec.structs.replace(unfinished.node, pending=0)
+        last: Operation = Set(path, znodes.encode(settled), unfinished.version)
+    else:
+        last = Delete(path, unfinished.version)
+    removals = [Delete(znodes.partition_path(unfinished.topic, index)) for index in unfinished.partitions]
+    return [*chunks(removals), [last]]
+
+
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), MAX_PARTITIONS_PER_MULTI):
+        yield items[start : start + MAX_PARTITIONS_PER_MULTI]
+
+
+def batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[Sequence[T]]:
+    """The items in order, as many at a time as have no more partitions than one multi takes, but at least one."""
+    start = size = 0
+    for end, more in enumerate(sizes):
+        if end > start and size + more > MAX_PARTITIONS_PER_MULTI:
+            yield items[start:end]
+            start, size = end, 0
+        size += more
+    if start < len(items):
+        yield items[start:]
+
+
+def _partition_nodes(topic: Topic, first: int) -> list[Operation]:
+    return [
+        Create(znodes.partition_path(topic.name, index), encode_partition(topic.partitions[index]))
+        for index in range(first, len(topic.partitions))
+    ]

@@ -1,0 +1,85 @@
+"""A TCP proxy before a ZooKeeper that cuts connections when told to, also between a request and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum, auto
+
+MULTI = (14).to_bytes(4, "big")
+"""ZooKeeper's code of a multi; it follows the length and the number of the request."""
+
+
+class Cut(Enum):
+    BEFORE_FORWARDING = auto()
+    AFTER_FORWARDING = auto()
+
+
+class CuttingProxy:
+    def __init__(self, target_port: int) -> None:
+        self.port = 0
+        self.next_multi: Cut | None = None
+        """What to do to the connection that brings the next multi."""
+        self._target_port = target_port
+        self._is_cut = False
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        assert self._server is not None
+        self.cut()
+        self._server.close()
+
+    def cut(self) -> None:
+        """Close all connections, and every new one, until `restore`."""
+        self._is_cut = True
+        self.drop()
+
+    def restore(self) -> None:
+        self._is_cut = False
+
+    def drop(self) -> None:
+        for writer in self._writers:
+            writer.close()
+        self._writers.clear()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            writer.close()
+            return
+        try:
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+        except OSError:
+            writer.close()
+            return
+        self._writers |= {writer, server_writer}
+        answers = asyncio.ensure_future(_copy(server_reader, writer))
+        while data := await _read(reader):
+            if self.next_multi is not None and data[8:12] == MULTI:
+                action, self.next_multi = self.next_multi, None
+                answers.cancel()
+                await asyncio.wait({answers})
+                if action is Cut.AFTER_FORWARDING:
+                    server_writer.write(data)
+                    await _read(server_reader)  # it is carried out once the answer is here
+                self.drop()
+                return
+            server_writer.write(data)
+        server_writer.close()
+        await answers
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await _read(reader):
+        writer.write(data)
+    writer.close()
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(1 << 16)
+    except ConnectionError:
+        return b""

@@ -1,0 +1,224 @@
+"""Topics too large for one write: nothing half made is ever seen, and what a crash leaves is tidied away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+
+import pytest
+
+from penstock.cluster import topic_writes, znodes
+from penstock.cluster.config_changes import ConfigAlteration, ConfigChange, ConfigResourceType
+from penstock.cluster.controller import Controller
+from penstock.cluster.coordination import Node, Operation
+from penstock.cluster.image import ClusterImage, ImageChange, Topic
+from penstock.cluster.loading import load_image
+from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
+from penstock.cluster.topics import NewPartitions, NewTopic
+from penstock.config import BrokerConfig
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import BrokerId
+
+NODE = BrokerId(1)
+LARGE = 11
+
+Change = Callable[[Controller], Awaitable[object]]
+CHANGES: dict[str, Change] = {
+    "create": lambda controller: controller.create_topics([NewTopic("new", LARGE)]),
+    "grow": lambda controller: controller.create_partitions([NewPartitions("small", 1 + LARGE)]),
+    "delete": lambda controller: controller.delete_topics(["large"]),
+    "create several": lambda controller: controller.create_topics(
+        [NewTopic("a", 2), NewTopic("b", LARGE), NewTopic("c", 3), NewTopic("d", 1)]
+    ),
+}
+
+
+class Crash(Exception):
+    pass
+
+
+class CrashingStore(MemoryStore):
+    """Does `writes` more of them, then nothing at all: its process is dead."""
+
+    writes: int | None = None
+
+    async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
+        if self.writes is None:
+            return await super().multi(operations)
+        if self.writes == 0:
+            raise Crash
+        self.writes -= 1
+        return await super().multi(operations)
+
+
+@pytest.fixture(autouse=True)
+def small_multis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_writes, "MAX_PARTITIONS_PER_MULTI", 4)
+
+
+async def started(store: MemoryStore, seed: int = 1) -> Controller:
+    await store.start()
+    controller = Controller(store, NODE, BrokerConfig(), Random(seed))
+    await controller.load()
+    await controller.register_broker("localhost", 9092, "machine")
+    return controller
+
+
+async def prepared(ensemble: MemoryEnsemble) -> tuple[Controller, CrashingStore]:
+    store = CrashingStore(ensemble)
+    controller = await started(store)
+    await controller.create_topics([NewTopic("small", 1), NewTopic("large", LARGE)])
+    return controller, store
+
+
+def shape(image: ClusterImage) -> dict[str, int]:
+    return {name: len(topic.partitions) for name, topic in image.topics.items()}
+
+
+def nodes_in_store(ensemble: MemoryEnsemble) -> dict[str, int]:
+    tree = ensemble.tree
+    return {name: tree.child_count(znodes.topic_path(name)) for name in tree.children(znodes.TOPICS)}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_large_change_is_seen_as_a_whole_or_not_at_all_wherever_it_stops(name: str) -> None:
+    async def crash_after(writes: int) -> bool:
+        """Whether the change came to its end before."""
+        ensemble = MemoryEnsemble()
+        controller, store = await prepared(ensemble)
+        before = shape(controller.image)
+        store.writes = writes
+        try:
+            await CHANGES[name](controller)
+            finished = True
+        except Crash:
+            finished = False
+        await store.close()
+
+        seen = shape(await load_image(await opened(ensemble)))
+        allowed = [before, *await steps_of(name)]
+        assert seen in allowed
+        successor = await started(ensemble.client(), seed=2)
+        assert shape(successor.image) == seen, "tidying changes nothing that is seen"
+        assert nodes_in_store(ensemble) == seen, "and leaves nothing behind"
+        await CHANGES[name](successor)
+        assert shape(successor.image) == allowed[-1]
+        assert nodes_in_store(ensemble) == allowed[-1]
+        assert successor.image == await load_image(await opened(ensemble))
+        return finished
+
+    async def body() -> None:
+        writes = 0
+        while not await crash_after(writes):
+            writes += 1
+        assert writes >= 4
+
+    asyncio.run(body())
+
+
+async def steps_of(name: str) -> list[dict[str, int]]:
+    """What the change shows to others, one after the other."""
+    controller, _ = await prepared(MemoryEnsemble())
+    heard: list[ImageChange] = []
+    controller.subscribe(heard.append)
+    await CHANGES[name](controller)
+    return [shape(change.after) for change in heard]
+
+
+async def opened(ensemble: MemoryEnsemble) -> MemoryStore:
+    store = ensemble.client()
+    await store.start()
+    return store
+
+
+def test_a_large_topic_appears_and_goes_at_once() -> None:
+    async def body() -> None:
+        assert await steps_of("create") == [{"small": 1, "large": LARGE, "new": LARGE}]
+        assert await steps_of("grow") == [{"small": 1 + LARGE, "large": LARGE}]
+        assert await steps_of("delete") == [{"small": 1}]
+
+    asyncio.run(body())
+
+
+def test_items_of_a_request_share_writes_as_far_as_they_fit() -> None:
+    async def body() -> None:
+        controller, _ = await prepared(MemoryEnsemble())
+        heard: list[ImageChange] = []
+        controller.subscribe(heard.append)
+        await CHANGES["create several"](controller)
+        await controller.delete_topics(["a", "b", "c", "d"])
+        assert [sorted(change.topics) for change in heard] == [["a"], ["b"], ["c", "d"]] * 2
+
+    asyncio.run(body())
+
+
+def test_versions_are_right_for_what_comes_after() -> None:
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        controller, store = await prepared(ensemble)
+        await controller.create_partitions([NewPartitions("large", 2 * LARGE), NewPartitions("small", 2)])
+        reads: list[int] = []
+        controller.subscribe(lambda _: reads.append(1))
+        change = ConfigChange(ConfigResourceType.TOPIC, "large", [ConfigAlteration("segment.ms", "9")])
+        assert await controller.alter_configs([change]) == [None]
+        await controller.take_leadership()
+        assert controller.image == await load_image(store)
+        assert isinstance((await controller.delete_topics(["large"]))[0], Topic)
+        assert nodes_in_store(ensemble) == {"small": 2}
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_unknown_outcomes_leave_no_doubt_about_large_topics(seed: int) -> None:
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        controller, store = await prepared(ensemble)
+        store.faults = Faults(Random(seed), unknown_not_applied=0.05, unknown_applied=0.05)
+        for name in ("create", "grow", "delete"):
+            [result] = await CHANGES[name](controller)  # type: ignore[misc]
+            assert isinstance(result, Topic)
+        assert shape(controller.image) == {"small": 1 + LARGE, "new": LARGE}
+        assert controller.image == await load_image(store)
+        await store.close()
+        await started(ensemble.client(), seed=2)
+        assert nodes_in_store(ensemble) == {"small": 1 + LARGE, "new": LARGE}
+
+    asyncio.run(body())
+
+
+def test_a_controller_that_was_replaced_in_the_middle_shows_nothing() -> None:
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        controller, store = await prepared(ensemble)
+        store.writes = 3
+        with pytest.raises(Crash):
+            await CHANGES["create"](controller)
+        store.writes = None
+        await store.delete(znodes.CONTROLLER)
+        successor_store = ensemble.client()
+        await successor_store.start()
+        successor = Controller(successor_store, BrokerId(2), BrokerConfig(), Random(2))
+        await successor.load()
+        with pytest.raises(BrokerError) as refusal:
+            await CHANGES["create"](controller)
+        assert refusal.value.code is ErrorCode.not_controller
+        assert nodes_in_store(ensemble) == {"small": 1, "large": LARGE}
+
+    asyncio.run(body())
+
+
+def test_what_was_done_before_the_store_failed_is_answered_as_done() -> None:
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        controller, store = await prepared(ensemble)
+        controller.subscribe(lambda _: store.expire())
+        results = await controller.create_topics([NewTopic("a", 3), NewTopic("b", 3), NewTopic("c", 3)])
+        assert isinstance(results[0], Topic)
+        assert [result.code for result in results[1:] if isinstance(result, BrokerError)] == [
+            ErrorCode.not_controller
+        ] * 2
+        assert nodes_in_store(ensemble) == {"small": 1, "large": LARGE, "a": 3}
+
+    asyncio.run(body())

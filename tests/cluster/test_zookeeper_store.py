@@ -1,0 +1,380 @@
+"""What only a real ZooKeeper does: lost connections, expired sessions, servers that are killed, ACLs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from cutting_proxy import Cut, CuttingProxy
+
+from broker_process import free_ports
+from penstock.cli.zookeeper_process import Member, ZooKeeperEnsemble, ZooKeeperProcess, server_mode
+from penstock.cluster.coordination import (
+    BadVersion,
+    Create,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    SessionState,
+    Unreachable,
+)
+from penstock.cluster.zookeeper import CHUNK, ZooKeeperStore
+from penstock.errors import StorageError, UnknownOutcome
+from penstock.threads import ThreadPools
+
+SHORT_MS = 1_000
+LONG_MS = 10_000
+PATIENCE_SECONDS = 20
+
+pytestmark = pytest.mark.process
+
+
+@asynccontextmanager
+async def session(
+    hosts: str, session_timeout_ms: int = LONG_MS, digest: str | None = None
+) -> AsyncIterator[ZooKeeperStore]:
+    threads = ThreadPools()
+    store = ZooKeeperStore(hosts, threads, session_timeout_ms, digest)
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.close()
+        threads.close()
+
+
+@asynccontextmanager
+async def proxied(hosts: str) -> AsyncIterator[tuple[CuttingProxy, str]]:
+    """The same place, by way of a proxy."""
+    address, _, chroot = hosts.partition("/")
+    proxy = CuttingProxy(int(address.rpartition(":")[2]))
+    await proxy.start()
+    try:
+        yield proxy, f"127.0.0.1:{proxy.port}/{chroot}"
+    finally:
+        await proxy.close()
+
+
+class States:
+    """What a store says of its session, and a way to wait for it."""
+
+    def __init__(self, store: ZooKeeperStore) -> None:
+        self.heard: list[SessionState] = []
+        self._news = asyncio.Event()
+        store.on_session(self._hear)
+
+    async def until(self, *states: SessionState) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while tuple(self.heard[-len(states) :]) != states:
+                self._news.clear()
+                await self._news.wait()
+
+    def _hear(self, state: SessionState) -> None:
+        self.heard.append(state)
+        self._news.set()
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("cut", Cut)
+def test_a_write_whose_connection_is_cut_is_unknown_and_a_read_tells_the_truth(
+    zookeeper: str, cut: Cut
+) -> None:
+    async def scenario() -> None:
+        async with proxied(zookeeper) as (proxy, hosts), session(hosts) as store:
+            await store.create("/a", b"old")
+            states = States(store)
+            proxy.next_multi = cut
+            with pytest.raises(UnknownOutcome):
+                await store.set("/a", b"new", version=0)
+            node = await store.get("/a")
+            written = cut is Cut.AFTER_FORWARDING
+            assert (node.data, node.version) == ((b"new", 1) if written else (b"old", 0))
+            assert states.heard == [SessionState.SUSPENDED, SessionState.CONNECTED]
+            assert (await store.set("/a", b"next", node.version)).data == b"next"
+
+    asyncio.run(scenario())
+
+
+def test_an_expired_session_is_told_once_and_is_over(zookeeper: str) -> None:
+    async def scenario() -> None:
+        async with proxied(zookeeper) as (proxy, hosts), session(zookeeper) as other:
+            async with session(hosts, SHORT_MS) as store:
+                await store.create("/mine", ephemeral=True)
+                states = States(store)
+                proxy.cut()
+                await until(lambda: is_gone(other, "/mine"))
+                assert SessionState.EXPIRED not in states.heard
+                proxy.restore()
+                await states.until(SessionState.SUSPENDED, SessionState.EXPIRED)
+                for call in (
+                    store.get("/"),
+                    store.get_many(["/"]),
+                    store.children("/"),
+                    store.create("/x", ephemeral=True),
+                ):
+                    with pytest.raises(SessionExpired):
+                        await call
+                await until(lambda: is_gone(other, "/x"))
+            assert states.heard == [SessionState.SUSPENDED, SessionState.EXPIRED]
+
+    asyncio.run(scenario())
+
+
+async def is_gone(store: ZooKeeperStore, path: str) -> bool:
+    return await store.get_many([path]) == [None]
+
+
+def test_a_server_that_falls_silent_for_longer_than_the_session_ends_it(
+    own_zookeeper: ZooKeeperProcess,
+) -> None:
+    async def scenario() -> None:
+        async with session(f"127.0.0.1:{own_zookeeper.port}", SHORT_MS) as store:
+            await store.create("/mine", ephemeral=True)
+            states = States(store)
+            own_zookeeper.pause()
+            try:
+                with pytest.raises((UnknownOutcome, Unreachable)):
+                    await store.set("/mine", b"never answered")
+                with pytest.raises(Unreachable):
+                    await store.get("/mine")
+                await asyncio.sleep(1.5 * SHORT_MS / 1000)  # the server's clock is what runs out
+            finally:
+                own_zookeeper.resume()
+            await states.until(SessionState.EXPIRED)
+            with pytest.raises(SessionExpired):
+                await store.get("/mine")
+
+    asyncio.run(scenario())
+
+
+def test_watches_tell_what_changed_while_there_was_no_connection(zookeeper: str) -> None:
+    async def scenario() -> None:
+        async with proxied(zookeeper) as (proxy, hosts), session(hosts) as store, session(zookeeper) as other:
+            for path in ("/changed", "/same", "/parent"):
+                await store.create(path)
+            heard: set[str] = set()
+            for path in ("/changed", "/same", "/parent", "/made"):
+                store.watch(path, lambda path=path: heard.add(path))
+            await store.get("/")
+            states = States(store)
+            proxy.cut()
+            await states.until(SessionState.SUSPENDED)
+            store.watch("/late", lambda: heard.add("/late"))
+            await other.set("/changed", b"1")
+            await other.create("/parent/child")
+            await other.create("/made")
+            proxy.restore()
+            # One that was asked for meanwhile cannot know what it missed.
+            await until(lambda: equal(heard, {"/changed", "/parent", "/made", "/late"}))
+            heard.clear()
+            await other.set("/same", b"1")
+            await until(lambda: equal(heard, {"/same"}))
+
+    asyncio.run(scenario())
+
+
+async def equal(heard: set[str], wanted: set[str]) -> bool:
+    return heard == wanted
+
+
+def test_no_change_is_lost_between_an_event_and_the_next_arming(zookeeper: str) -> None:
+    async def scenario() -> None:
+        async with session(zookeeper) as store, session(zookeeper) as other:
+            await store.create("/a", b"0")
+            reads: list[bytes] = []
+            changed = asyncio.Event()
+            store.watch("/a", changed.set)
+
+            async def follow() -> None:
+                while reads[-1:] != [b"300"]:
+                    await changed.wait()
+                    changed.clear()
+                    reads.append((await store.get("/a")).data)
+
+            following = asyncio.ensure_future(follow())
+            await asyncio.gather(*(other.set("/a", str(number).encode()) for number in range(1, 301)))
+            await asyncio.wait_for(following, PATIENCE_SECONDS)
+            assert reads == sorted(reads, key=int)
+
+    asyncio.run(scenario())
+
+
+def test_reading_thousands_of_nodes_survives_a_cut(zookeeper: str) -> None:
+    async def scenario() -> None:
+        async with proxied(zookeeper) as (proxy, hosts), session(hosts) as store:
+            names = [f"/n{number}" for number in range(10 * CHUNK + 1)]
+            for start in range(0, len(names), 500):
+                await store.multi([Create(name, name.encode()) for name in names[start : start + 500]])
+            reading = asyncio.ensure_future(store.get_many([*names, "/missing"]))
+            cuts = 0
+            while not reading.done():
+                proxy.drop()
+                cuts += 1
+                await asyncio.wait({reading}, timeout=0.05)
+                if cuts > 3:
+                    break
+            nodes = await reading
+            assert cuts > 1
+            assert [node and node.data for node in nodes] == [*(name.encode() for name in names), None]
+
+    asyncio.run(scenario())
+
+
+def test_writes_and_session_survive_kill_and_restart(own_zookeeper: ZooKeeperProcess) -> None:
+    """Every increment is counted once: what is unknown is read again."""
+
+    async def scenario() -> None:
+        async with session(f"127.0.0.1:{own_zookeeper.port}/kill") as store:
+            await store.create("/counter", b"0")
+            await store.create("/mine", ephemeral=True)
+            states = States(store)
+            done = unknown = 0
+            killer = asyncio.ensure_future(kill_and_restart(own_zookeeper, lambda: done))
+            while not killer.done():
+                value = str(done + 1).encode()
+                try:
+                    await store.set("/counter", value, version=done)
+                except UnknownOutcome:
+                    unknown += 1
+                    done = int((await store.get("/counter")).data)
+                    continue
+                except BadVersion:
+                    pytest.fail("a write happened that was read as not done")
+                done += 1
+            await killer
+            node = await store.get("/counter")
+            assert (int(node.data), node.version) == (done, done)
+            assert unknown >= 1
+            assert SessionState.EXPIRED not in states.heard
+            assert (await store.get("/mine")).ephemeral
+
+    asyncio.run(scenario())
+
+
+async def kill_and_restart(server: ZooKeeperProcess, done: Callable[[], int]) -> None:
+    for _ in range(3):
+        goal = done() + 50
+        await until(lambda goal=goal: reached(done, goal))
+        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(server.start)
+
+
+async def reached(done: Callable[[], int], goal: int) -> bool:
+    return done() >= goal
+
+
+def test_a_client_that_finds_no_server_says_so(zookeeper: str) -> None:
+    async def scenario() -> None:
+        [port] = free_ports(1)
+        threads = ThreadPools()
+        store = ZooKeeperStore(f"127.0.0.1:{port}", threads, 300)
+        with pytest.raises(Unreachable):
+            await store.start()
+        threads.close()
+        async with proxied(zookeeper) as (proxy, hosts), session(hosts, SHORT_MS) as store:
+            states = States(store)
+            proxy.cut()
+            await states.until(SessionState.SUSPENDED)
+            with pytest.raises(Unreachable):
+                await store.get("/")
+            with pytest.raises(Unreachable):
+                await store.create("/never-sent")
+
+    asyncio.run(scenario())
+
+
+def test_only_the_user_of_the_digest_reads_and_writes(zookeeper: str) -> None:
+    async def scenario() -> None:
+        async with session(zookeeper, digest="penstock:a:secret") as store:
+            await store.create("/a", b"1")
+        async with session(zookeeper, digest="penstock:a:secret") as again:
+            assert (await again.get("/a")).data == b"1"
+        async with session(zookeeper) as stranger:
+            for call in (
+                stranger.get("/a"),
+                stranger.get_many(["/a"]),
+                stranger.set("/a", b""),
+                stranger.create("/b"),
+            ):
+                with pytest.raises(StorageError, match="NoAuth"):
+                    await call
+
+    asyncio.run(scenario())
+
+
+def test_a_multi_that_zookeeper_would_choke_on_is_our_own_bug(zookeeper: str) -> None:
+    async def scenario() -> None:
+        async with session(zookeeper) as store:
+            with pytest.raises(ValueError, match="more than ZooKeeper takes"):
+                await store.multi([Create(f"/n{number}", bytes(100_000)) for number in range(11)])
+            await store.multi([Create(f"/n{number}", bytes(90_000)) for number in range(11)])
+
+    asyncio.run(scenario())
+
+
+def test_a_closed_store_leaves_at_once_and_answers_no_more(zookeeper: str) -> None:
+    async def scenario() -> None:
+        async with session(zookeeper) as other:
+            async with session(zookeeper) as store:
+                await store.create("/mine", ephemeral=True)
+                states = States(store)
+            assert await is_gone(other, "/mine")
+            with pytest.raises(SessionExpired):
+                await store.get("/")
+            assert states.heard == []
+
+    asyncio.run(scenario())
+
+
+def test_sessions_see_each_other_but_not_beyond_their_chroot(zookeeper: str) -> None:
+    async def scenario() -> None:
+        async with session(f"{zookeeper}/one/deep") as one, session(f"{zookeeper}/two") as two:
+            await one.create("/a")
+            with pytest.raises(NoNode):
+                await two.get("/a")
+            async with session(f"{zookeeper}/one/deep/") as same:
+                with pytest.raises(NodeExists):
+                    await same.create("/a")
+                assert await same.create("/s-", sequential=True) == "/s-0000000001"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("zookeeper_parts")
+def test_an_ensemble_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None:
+    ports = free_ports(9)
+    members = [Member(*ports[start : start + 3]) for start in (0, 3, 6)]
+    ensemble = ZooKeeperEnsemble(str(tmp_path), members)
+
+    async def scenario() -> None:
+        async with session(f"{ensemble.hosts}/penstock", 6_000) as store:
+            await store.create("/a", b"0")
+            await store.create("/mine", ephemeral=True)
+            states = States(store)
+            [leader] = [server for server in ensemble.servers if server_mode(server.port) == "leader"]
+            leader.kill()
+            version = 0
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while version < 20:
+                    try:
+                        version = (await store.set("/a", b"1", version)).version
+                    except (UnknownOutcome, Unreachable):
+                        version = (await store.get("/a")).version
+            assert (await store.get("/mine")).ephemeral
+            assert SessionState.EXPIRED not in states.heard
+            leader.start()
+            assert server_mode(leader.port) == "follower"
+
+    ensemble.start()
+    try:
+        asyncio.run(scenario())
+    finally:
+        ensemble.stop()
