@@ -387,8 +387,8 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_waited_for_without_a_deadline(self) -> None:
-        group, members = self.group, self.group._members
-        with_deadline = set(group._sessions._deadlines_ms)
+        group, members = self.group._generations, self.group._members
+        with_deadline = set(group.sessions._deadlines_ms)
         assert {
             m.member_id for m in members if not m.is_waiting or m.is_new
         } <= with_deadline - members._pending
@@ -397,8 +397,8 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         assert (group._sync_deadline_ms is not None) == bool(group._awaited_syncs)
         assert group._awaited_syncs <= set(members._by_id)
         if group.state is GroupState.COMPLETING_REBALANCE:
-            assert group._leader is not None
-            assert group._leader.member_id in group._awaited_syncs
+            assert group.leader is not None
+            assert group.leader.member_id in group._awaited_syncs
 
     @invariant()
     def who_waits_waits_for_what_is_to_come(self) -> None:
@@ -412,8 +412,9 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             group.state is GroupState.PREPARING_REBALANCE and group._members._pending
         )
         if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
-            assert group._leader is not None
-            assert group._leader.member_id in group._members
+            leader = group._generations.leader
+            assert leader is not None
+            assert group._members.get(leader.member_id) is leader
 
     @invariant()
     def description_is_what_members_were_told(self) -> None:

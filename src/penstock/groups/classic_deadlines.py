@@ -47,7 +47,7 @@ class Deadlines:
                 continue
             deadline_ms = self._deadlines_ms[key]
             if deadline_ms <= now_ms:
-                del self._deadlines_ms[key], self._entries_ms[key]
+                self.discard(key)
                 return key
             self._enter(key, deadline_ms)
         return None

@@ -1,0 +1,316 @@
+"""How a classic group gets from one generation to the next, and who waits for what meanwhile.
+
+While PreparingRebalance the members (re)join, while CompletingRebalance their leader decides who gets what; then the
+group is Stable. Joins wait only in the first phase, syncs only in the second, each phase has its deadline, and every
+ticket is answered exactly once. Driven by `ClassicGroup` and `ClassicJoins`, which check what clients say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from penstock.errors import ErrorCode
+from penstock.groups.classic_deadlines import Deadlines
+from penstock.groups.classic_members import ClassicMembers, Member
+from penstock.groups.group import (
+    NO_MEMBER,
+    GroupState,
+    JoinResult,
+    Step,
+    SyncResult,
+    Ticket,
+)
+from penstock.groups.records import ClassicGroupKey, ClassicGroupValue, GroupRecord
+from penstock.groups.settings import GroupSettings
+
+
+class ClassicGenerations:
+    def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
+        self._group_id = group_id
+        self._settings = settings
+        self._wall_ms = wall_ms
+        self.state = GroupState.EMPTY
+        self.state_timestamp_ms = wall_ms()
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader: Member | None = None
+        self.members = ClassicMembers()
+        self.sessions = Deadlines()
+        self._join_deadline_ms: int | None = None
+        self._initial_end_ms: int | None = None
+        """While the first rebalance of an empty group waits for more members: when it waits no longer."""
+        self._has_newcomer = False
+        self._awaited_syncs: set[str] = set()
+        self._sync_deadline_ms: int | None = None
+
+    def restore(self, value: ClassicGroupValue, now_ms: int) -> None:
+        self.generation = value.generation
+        self.protocol_type = value.protocol_type or None
+        self.state_timestamp_ms = value.state_timestamp_ms
+        if value.members and value.protocol_name is not None:
+            self.state = GroupState.STABLE
+            self.protocol_name = value.protocol_name
+            for saved in value.members:
+                member = Member.restored(saved, value.protocol_name)
+                self.members.add(member)
+                self.prolong(member, now_ms)
+            self.leader = self.members.get(value.leader) or next(iter(self.members))
+
+    def saved(self) -> ClassicGroupValue:
+        return ClassicGroupValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol_name=self.protocol_name,
+            leader=self.leader.member_id if self.leader else None,
+            state_timestamp_ms=self.state_timestamp_ms,
+            members=tuple(member.saved(self.protocol_name) for member in self.members),
+        )
+
+    def record(self) -> GroupRecord:
+        return GroupRecord(ClassicGroupKey(self._group_id), self.saved())
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        deadlines = (self.sessions.next_ms, self._join_deadline_ms, self._sync_deadline_ms)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def tick(self, now_ms: int, step: Step) -> None:
+        while (member_id := self.sessions.pop(now_ms)) is not None:
+            self._on_session_end(member_id, now_ms, step)
+        if self._join_deadline_ms is not None and self._join_deadline_ms <= now_ms:
+            self._on_join_deadline(now_ms, step)
+        if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now_ms:
+            self._on_sync_deadline(now_ms, step)
+
+    def give_up(self, error: ErrorCode, step: Step) -> None:
+        for member in self.members:
+            self._answer_join(member, JoinResult(error, member.member_id), step)
+            self._answer_sync(member, SyncResult(error), step)
+        self._enter(GroupState.DEAD)
+        self.sessions = Deadlines()
+        self._join_deadline_ms = self._sync_deadline_ms = None
+
+    # Members come, change and go
+
+    def admit(self, member: Member, ticket: Ticket, patience_ms: int, now_ms: int, step: Step) -> None:
+        self.members.add(member)
+        self.members.await_join(member, ticket)
+        self.sessions.set(member.member_id, now_ms + patience_ms)
+        self._has_newcomer = True
+        self.rebalance(now_ms, step)
+
+    def await_join(self, member: Member, ticket: Ticket, step: Step) -> None:
+        # A client that asks again has given up its first request.
+        self._answer_join(member, JoinResult(ErrorCode.rebalance_in_progress, member.member_id), step)
+        self.members.await_join(member, ticket)
+
+    def rename(self, member: Member, member_id: str, step: Step) -> None:
+        """Whoever used the former id is fenced; what the group expects of the member it expects under the new one."""
+        self._answer_join(member, JoinResult(ErrorCode.fenced_instance_id, member.member_id), step)
+        self._answer_sync(member, SyncResult(ErrorCode.fenced_instance_id), step)
+        self.sessions.discard(member.member_id)
+        if member.member_id in self._awaited_syncs:
+            self._awaited_syncs.remove(member.member_id)
+            self._awaited_syncs.add(member_id)
+        self.members.rename(member, member_id)
+        member.is_new = False
+
+    def prolong(self, member: Member, now_ms: int) -> None:
+        if member.join_ticket is None:
+            self.sessions.set(member.member_id, now_ms + member.session_timeout_ms)
+
+    def expel(self, member: Member, step: Step) -> None:
+        self._answer_join(member, JoinResult(ErrorCode.unknown_member_id, NO_MEMBER), step)
+        self._answer_sync(member, SyncResult(ErrorCode.unknown_member_id), step)
+        self._forget(member)
+
+    def after_removal(self, members_before: int, now_ms: int, step: Step) -> None:
+        """A rebalance may have waited for a pending member that is gone; otherwise nobody misses that one."""
+        if len(self.members) < members_before or self.state is GroupState.PREPARING_REBALANCE:
+            self.rebalance(now_ms, step)
+
+    def _on_session_end(self, member_id: str, now_ms: int, step: Step) -> None:
+        before = len(self.members)
+        if self.members.is_pending(member_id):
+            self.members.discard_pending(member_id)
+        else:
+            member = self.members[member_id]
+            if member.is_waiting and not member.is_new:
+                return  # it is we who keep it waiting: its session goes on with the answer
+            self.expel(member, step)
+        self.after_removal(before, now_ms, step)
+
+    def _forget(self, member: Member) -> None:
+        self.members.remove(member)
+        self.sessions.discard(member.member_id)
+        self._awaited_syncs.discard(member.member_id)
+        if member is self.leader:
+            self.leader = None
+
+    # The first phase: joins
+
+    def rebalance(self, now_ms: int, step: Step) -> None:
+        """Members came, went or changed: a rebalance begins, or one that waits may have waited for just that."""
+        if self.state is GroupState.PREPARING_REBALANCE:
+            if self.members.have_all_joined and (self._initial_end_ms is None or not self.members):
+                self._complete_join(now_ms, step)
+            return
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            self._refuse_syncs(ErrorCode.rebalance_in_progress, now_ms, step)
+        self._awaited_syncs.clear()
+        self._sync_deadline_ms = None
+        is_initial = self.state is GroupState.EMPTY
+        self._enter(GroupState.PREPARING_REBALANCE)
+        delay_ms = self._settings.initial_rebalance_delay_ms
+        if is_initial and delay_ms > 0:
+            self._has_newcomer = False
+            self._join_deadline_ms = now_ms + delay_ms
+            self._initial_end_ms = now_ms + self.members.rebalance_timeout_ms
+        elif is_initial or self.members.have_all_joined:
+            self._complete_join(now_ms, step)
+        else:
+            self._join_deadline_ms = now_ms + self._rebalance_timeout_ms
+
+    @property
+    def _rebalance_timeout_ms(self) -> int:
+        return max(self.members.rebalance_timeout_ms, 1)  # what a client says may be 0 or less
+
+    def _on_join_deadline(self, now_ms: int, step: Step) -> None:
+        if self._initial_end_ms is not None and self._has_newcomer and now_ms < self._initial_end_ms:
+            self._has_newcomer = False
+            delay_ms = max(self._settings.initial_rebalance_delay_ms, 1)
+            self._join_deadline_ms = min(now_ms + delay_ms, self._initial_end_ms)
+        else:
+            self._complete_join(now_ms, step)
+
+    def _complete_join(self, now_ms: int, step: Step) -> None:
+        self._join_deadline_ms = self._initial_end_ms = None
+        self._remove_absent()
+        if not self.members:
+            self._become_empty(step)
+            return
+        leader = self._elect()
+        if leader is None:  # static members only, none of them back yet
+            self._join_deadline_ms = now_ms + self._rebalance_timeout_ms
+            return
+        self.leader = leader
+        self.generation += 1
+        self.protocol_name = self.members.select_protocol()
+        self._enter(GroupState.COMPLETING_REBALANCE)
+        self._sync_deadline_ms = now_ms + self._rebalance_timeout_ms
+        for member in self.members:
+            self._awaited_syncs.add(member.member_id)
+            self._answer_join(member, self.joined(member), step)
+            self.prolong(member, now_ms)
+            member.is_new = False
+
+    def _remove_absent(self) -> None:
+        """Dynamic members that did not rejoin; static ones keep their place until their session ends."""
+        if self.members.joining < len(self.members):
+            for member in list(self.members):
+                if member.join_ticket is None and member.instance_id is None:
+                    self._forget(member)
+
+    def _elect(self) -> Member | None:
+        if self.leader is not None and self.leader.join_ticket is not None:
+            return self.leader
+        return next((member for member in self.members if member.join_ticket is not None), None)
+
+    def _become_empty(self, step: Step) -> None:
+        self.generation += 1
+        self.protocol_name = None
+        self._enter(GroupState.EMPTY)
+        step.records.append(self.record())
+
+    def joined(
+        self,
+        member: Member,
+        *,
+        leader_id: str | None = None,
+        with_members: bool = True,
+        skip_assignment: bool = False,
+    ) -> JoinResult:
+        assert self.leader is not None
+        return JoinResult(
+            ErrorCode.none,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol_name,
+            self.leader.member_id if leader_id is None else leader_id,
+            skip_assignment,
+            self._roll_call() if with_members and member is self.leader else (),
+        )
+
+    def _roll_call(self) -> tuple[tuple[str, str | None, bytes], ...]:
+        return tuple(
+            (member.member_id, member.instance_id, member.metadata(self.protocol_name))
+            for member in self.members
+        )
+
+    # The second phase: syncs
+
+    def sync(
+        self, member: Member, assignments: Mapping[str, bytes], ticket: Ticket, now_ms: int, step: Step
+    ) -> None:
+        self.prolong(member, now_ms)
+        self._awaited_syncs.discard(member.member_id)
+        if not self._awaited_syncs:
+            self._sync_deadline_ms = None
+        if self.state is GroupState.STABLE:
+            step.answers.append((ticket, self._synced(member)))
+            return
+        # A client that asks again has given up its first request.
+        self._answer_sync(member, SyncResult(ErrorCode.rebalance_in_progress), step)
+        member.sync_ticket = ticket
+        if member is self.leader:
+            self._decide(assignments, now_ms, step)
+
+    def _decide(self, assignments: Mapping[str, bytes], now_ms: int, step: Step) -> None:
+        """The leader has assigned; what it gives to those who are not members goes nowhere."""
+        for member in self.members:
+            member.assignment = assignments.get(member.member_id, b"")
+        if sum(len(member.assignment) for member in self.members) > self._settings.max_metadata_bytes:
+            self._refuse_syncs(ErrorCode.unknown_server_error, now_ms, step)
+            self.rebalance(now_ms, step)
+            return
+        self._enter(GroupState.STABLE)
+        step.records.append(self.record())
+        for member in self.members:
+            if member.sync_ticket is not None:
+                self._answer_sync(member, self._synced(member), step)
+                self.prolong(member, now_ms)
+
+    def _synced(self, member: Member) -> SyncResult:
+        return SyncResult(ErrorCode.none, self.protocol_type, self.protocol_name, member.assignment)
+
+    def _refuse_syncs(self, error: ErrorCode, now_ms: int, step: Step) -> None:
+        for member in self.members:
+            member.assignment = b""
+            if member.sync_ticket is not None:
+                self._answer_sync(member, SyncResult(error), step)
+                self.prolong(member, now_ms)
+
+    def _on_sync_deadline(self, now_ms: int, step: Step) -> None:
+        """Who joined and never asked for its assignment is out."""
+        self._sync_deadline_ms = None
+        for member_id in list(self._awaited_syncs):
+            self._forget(self.members[member_id])
+        self.rebalance(now_ms, step)
+
+    # Small steps
+
+    def _enter(self, state: GroupState) -> None:
+        self.state = state
+        self.state_timestamp_ms = self._wall_ms()
+
+    def _answer_join(self, member: Member, result: JoinResult, step: Step) -> None:
+        ticket = self.members.take_join_ticket(member)
+        if ticket is not None:
+            step.answers.append((ticket, result))
+
+    def _answer_sync(self, member: Member, result: SyncResult, step: Step) -> None:
+        if member.sync_ticket is not None:
+            step.answers.append((member.sync_ticket, result))
+            member.sync_ticket = None

@@ -1,0 +1,138 @@
+"""JoinGroup to a classic group: who is let in, as whom, and whether that needs a rebalance.
+
+A new member is added, a known one may come back, a static one takes the place of its former self (KIP-345). Made and
+called by `ClassicGroup`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.errors import ErrorCode
+from penstock.groups.classic_generations import ClassicGenerations
+from penstock.groups.classic_members import Member, described_bytes, subscribed_topics
+from penstock.groups.consumer_protocol import PROTOCOL_TYPE
+from penstock.groups.group import NO_MEMBER, GroupState, JoinRequest, JoinResult, Step, Ticket
+from penstock.groups.settings import GroupSettings
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+"""A new member waits no longer than this for its first generation: its client may be gone and cannot heartbeat yet."""
+
+_WITH_GENERATION: Final = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+
+
+class ClassicJoins:
+    def __init__(self, generations: ClassicGenerations, settings: GroupSettings) -> None:
+        self._generations = generations
+        self._members = generations.members
+        self._settings = settings
+
+    def join(self, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
+        error = self._check(request)
+        if error is not ErrorCode.none:
+            step.answers.append((ticket, JoinResult(error, request.member_id)))
+        elif request.member_id and not self._members.is_pending(request.member_id):
+            self._rejoin(self._members[request.member_id], request, ticket, now_ms, step)
+        elif (holder := self._members.instance(request.instance_id)) is not None:
+            self._replace(holder, request, ticket, now_ms, step)
+        elif request.requires_known_member_id and not request.member_id and request.instance_id is None:
+            self._members.add_pending(request.new_member_id)
+            self._generations.sessions.set(request.new_member_id, now_ms + request.session_timeout_ms)
+            step.answers.append((ticket, JoinResult(ErrorCode.member_id_required, request.new_member_id)))
+        else:
+            self._admit(request, ticket, now_ms, step)
+
+    def _check(self, request: JoinRequest) -> ErrorCode:
+        shortest_ms, longest_ms = self._settings.min_session_timeout_ms, self._settings.max_session_timeout_ms
+        if self._generations.state is GroupState.DEAD:
+            return ErrorCode.coordinator_not_available
+        if not shortest_ms <= request.session_timeout_ms <= longest_ms:
+            return ErrorCode.invalid_session_timeout
+        if not self._supports(request):
+            return ErrorCode.inconsistent_group_protocol
+        if self._members.is_pending(request.member_id):
+            # Ids are given out to dynamic members only.
+            is_static = request.instance_id is not None
+            return ErrorCode.unknown_member_id if is_static else self._check_bytes(request, None)
+        if request.member_id:
+            error = self._members.check(request.member_id, request.instance_id)
+            known = self._members.get(request.member_id)
+            return self._check_bytes(request, known) if error is ErrorCode.none else error
+        known = self._members.instance(request.instance_id)
+        if known is None and self._members.size >= self._settings.max_size:
+            return ErrorCode.group_max_size_reached
+        return self._check_bytes(request, known)
+
+    def _supports(self, request: JoinRequest) -> bool:
+        if self._generations.state is GroupState.EMPTY:
+            return bool(request.protocol_type and request.protocols)
+        return request.protocol_type == self._generations.protocol_type and self._members.support(
+            request.protocols
+        )
+
+    def _check_bytes(self, request: JoinRequest, known: Member | None) -> ErrorCode:
+        before = known.described_bytes if known else 0
+        after = described_bytes(
+            request.member_id or request.new_member_id,
+            request.instance_id,
+            request.client_id,
+            request.protocols,
+        )
+        held = self._members.held_bytes + after - before
+        is_too_much = after > before and held > self._settings.max_metadata_bytes
+        return ErrorCode.group_max_size_reached if is_too_much else ErrorCode.none
+
+    def _admit(self, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
+        member = Member.joining(request.member_id or request.new_member_id, request)
+        self._members.discard_pending(member.member_id)
+        if not self._members:
+            self._generations.protocol_type = request.protocol_type
+        self._generations.admit(member, ticket, NEW_MEMBER_JOIN_TIMEOUT_MS, now_ms, step)
+
+    def _rejoin(self, member: Member, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
+        generations = self._generations
+        # A leader that rejoins a stable group wants another assignment, whatever it says of itself: partitions came.
+        asks_for_rebalance = generations.state is GroupState.STABLE and member is generations.leader
+        if (
+            generations.state in _WITH_GENERATION
+            and not asks_for_rebalance
+            and member.says(request.protocols)
+        ):
+            generations.prolong(member, now_ms)
+            step.answers.append((ticket, generations.joined(member)))
+            return
+        self._members.update(member, request)
+        generations.await_join(member, ticket, step)
+        generations.rebalance(now_ms, step)
+
+    def _replace(self, member: Member, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
+        """A static member came back without its id: it gets a new one."""
+        generations = self._generations
+        former_leader_id = generations.leader.member_id if generations.leader else NO_MEMBER
+        former_metadata = member.metadata(generations.protocol_name)
+        generations.rename(member, request.new_member_id, step)
+        self._members.update(member, request)
+        generations.prolong(member, now_ms)
+        if generations.state is GroupState.STABLE and self._still_fits(member, former_metadata):
+            step.records.append(generations.record())
+            step.answers.append((ticket, self._returned(member, request, former_leader_id)))
+            return
+        generations.await_join(member, ticket, step)
+        generations.rebalance(now_ms, step)
+
+    def _still_fits(self, member: Member, former_metadata: bytes) -> bool:
+        """Whether the assignment holds for a static member that came back: the same protocol would be chosen, and it
+        wants the same topics. Other metadata may differ; a restart forgets what was owned."""
+        if self._members.select_protocol() != self._generations.protocol_name:
+            return False
+        metadata = member.metadata(self._generations.protocol_name)
+        if metadata == former_metadata or self._generations.protocol_type != PROTOCOL_TYPE:
+            return True
+        former_topics = subscribed_topics(former_metadata)
+        return former_topics is None or former_topics == subscribed_topics(metadata)
+
+    def _returned(self, member: Member, request: JoinRequest, former_leader_id: str) -> JoinResult:
+        if not request.supports_skipping_assignment:
+            # A leader is told the id it had: it takes itself for a follower and keeps the assignment.
+            return self._generations.joined(member, leader_id=former_leader_id, with_members=False)
+        return self._generations.joined(member, skip_assignment=member is self._generations.leader)
