@@ -41,6 +41,9 @@ JARS = (
 )
 """All a server needs, 7 MB; logs go nowhere, which is as well: its state is asked with `srvr`."""
 
+SYSTEM_JARS = "/usr/share/java"
+"""Where Debian's packages put them."""
+
 STANDALONE = "org.apache.zookeeper.server.ZooKeeperServerMain"
 MEMBER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -215,7 +218,7 @@ def find_jars() -> str:
     spark = find_spec("pyspark")  # not imported: that takes half a second
     if spark is not None and spark.origin is not None:
         places.append(os.path.join(os.path.dirname(spark.origin), "jars"))
-    places.append("/usr/share/java")
+    places.append(SYSTEM_JARS)
     for place in places:
         if glob.glob(os.path.join(glob.escape(place), "zookeeper-*.jar")):
             return ":".join(_needed(place))
