@@ -1,0 +1,192 @@
+"""A shard on a real log, with a clock and a disk that do what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+from penstock.cluster.image import ClusterImage, Partition, Topic
+from penstock.config import BrokerConfig, Durability
+from penstock.groups.appender import Appender
+from penstock.groups.group import JoinRequest, SyncRequest
+from penstock.groups.loading import Loading
+from penstock.groups.offsets import CommittedOffset, OffsetCommit
+from penstock.groups.settings import GroupSettings
+from penstock.groups.shard import Counts, Shard, ShardState
+from penstock.groups.timers import Timers
+from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from penstock.records.iteration import read_batches
+from penstock.replication.flusher import Flusher
+from penstock.replication.partition import Partition as LeaderPartition
+from penstock.replication.replica import Replica
+from penstock.storage.disk import RealDisk
+from penstock.storage.file_cache import FileCache
+from penstock.storage.log import Log
+from penstock.storage.log_config import LogConfig
+from penstock.storage.log_state import StorageContext
+from penstock.threads import Pool
+
+T = TypeVar("T")
+
+ORDERS = TopicId(UUID(int=1))
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+SUBSCRIPTION = b"\0\0\0\0\0\x01\0\x06orders\xff\xff\xff\xff"
+START_MS = 1_700_000_000_000
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.wall = START_MS
+        self.seconds = 1000.0
+
+    def now_ms(self) -> int:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def advance(self, ms: int) -> None:
+        self.wall += ms
+        self.seconds += ms / 1000
+
+
+class HeldThreads:
+    """Flushes wait until the test lets them; everything else happens at once."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[Callable[[], object], asyncio.Future[object]]] = []
+
+    def run(self, pool: Pool, work: Callable[[], T]) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if pool == "flush":
+            self._held.append((work, future))  # type: ignore[arg-type]
+        else:
+            future.set_result(work())
+        return future
+
+    def close(self) -> None: ...
+
+    async def flush(self) -> None:
+        """Let everything appended so far reach the disk."""
+        await turns()
+        while self._held:
+            work, future = self._held.pop(0)
+            try:
+                future.set_result(work())
+            except OSError as error:
+                future.set_exception(error)
+            await turns()
+
+
+class Disk(RealDisk):
+    """One whose syncs can be made to fail."""
+
+    fails = False
+
+    def sync_all(self) -> bool:
+        if self.fails:
+            raise OSError(errno.EIO, "input/output error")
+        return True
+
+
+class Bench:
+    """Also what its shards share."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        self.clock = ManualClock()
+        self.threads = HeldThreads()
+        self.disk = Disk(str(directory))
+        self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
+        self.settings = GroupSettings(self.config, {})
+        self.timers = Timers(self.clock, lambda key: None)
+        self.counts = Counts()
+        self.image = ClusterImage("c").with_topics([topic("orders", ORDERS)])
+        self.lost_shards: list[Shard] = []
+        self.storage = StorageContext(self.disk, FileCache(self.disk, 100))
+        self.replica = self._make_replica()
+        self.shard = self._make_shard(ShardState())
+
+    def wall_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def lost(self, shard: Shard) -> None:
+        self.lost_shards.append(shard)
+
+    def _make_replica(self) -> Replica:
+        name = TopicPartition("__consumer_offsets", 0)
+        log = Log.create(self.storage, "logs/offsets-0", name, ORDERS, LogConfig())
+        partition = LeaderPartition(LeaderEpoch(0), Durability.FSYNC, Offset(0), Offset(0))
+        flusher = Flusher(self.disk, self.threads, self.clock, lambda seconds: None)
+        return Replica(name, ORDERS, log, partition, flusher, self.threads, {})
+
+    def _make_shard(self, state: ShardState) -> Shard:
+        return Shard(0, state, Appender(self.replica, self.clock), self)
+
+    async def reload(self) -> Shard:
+        self.shard = self._make_shard(await Loading(self.replica, self.threads, self).run())
+        return self.shard
+
+    @property
+    def batches(self) -> list[int]:
+        """How many records each batch of the log has."""
+        log = self.replica.log
+        content = log.read(Offset(0), 10**6, below=log.log_end_offset, at_least_one=True, wait=True).read()
+        return [header.record_count for header, _ in read_batches(memoryview(content))]
+
+    async def flushed(self, work: Awaitable[T]) -> T:
+        """What comes of it, flushing as long as it takes."""
+        task = asyncio.ensure_future(work)
+        await self.threads.flush()
+        return await task
+
+    async def commit(self, offset: int, group: str = "g", partition: TopicPartition = P0) -> None:
+        await self.shard.commit(group, outside(offset, partition))
+
+    async def join_group(self, group: str = "g", member_id: str = "m1") -> int:
+        """A member alone in its group, with its assignment; the generation."""
+        self.config = BrokerConfig({**self.config.static, "group.initial.rebalance.delay.ms": "0"})
+        self.settings.update(self.config, {})
+        first = asyncio.ensure_future(self.shard.join(group, join_request(new_member_id=member_id)))
+        await turns()
+        self.shard.on_due(group)
+        joined = await self.flushed(first)
+        sync = SyncRequest(member_id, None, joined.generation, None, None, {member_id: b"mine"})
+        await self.flushed(self.shard.sync(group, sync))
+        return joined.generation
+
+
+def topic(name: str, topic_id: TopicId, partitions: int = 2) -> Topic:
+    state = Partition(BrokerId(1), LeaderEpoch(0), (BrokerId(1),), (BrokerId(1),), 0)
+    return Topic(name, topic_id, (state,) * partitions, {"retention.ms": "1000"}, 0)
+
+
+def outside(offset: int, partition: TopicPartition = P0, topic_id: TopicId = ORDERS) -> OffsetCommit:
+    """A commit from someone who is in no group."""
+    return OffsetCommit("", None, -1, {partition: CommittedOffset(offset, -1, "", topic_id)})
+
+
+def join_request(member_id: str = "", new_member_id: str = "m1", **changes: object) -> JoinRequest:
+    fields = {
+        "member_id": member_id,
+        "instance_id": None,
+        "client_id": "c",
+        "client_host": "/h",
+        "protocol_type": "consumer",
+        "protocols": (("range", SUBSCRIPTION),),
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "new_member_id": new_member_id,
+        "requires_known_member_id": False,
+        "supports_skipping_assignment": True,
+    }
+    return JoinRequest(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+async def turns() -> None:
+    """Let the loop run until nothing more happens by itself."""
+    for _ in range(20):
+        await asyncio.sleep(0)
