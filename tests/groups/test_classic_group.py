@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from classic_driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver
 
@@ -359,6 +361,26 @@ def test_a_rebalance_that_a_restart_interrupted_begins_again_with_those_who_rejo
     again = group.ask_join(leader)
     group.ask_join(follower)
     assert group.joined(again).generation == 2
+
+
+def test_a_record_that_names_no_leader_among_its_members_is_read_all_the_same() -> None:
+    group = Driver()
+    leader, follower = group.stable(2)
+    group.records.append(replace(group.records[-1], leader="gone"))
+    group.restart()
+    assert group.join(follower).leader == leader
+
+
+def test_what_a_refused_append_lost_is_as_if_it_had_not_been() -> None:
+    group = Driver()
+    leader, follower = group.stable(2)
+    group.ask_join(leader)
+    group.ask_join(follower)
+    group.ask_sync(leader, 2, {leader: b"lost"})
+    del group.records[-1]
+    group.restart()
+    assert group.heartbeat(leader, 2) is ErrorCode.illegal_generation
+    assert group.sync(leader, 1).assignment == leader.encode()
 
 
 def test_a_group_that_never_had_members_was_never_emptied() -> None:

@@ -52,6 +52,7 @@ QUIET_STEP_MS = 500
 QUIET_WITHIN_MS = 400_000
 """A new client that died while it waited is the slowest: five minutes, then a rebalance or two."""
 
+INSTANCE_IDS = st.sampled_from([None, "i", "j"])
 RETRY = (ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation, ErrorCode.coordinator_not_available)
 
 
@@ -87,8 +88,13 @@ class Answers:
 class ClassicGroupMachine(RuleBasedStateMachine):
     clients = Bundle("clients")
 
-    @initialize(delay_ms=st.sampled_from([0, 1_000]))
-    def start(self, delay_ms: int) -> None:
+    @initialize(
+        target=clients,
+        delay_ms=st.sampled_from([0, 1_000]),
+        instance_ids=st.lists(INSTANCE_IDS, max_size=4),
+        steps=st.integers(0, 4),
+    )
+    def start(self, delay_ms: int, instance_ids: list[str | None], steps: int) -> Any:
         self.now_ms = 0
         self.settings = group_settings(
             group_initial_rebalance_delay_ms=delay_ms,
@@ -106,6 +112,14 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.answered_generation = -1
         self.assigned_generation = -1
         self.told: dict[tuple[int, str], bytes] = {}
+        first = [
+            self.comes(instance_id, True, True, 5_000, 3_000, bool(place % 2))
+            for place, instance_id in enumerate(instance_ids)
+        ]
+        for _ in range(steps):
+            self.all_act()
+            self.advance(1_000)
+        return multiple(*first)
 
     def made(self, value: ClassicGroupValue | None) -> ClassicGroup:
         if value is None:
@@ -116,7 +130,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(
         target=clients,
-        instance_id=st.sampled_from([None, None, "i", "j"]),
+        instance_id=INSTANCE_IDS,
         two_step=st.booleans(),
         skips=st.booleans(),
         session_ms=st.sampled_from([2_000, 5_000]),
@@ -464,4 +478,4 @@ def assign(member_ids: list[str]) -> dict[str, bytes]:
 
 
 TestClassicGroup = ClassicGroupMachine.TestCase
-TestClassicGroup.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestClassicGroup.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)

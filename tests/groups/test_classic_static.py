@@ -192,7 +192,20 @@ def test_the_instance_id_of_a_member_that_left_is_free() -> None:
     assert group.waits(group.ask_join(instance_id="b"))
 
 
-def test_a_static_member_that_never_syncs_after_its_return_is_out_only_if_it_owed_a_sync() -> None:
+def test_a_static_member_that_owed_a_sync_still_owes_it_after_its_return() -> None:
+    group = Driver()
+    tickets = [group.ask_join(instance_id=instance_id, session_ms=600_000) for instance_id in "ab"]
+    group.advance(2 * DELAY_MS)
+    leader = group.joined(tickets[0]).member_id
+    group.ask_sync(leader, 1, {})
+    new_id = group.join(instance_id="b", session_ms=600_000).member_id
+    group.advance(REBALANCE_MS)
+    assert group.state is GroupState.PREPARING_REBALANCE
+    assert group.heartbeat(new_id, 1, "b") is ErrorCode.unknown_member_id
+    assert group.join(leader, instance_id="a").generation == 2
+
+
+def test_a_static_member_that_returned_and_synced_stays() -> None:
     group = Driver()
     tickets = [group.ask_join(instance_id=instance_id, session_ms=600_000) for instance_id in "ab"]
     group.advance(2 * DELAY_MS)
@@ -230,3 +243,53 @@ def test_a_dynamic_member_cannot_speak_for_an_instance() -> None:
     assert group.heartbeat(dynamic, 1, "a") is ErrorCode.fenced_instance_id
     assert group.join(dynamic, instance_id="a", protocols=RANGE).error is ErrorCode.fenced_instance_id
     assert group.join(dynamic, instance_id="new").error is ErrorCode.unknown_member_id
+
+
+def test_a_static_member_that_returned_without_owing_a_sync_need_not_sync() -> None:
+    group = Driver()
+    group.stable_static("a", "b", session_ms=600_000)
+    group.join(instance_id="b", session_ms=600_000)
+    group.advance(REBALANCE_MS * 2)
+    assert group.state is GroupState.STABLE
+
+
+def test_of_two_clients_with_one_instance_id_the_later_is_the_member() -> None:
+    group = Driver()
+    [first] = group.stable_static("a")
+    second = group.join(instance_id="a").member_id
+    third = group.join(instance_id="a").member_id
+    assert group.heartbeat(first, 1, "a") is group.heartbeat(second, 1, "a") is ErrorCode.fenced_instance_id
+    assert group.heartbeat(third, 1, "a") is ErrorCode.none
+    assert len(group.group.describe().members) == 1
+
+
+def test_a_leader_that_is_replaced_during_a_rebalance_leads_on() -> None:
+    group = Driver()
+    _, follower = group.stable_static("a", "b")
+    waiting = group.ask_join(follower, instance_id="b", protocols=(("range", b"other"),))
+    result = group.join(instance_id="a")
+    assert result.leader == result.member_id == group.joined(waiting).leader
+    assert len(result.members) == 2
+
+
+def test_a_static_member_may_return_as_one_of_a_larger_session_and_be_restored_with_it() -> None:
+    group = Driver()
+    group.stable_static("a", session_ms=6_000)
+    new_id = group.join(instance_id="a", session_ms=60_000).member_id
+    group.restart()
+    group.advance(59_999)
+    assert group.heartbeat(new_id, 1, "a") is ErrorCode.none
+
+
+def test_dynamic_members_that_do_not_rejoin_are_out_while_static_ones_are_kept() -> None:
+    group = Driver()
+    tickets = [group.ask_join(session_ms=600_000)]
+    tickets += [group.ask_join(instance_id="a", session_ms=600_000)]
+    dynamic, static = group.settle(tickets)
+    newcomer = group.ask_join()
+    group.advance(REBALANCE_MS)
+    result = group.joined(newcomer)
+    assert {member_id for member_id, _, _ in result.members} == {static, result.member_id}
+    assert group.heartbeat(dynamic, 1) is ErrorCode.unknown_member_id
+    assert group.heartbeat(static, 1, "a") is ErrorCode.illegal_generation
+    assert group.join(static, instance_id="a").generation == 2, "it may still take part"

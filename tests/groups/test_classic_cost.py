@@ -1,0 +1,78 @@
+"""What requests to a large classic group cost: nothing that grows with its members, unless all of them are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from classic_driver import DELAY_MS, Driver
+
+from penstock.errors import ErrorCode
+from penstock.groups.classic_members import ClassicMembers, Member
+from penstock.groups.group import GroupState
+
+MEMBERS = 300
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one whenever somebody goes through all members."""
+    walks: list[int] = []
+    walk = ClassicMembers.__iter__
+
+    def counted(members: ClassicMembers) -> Iterator[Member]:
+        walks.append(len(members))
+        return walk(members)
+
+    monkeypatch.setattr(ClassicMembers, "__iter__", counted)
+    return walks
+
+
+def test_joins_of_new_members_look_at_nobody_else_while_the_rebalance_waits(looks: list[int]) -> None:
+    group = Driver()
+    group.ask_join()
+    looks.clear()
+    for _ in range(MEMBERS):
+        pending = group.join(two_step=True).member_id
+        group.ask_join(pending)
+    assert looks == []
+
+
+def test_rejoins_look_at_nobody_else_until_the_last(looks: list[int]) -> None:
+    group = Driver()
+    members = group.stable(MEMBERS)
+    group.ask_join(members[0])
+    looks.clear()
+    for member in members[1:-1]:
+        group.ask_join(member)
+    assert looks == []
+    group.ask_join(members[-1])
+    assert 0 < len(looks) < 10
+
+
+def test_heartbeats_commits_and_syncs_look_at_nobody_else(looks: list[int]) -> None:
+    group = Driver()
+    members = group.stable(MEMBERS)
+    looks.clear()
+    for member in members:
+        assert group.heartbeat(member, 1) is ErrorCode.none
+        assert group.commit(member, 1) is ErrorCode.none
+        assert group.sync(member, 1).error is ErrorCode.none
+        if member != members[0]:
+            assert group.join(member).generation == 1
+    assert looks == []
+
+
+def test_members_that_leave_or_expire_together_are_looked_through_once_each_phase(looks: list[int]) -> None:
+    group = Driver()
+    members = group.stable(MEMBERS)
+    looks.clear()
+    for member in members[:-1]:
+        group.leave((member, None))
+    assert len(looks) < 10
+    group = Driver()
+    group.stable(MEMBERS)
+    looks.clear()
+    group.advance(DELAY_MS * 100)
+    assert group.state is GroupState.EMPTY
+    assert len(looks) < 10
