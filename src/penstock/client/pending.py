@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from penstock.client.errors import ClientError
 
+SentHeaders = list[tuple[str, bytes | None]]
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -21,9 +23,10 @@ class Stored:
 class PendingSend:
     """Filled in once, by `Sender`. An error that somebody has looked at here is not raised again elsewhere."""
 
-    __slots__ = ("_on_done", "_on_seen", "_outcome")
+    __slots__ = ("_on_done", "_on_seen", "_outcome", "headers")
 
-    def __init__(self, on_seen: Callable[[PendingSend], None]) -> None:
+    def __init__(self, on_seen: Callable[[PendingSend], None], headers: SentHeaders) -> None:
+        self.headers = headers
         self._outcome: Stored | ClientError | None = None
         self._on_seen = on_seen
         self._on_done: list[Callable[[], None]] = []

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.client.errors import ClientError, NotDelivered, Undelivered, from_kafka
-from penstock.client.pending import PendingSend, Stored
+from penstock.client.pending import PendingSend, SentHeaders, Stored
 from penstock.client.producer_options import ProducerOptions, producer_config
 from penstock.client.serializers import serialize, serializer
 
@@ -34,8 +34,10 @@ class Sender:
         self._report = report or self.settle
         self._failed: dict[PendingSend, Undelivered] = {}
         self._failed_uncounted = 0
+        config = producer_config(bootstrap, options)
+        self._offsets_known = str(config["acks"]) != "0"
         try:
-            self._producer = Producer(producer_config(bootstrap, options))
+            self._producer = Producer(config)
         except KafkaException as error:
             raise from_kafka(error, "these settings do not go together") from None
 
@@ -50,7 +52,7 @@ class Sender:
     ) -> PendingSend | None:
         """Take a message; None when there is no room for it until others have been delivered."""
         self.raise_failures()
-        pending = PendingSend(self._seen)
+        pending = PendingSend(self._seen, _header_list(headers))
         try:
             self._producer.produce(
                 topic,
@@ -58,7 +60,7 @@ class Sender:
                 key=serialize(self._key_serializer, key, "key"),
                 partition=ANY_PARTITION if partition is None else partition,
                 timestamp=_milliseconds(timestamp),
-                headers=_header_list(headers),
+                headers=pending.headers,
                 on_delivery=partial(self._report, pending),
             )
         except BufferError:
@@ -83,12 +85,12 @@ class Sender:
     def settle(self, pending: PendingSend, error: KafkaError | None, message: Message) -> None:
         topic = message.topic()
         if error is None:
-            offset = message.offset()
-            pending.settle(Stored(topic, message.partition(), offset if offset >= 0 else None))
+            offset = message.offset() if self._offsets_known else None
+            pending.settle(Stored(topic, message.partition(), offset))
             return
         failure = from_kafka(error, f"a message to {topic} was not stored")
         if len(self._failed) < FAILURES_KEPT:
-            self._failed[pending] = _undelivered(message, failure)
+            self._failed[pending] = _undelivered(message, pending.headers, failure)
         else:
             self._failed_uncounted += 1
         pending.settle(failure)
@@ -106,14 +108,14 @@ class Sender:
         self._failed.pop(pending, None)
 
 
-def _undelivered(message: Message, error: ClientError) -> Undelivered:
+def _undelivered(message: Message, headers: SentHeaders, error: ClientError) -> Undelivered:
     partition = message.partition()
     return Undelivered(
         message.topic(),
         partition if partition is not None and partition >= 0 else None,
         message.key(),
         message.value(),
-        tuple(message.headers() or ()),
+        tuple(headers),
         error,
     )
 
@@ -124,7 +126,6 @@ def _milliseconds(timestamp: datetime | int | None) -> int:
     return BY_CLOCK if timestamp is None else timestamp
 
 
-def _header_list(headers: Headers | None) -> list[tuple[str, str | bytes | None]]:
-    if headers is None:
-        return []
-    return list(headers.items() if isinstance(headers, Mapping) else headers)
+def _header_list(headers: Headers | None) -> SentHeaders:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+    return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]

@@ -16,7 +16,12 @@ from typing import Self
 
 from penstock.testing.process import BrokerProcess
 
-QUICK = {"durability": "os", "group.initial.rebalance.delay.ms": "0"}
+QUICK = {
+    "durability": "os",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "offsets.topic.num.partitions": "1",
+}
 
 
 class Broker(BrokerProcess):

@@ -1,0 +1,88 @@
+"""What the knobs ask of librdkafka, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock import Consumer, ExactlyOnceUnavailable, InvalidSetting, Producer
+from penstock.client.consumer_options import ConsumerOptions, consumer_config
+from penstock.client.producer_options import ProducerOptions, producer_config
+
+
+def producer(**options: Any) -> dict[str, Any]:
+    return producer_config("h:1", ProducerOptions(connect_timeout_s=0, **options))
+
+
+def consumer(**options: Any) -> dict[str, Any]:
+    return consumer_config(ConsumerOptions(connect_timeout_s=0, bootstrap="h:1", group="g", **options))
+
+
+def test_at_least_once_is_the_default_and_idempotent() -> None:
+    assert producer() == producer(delivery="at-least-once")
+    assert (producer()["acks"], producer()["enable.idempotence"]) == ("all", True)
+    assert (consumer()["enable.auto.commit"], consumer()["enable.auto.offset.store"]) == (True, False)
+
+
+def test_at_most_once_never_sends_again_and_commits_itself() -> None:
+    settings = producer(delivery="at-most-once")
+    assert (settings["acks"], settings["message.send.max.retries"]) == (0, 0)
+    assert settings["enable.idempotence"] is False
+    assert consumer(delivery="at-most-once")["enable.auto.commit"] is False
+
+
+def test_profiles_differ_in_batches_and_waiting() -> None:
+    fast, full = producer(profile="latency"), producer(profile="throughput")
+    assert fast["linger.ms"] < full["linger.ms"]
+    assert fast["batch.size"] < full["batch.size"]
+    assert (fast["compression.type"], full["compression.type"]) == ("none", "lz4")
+    fast, full = consumer(profile="latency"), consumer(profile="throughput")
+    assert fast["fetch.min.bytes"] < full["fetch.min.bytes"]
+
+
+def test_a_setting_given_alone_wins_over_the_profile_and_config_over_all() -> None:
+    assert producer(profile="throughput", linger_ms=1)["linger.ms"] == 1
+    assert producer(profile="throughput", linger_ms=1, config={"linger.ms": 2})["linger.ms"] == 2
+    assert consumer(profile="throughput", fetch_min_bytes=7)["fetch.min.bytes"] == 7
+    assert consumer(fetch_max_wait_ms=9, fetch_max_bytes=8)["fetch.wait.max.ms"] == 9
+    assert consumer(config={"group.id": "other"})["group.id"] == "other"
+
+
+def test_groups_are_cooperative_or_of_the_new_protocol() -> None:
+    assert consumer()["partition.assignment.strategy"] == "cooperative-sticky"
+    settings = consumer(group_protocol="consumer", instance_id="i")
+    assert (settings["group.protocol"], settings["group.instance.id"]) == ("consumer", "i")
+    assert "partition.assignment.strategy" not in settings
+
+
+@pytest.mark.parametrize("client", [producer, consumer])
+def test_exactly_once_says_that_it_comes_with_transactions(client: Any) -> None:
+    with pytest.raises(ExactlyOnceUnavailable, match="transactions"):
+        client(delivery="exactly-once")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"delivery": "twice"}, "at-most-once, at-least-once"),
+        ({"profile": "fast"}, "throughput, latency"),
+        ({"group_protocol": "new"}, "classic, consumer"),
+        ({"start": "middle"}, "earliest, latest"),
+    ],
+)
+def test_a_word_that_is_none_is_refused_with_those_there_are(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidSetting, match=said):
+        consumer(**options)
+
+
+def test_settings_that_librdkafka_does_not_know_are_named() -> None:
+    with pytest.raises(InvalidSetting, match=r"no\.such\.setting"):
+        Producer("127.0.0.1:1", connect_timeout_s=0, config={"no.such.setting": 1})
+
+
+def test_an_address_in_place_of_a_topic_is_noticed() -> None:
+    with pytest.raises(InvalidSetting, match="bootstrap="):
+        Consumer("localhost:9092")
+    with pytest.raises(InvalidSetting, match="HOST:PORT"):
+        Producer("localhost")

@@ -1,0 +1,14 @@
+"""What mypy must refuse, line by line."""
+
+from __future__ import annotations
+
+from penstock import AsyncAdmin, Consumer, Producer
+
+Producer(profile="quick")
+Producer("localhost:9092", lingerms=5)
+Consumer("orders", delivery="at-most-twice")
+Producer().send(5)
+
+
+async def wrong(admin: AsyncAdmin) -> None:
+    await admin.topics.create("orders", partitions="three")
