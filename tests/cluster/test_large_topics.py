@@ -188,6 +188,30 @@ def test_unknown_outcomes_leave_no_doubt_about_large_topics(seed: int) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_an_unfinished_growth_is_tidied_before_anything_else_is_decided(seed: int) -> None:
+    """A change of settings would overwrite what tells of the rest, and the topic could never grow again."""
+
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        controller, store = await prepared(ensemble)
+        store.writes = 2
+        with pytest.raises(Crash):
+            await CHANGES["grow"](controller)
+        await store.close()
+        unreliable = ensemble.client(Faults(Random(seed), unknown_not_applied=0.2, unknown_applied=0.2))
+        successor = await started(unreliable, seed=2)
+        change = ConfigChange(ConfigResourceType.TOPIC, "small", [ConfigAlteration("segment.ms", "9")])
+        assert await successor.alter_configs([change]) == [None]
+        assert nodes_in_store(ensemble) == {"small": 1, "large": LARGE}
+        unreliable.faults = None
+        await CHANGES["grow"](successor)
+        assert successor.image.topics["small"].configs == {"segment.ms": "9"}
+        assert nodes_in_store(ensemble) == {"small": 1 + LARGE, "large": LARGE}
+
+    asyncio.run(body())
+
+
 def test_a_controller_that_was_replaced_in_the_middle_shows_nothing() -> None:
     async def body() -> None:
         ensemble = MemoryEnsemble()

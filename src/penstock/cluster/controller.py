@@ -7,13 +7,12 @@ and on still being controller, and only then becomes the new image. Loop thread 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from penstock.cluster import znodes
 from penstock.cluster.change_list import ChangeList
@@ -35,9 +34,10 @@ from penstock.cluster.coordination import (
     Set,
     Unreachable,
 )
+from penstock.cluster.decisions import Decision, attempt, decide_to_have, existing, names_of, repeated_in
 from penstock.cluster.election import make_ready, take_office
 from penstock.cluster.image import Broker, ClusterImage, Configs, ImageChange, Partition, Topic
-from penstock.cluster.loading import encode_broker, encode_partition, encode_topic, load, load_image
+from penstock.cluster.loading import encode_broker, encode_partition, encode_topic, load
 from penstock.cluster.topic_writes import (
     NOTHING,
     Writes,
@@ -60,16 +60,6 @@ UNCLEAR = "the coordination store does not give a clear answer; try again"
 R = TypeVar("R")
 T = TypeVar("T")
 V = TypeVar("V")
-
-
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[R]):
-    """What to write (perhaps nothing), the image once it is written, and what to answer."""
-
-    result: R
-    image: ClusterImage
-    writes: Writes = NOTHING
-    topics: frozenset[str] = frozenset()
 
 
 class Controller:
@@ -143,27 +133,27 @@ class Controller:
         self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[Topic | BrokerError]:
         """The topics as made, or why not, in order."""
-        repeated = _repeated([new.name for new in new_topics])
+        repeated = repeated_in([new.name for new in new_topics])
 
         def decide(batch: Sequence[NewTopic], image: ClusterImage) -> Decision[list[Topic | BrokerError]]:
             planner = TopicPlanner(image, self.config, self._random)
-            plans = [_attempt(planner.plan_topic, new, new.name in repeated) for new in batch]
+            plans = [attempt(planner.plan_topic, new, new.name in repeated) for new in batch]
             if validate_only:
                 return Decision(plans, image)
-            return _made(image, plans, creation)
+            return decide_to_have(image, plans, creation)
 
         return await self._change_in_batches(new_topics, self._size_of, decide, at_once=validate_only)
 
     async def delete_topics(self, names: Sequence[str]) -> list[Topic | BrokerError]:
         """The topics that are no more, or why not, in order."""
-        repeated = _repeated(names)
+        repeated = repeated_in(names)
 
         def decide(batch: Sequence[str], image: ClusterImage) -> Decision[list[Topic | BrokerError]]:
-            results = [_attempt(partial(_existing, image), name, name in repeated) for name in batch]
+            results = [attempt(partial(existing, image), name, name in repeated) for name in batch]
             gone = [result for result in results if isinstance(result, Topic)]
             after = image.without_topics(topic.name for topic in gone) if gone else image
             writes = sum((deletion(topic) for topic in gone), NOTHING)
-            return Decision(results, after, writes, _names(gone))
+            return Decision(results, after, writes, names_of(gone))
 
         return await self._change_in_batches(names, self._present, decide)
 
@@ -171,16 +161,18 @@ class Controller:
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[Topic | BrokerError]:
         """The topics with their partitions added, or why not, in order."""
-        repeated = _repeated([new.topic for new in requests])
+        repeated = repeated_in([new.topic for new in requests])
 
         def decide(
             batch: Sequence[NewPartitions], image: ClusterImage
         ) -> Decision[list[Topic | BrokerError]]:
             planner = TopicPlanner(image, self.config, self._random)
-            plans = [_attempt(planner.plan_partitions, new, new.topic in repeated) for new in batch]
+            plans = [attempt(planner.plan_partitions, new, new.topic in repeated) for new in batch]
             if validate_only:
                 return Decision(plans, image)
-            return _made(image, plans, lambda topic: growth(topic, len(image.topics[topic.name].partitions)))
+            return decide_to_have(
+                image, plans, lambda topic: growth(topic, len(image.topics[topic.name].partitions))
+            )
 
         return await self._change_in_batches(
             requests, lambda new: new.total - self._present(new.topic), decide
@@ -191,7 +183,7 @@ class Controller:
     ) -> list[BrokerError | None]:
         """None for what was changed, or why not, in order."""
 
-        repeated = _repeated([(change.kind, change.name) for change in changes])
+        repeated = repeated_in([(change.kind, change.name) for change in changes])
 
         def decide(batch: Sequence[ConfigChange], image: ClusterImage) -> Decision[list[BrokerError | None]]:
             results: list[BrokerError | None] = []
@@ -199,7 +191,7 @@ class Controller:
             after = image
             for change in batch:
                 judge = partial(self._alter, after)
-                altered = _attempt(judge, change, (change.kind, change.name) in repeated)
+                altered = attempt(judge, change, (change.kind, change.name) in repeated)
                 if isinstance(altered, BrokerError):
                     results.append(altered)
                     continue
@@ -264,7 +256,7 @@ class Controller:
         if change.kind is ConfigResourceType.GROUP:
             return self._alter_group(image, change)
         if change.kind is ConfigResourceType.TOPIC:
-            topic = _existing(image, change.name)
+            topic = existing(image, change.name)
             configs = altered_topic_configs(topic.configs, change, self.config)
             altered = replace(topic, configs=configs, version=topic.version + 1)
             operation: Operation = Set(znodes.topic_path(topic.name), encode_topic(altered), topic.version)
@@ -348,21 +340,14 @@ class Controller:
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
 
     async def _commit(self, change_list: ChangeList, decision: Decision[R]) -> bool:
-        for operations in decision.writes.before:
-            if not await change_list.write_unseen(operations):
-                return False
+        if not await _write_unseen(change_list, decision.writes.before):
+            return False
         if not await change_list.commit(decision.writes.visible, sorted(decision.topics)):
             return False
         self._publish(decision.image, decision.topics)
-        await self._tidy(change_list, decision.writes.after)
+        with suppress(BrokerError):  # the change is made; what is not tidied is found by the next load
+            await _write_unseen(change_list, decision.writes.after)
         return True
-
-    async def _tidy(self, change_list: ChangeList, writes: Sequence[Sequence[Operation]]) -> None:
-        """Nobody waits for this; what fails is found by the next load."""
-        with suppress(BrokerError):
-            for operations in writes:
-                if not await change_list.write_unseen(operations):
-                    return
 
     def _publish(self, image: ClusterImage, topics: frozenset[str]) -> None:
         change = ImageChange(self.image, image, topics)
@@ -372,14 +357,20 @@ class Controller:
         for callback in self._subscribers:
             callback(change)
 
+    async def _load_tidied(self, change_list: ChangeList) -> ClusterImage:
+        """Nothing may be decided about a topic whose node still tells of an unfinished change."""
+        for _ in range(MAX_ATTEMPTS):
+            image, unfinished = await load(self._store)
+            if not unfinished:
+                return image
+            for rest in unfinished:
+                await _write_unseen(change_list, tidying(rest))
+        raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
+
     async def _reload(self) -> None:
         """Read everything again; subscribers hear of what others have changed."""
         assert self._change_list is not None
-        image, unfinished = await load(self._store)
-        if unfinished:
-            for rest in unfinished:
-                await self._tidy(self._change_list, tidying(rest))
-            image = await load_image(self._store)
+        image = await self._load_tidied(self._change_list)
         self._broker_epoch = await self._store.get(znodes.BROKER_EPOCH)
         await self._change_list.load()
         if image != self.image:
@@ -388,28 +379,11 @@ class Controller:
             self._publish(image, frozenset(name for name in names if before.get(name) != after.get(name)))
 
 
-def _attempt(judge: Callable[[T], V], item: T, repeated: bool) -> V | BrokerError:
-    if repeated:
-        return BrokerError(ErrorCode.invalid_request, "it is named twice in one request")
-    try:
-        return judge(item)
-    except BrokerError as error:
-        return error
-
-
-def _repeated(names: Sequence[Hashable]) -> set[Hashable]:
-    return {name for name, count in Counter(names).items() if count > 1}
-
-
-def _names(topics: Sequence[Topic]) -> frozenset[str]:
-    return frozenset(topic.name for topic in topics)
-
-
-def _existing(image: ClusterImage, name: str) -> Topic:
-    topic = image.topic(name)
-    if topic is None:
-        raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name[:80]!r}")
-    return topic
+async def _write_unseen(change_list: ChangeList, writes: Sequence[Sequence[Operation]]) -> bool:
+    for operations in writes:
+        if not await change_list.write_unseen(operations):
+            return False
+    return True
 
 
 def _broker_id(image: ClusterImage, name: str) -> BrokerId | None:
@@ -420,20 +394,3 @@ def _broker_id(image: ClusterImage, name: str) -> BrokerId | None:
             ErrorCode.invalid_request, f"there is no broker {name[:80]!r}; empty means all brokers"
         )
     return BrokerId(int(name))
-
-
-def _made(
-    image: ClusterImage,
-    plans: Sequence[Topic | BrokerError],
-    write: Callable[[Topic], tuple[Topic, Writes]],
-) -> Decision[list[Topic | BrokerError]]:
-    """The decision to have these topics so, as far as they were not refused."""
-    results: list[Topic | BrokerError] = []
-    writes = NOTHING
-    for plan in plans:
-        if isinstance(plan, Topic):
-            plan, more = write(plan)
-            writes += more
-        results.append(plan)
-    made = [result for result in results if isinstance(result, Topic)]
-    return Decision(results, image.with_topics(made) if made else image, writes, _names(made))

@@ -1,0 +1,67 @@
+"""A decision of the controller, made purely from an image, and how the items of a request are judged for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.topic_writes import NOTHING, Writes
+from penstock.errors import BrokerError, ErrorCode
+
+R = TypeVar("R")
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[R]):
+    """What to write (perhaps nothing), the image once it is written, and what to answer."""
+
+    result: R
+    image: ClusterImage
+    writes: Writes = NOTHING
+    topics: frozenset[str] = frozenset()
+
+
+def attempt(judge: Callable[[T], V], item: T, repeated: bool) -> V | BrokerError:
+    if repeated:
+        return BrokerError(ErrorCode.invalid_request, "it is named twice in one request")
+    try:
+        return judge(item)
+    except BrokerError as error:
+        return error
+
+
+def repeated_in(names: Sequence[Hashable]) -> set[Hashable]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+def names_of(topics: Sequence[Topic]) -> frozenset[str]:
+    return frozenset(topic.name for topic in topics)
+
+
+def existing(image: ClusterImage, name: str) -> Topic:
+    topic = image.topic(name)
+    if topic is None:
+        raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name[:80]!r}")
+    return topic
+
+
+def decide_to_have(
+    image: ClusterImage,
+    plans: Sequence[Topic | BrokerError],
+    write: Callable[[Topic], tuple[Topic, Writes]],
+) -> Decision[list[Topic | BrokerError]]:
+    """The decision to have these topics so, as far as they were not refused."""
+    results: list[Topic | BrokerError] = []
+    writes = NOTHING
+    for plan in plans:
+        if isinstance(plan, Topic):
+            plan, more = write(plan)
+            writes += more
+        results.append(plan)
+    made = [result for result in results if isinstance(result, Topic)]
+    return Decision(results, image.with_topics(made) if made else image, writes, names_of(made))
