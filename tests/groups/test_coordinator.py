@@ -1,0 +1,314 @@
+"""The coordinator inside a whole broker: its topic, its shards coming and going, restarts, and disks that refuse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from harness import Harness, new_topic
+from shard_bench import join_request
+
+from penstock.clock import SystemClock
+from penstock.cluster.image import ImageChange
+from penstock.cluster.internal_topics import OFFSETS_TOPIC
+from penstock.config import BrokerConfig
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups import coordinator
+from penstock.groups.coordinator import GroupCoordinator
+from penstock.groups.group import JoinResult, LeavingMember, SyncRequest
+from penstock.groups.offsets import CommittedOffset, OffsetCommit
+from penstock.groups.partitioning import partition_of
+from penstock.groups.shard import Shard
+from penstock.model import BrokerId, TopicPartition
+from penstock.observability.logs import Log
+from penstock.records.building import NewRecord, build_batch
+from penstock.server.broker import Broker
+from penstock.server.environment import real_environment
+
+P0 = TopicPartition("orders", 0)
+
+
+@asynccontextmanager
+async def serving(directory: Path, **settings: str) -> AsyncIterator[Harness]:
+    """A broker on the directory, from start to clean stop; `orders` is there."""
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    config = BrokerConfig(
+        {
+            "port": "0",
+            "http.port": "-1",
+            "log.dir": str(directory),
+            "offsets.topic.num.partitions": "5",
+            "group.initial.rebalance.delay.ms": "0",
+            **given,
+        }
+    )
+    lines: list[str] = []
+    log = Log(SystemClock(), lines.append, lambda now, level, text, fields: f"{level} {text} {fields}")
+    broker = Broker(config, real_environment(config), log)
+    await broker.start()
+    try:
+        harness = Harness(broker)
+        if "orders" not in harness.context.image.topics:
+            await harness.create("orders")
+        yield harness
+    finally:
+        await broker.stop()
+    assert not [line for line in lines if "Traceback" in line]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def shard_of(harness: Harness, group: str = "g") -> Shard:
+    groups = harness.context.groups
+    await groups.find(group)
+    await until(lambda: not groups.is_loading)
+    return groups.shard_of(group)
+
+
+def code_of(groups: GroupCoordinator, group: str = "g") -> ErrorCode:
+    with pytest.raises(BrokerError) as caught:
+        groups.shard_of(group)
+    return caught.value.code
+
+
+def commit_of(harness: Harness, offset: int, member_id: str = "", generation: int = -1) -> OffsetCommit:
+    topic = harness.context.image.topic("orders")
+    assert topic is not None
+    return OffsetCommit(member_id, None, generation, {P0: CommittedOffset(offset, -1, "", topic.id)})
+
+
+async def commit(harness: Harness, offset: int, group: str = "g") -> None:
+    await (await shard_of(harness, group)).commit(group, commit_of(harness, offset))
+
+
+async def committed(harness: Harness, group: str = "g") -> int | None:
+    found = (await shard_of(harness, group)).fetch_offsets(group, None, -1, [P0])
+    return found[P0].offset if P0 in found else None
+
+
+async def join_group(harness: Harness, group: str = "g") -> JoinResult:
+    shard = await shard_of(harness, group)
+    joined = await shard.join(group, join_request())
+    request = SyncRequest(joined.member_id, None, joined.generation, None, None, {joined.member_id: b"mine"})
+    await shard.sync(group, request)
+    return joined
+
+
+async def test_topic_is_made_for_the_first_group_and_once(tmp_path: Path) -> None:
+    async with serving(tmp_path, offsets_topic_segment_bytes="2000000") as harness:
+        groups = harness.context.groups
+        assert OFFSETS_TOPIC not in harness.context.image.topics
+        assert code_of(groups) is ErrorCode.not_coordinator
+        found = await asyncio.gather(*(groups.find(f"g{number}") for number in range(20)))
+        assert set(found) == {harness.context.node_id}
+        topic = harness.context.image.topics[OFFSETS_TOPIC]
+        assert len(topic.partitions) == 5
+        assert topic.configs["cleanup.policy"] == "compact"
+        assert topic.configs["segment.bytes"] == "2000000"
+        assert groups.shard_of("g").partition == partition_of("g", 5)
+
+
+async def test_groups_and_offsets_survive_a_restart(tmp_path: Path) -> None:
+    async with serving(tmp_path) as harness:
+        joined = await join_group(harness)
+        await commit(harness, 5, "simple")
+        mine = commit_of(harness, 7, joined.member_id, joined.generation)
+        await (await shard_of(harness)).commit("g", mine)
+        before = (await shard_of(harness)).describe("g")
+    async with serving(tmp_path) as harness:
+        shard = await shard_of(harness)
+        assert shard.describe("g") == before
+        assert shard.heartbeat("g", joined.member_id, None, joined.generation) is ErrorCode.none
+        assert await committed(harness) == 7
+        assert await committed(harness, "simple") == 5
+
+
+async def test_nobody_gets_a_wrong_answer_while_a_shard_is_loaded(tmp_path: Path) -> None:
+    async with serving(tmp_path) as harness:
+        await commit(harness, 5)
+    async with serving(tmp_path) as harness:
+        groups = harness.context.groups
+        index = partition_of("g", 5)
+        groups._unload(index)
+        groups._load(index)
+        assert code_of(groups) is ErrorCode.coordinator_load_in_progress
+        assert groups.is_loading
+        assert await committed(harness) == 5
+
+
+async def test_shard_that_is_asked_for_is_loaded_first(tmp_path: Path) -> None:
+    async with serving(tmp_path) as harness:
+        names = {partition_of(f"g{number}", 5): f"g{number}" for number in range(30)}
+        assert len(names) == 5
+        for name in names.values():
+            await commit(harness, 5, name)
+        groups = harness.context.groups
+        for index in names:
+            groups._unload(index)
+        for index in names:
+            groups._load(index)
+        for asked in (names[4], names[3]):
+            assert code_of(groups, asked) is ErrorCode.coordinator_load_in_progress
+        await until(lambda: not groups.is_loading)
+        assert [shard.partition for shard in groups.shards][:2] == [3, 4]
+
+
+async def test_clean_stop_tells_those_who_wait(tmp_path: Path) -> None:
+    async with serving(tmp_path) as harness:
+        await join_group(harness)
+        shard = await shard_of(harness)
+        waiting = asyncio.ensure_future(shard.join("g", join_request(new_member_id="m2")))
+        await asyncio.sleep(0)
+    assert (await waiting).error is ErrorCode.not_coordinator
+    assert code_of(harness.context.groups) is ErrorCode.not_coordinator
+
+
+async def test_shard_goes_with_leadership_and_comes_back_with_its_state(tmp_path: Path) -> None:
+    async with serving(tmp_path) as harness:
+        await join_group(harness)
+        await commit(harness, 5, "h")
+        controller, groups = harness.context.controller, harness.context.groups
+        ours = controller.image
+        topic = ours.topics[OFFSETS_TOPIC]
+        moved = tuple(replace(partition, leader=BrokerId(99)) for partition in topic.partitions)
+        theirs = ours.with_topics([replace(topic, partitions=moved)])
+        waiting = asyncio.ensure_future(groups.shard_of("g").join("g", join_request(new_member_id="m2")))
+        await asyncio.sleep(0)
+        controller.image = theirs
+        groups.on_image(ImageChange(ours, theirs, frozenset({OFFSETS_TOPIC})))
+        assert (await waiting).error is ErrorCode.not_coordinator
+        assert code_of(groups) is ErrorCode.not_coordinator
+        assert await groups.find("g") == 99
+        controller.image = ours
+        groups.on_image(ImageChange(theirs, ours, frozenset({OFFSETS_TOPIC})))
+        assert code_of(groups) is ErrorCode.coordinator_load_in_progress
+        assert [member.member_id for member in (await shard_of(harness)).describe("g").members] == ["m1"]
+        assert await committed(harness, "h") == 5
+
+
+async def test_disk_without_space_makes_groups_wait_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "RELOAD_SECONDS", 0.01)
+    async with serving(tmp_path) as harness:
+        joined = await join_group(harness)
+        before = (await shard_of(harness)).describe("g")
+        harness.context.logs.full = True
+        with pytest.raises(BrokerError) as caught:
+            await (await shard_of(harness)).leave("g", [LeavingMember(joined.member_id, None)])
+        assert caught.value.code is ErrorCode.coordinator_not_available
+        harness.context.logs.full = False
+        shard = await shard_of(harness)
+        assert shard.describe("g") == before
+        assert shard.heartbeat("g", joined.member_id, None, joined.generation) is ErrorCode.none
+
+
+async def test_failed_log_takes_its_groups_out_of_service_until_the_next_start(tmp_path: Path) -> None:
+    async with serving(tmp_path) as harness:
+        await commit(harness, 5)
+        index = partition_of("g", 5)
+        harness.context.replicas.get(OFFSETS_TOPIC, index).log.fail(OSError("broken"))
+        with pytest.raises(BrokerError):
+            await commit(harness, 6)
+        assert code_of(harness.context.groups) is ErrorCode.coordinator_not_available
+        assert not harness.context.groups.is_loading
+    async with serving(tmp_path) as harness:
+        assert await committed(harness) == 5
+
+
+async def test_deleted_topic_takes_its_offsets_with_it_also_when_it_is_made_again(tmp_path: Path) -> None:
+    async with serving(tmp_path) as harness:
+        await commit(harness, 5)
+        await harness.context.controller.delete_topics(["orders"])
+        await harness.create("orders")
+        assert await committed(harness) is None
+        await commit(harness, 1)
+        assert await committed(harness) == 1
+    async with serving(tmp_path) as harness:
+        assert await committed(harness) == 1
+
+
+async def test_sweep_comes_round(tmp_path: Path) -> None:
+    async with serving(tmp_path, offsets_retention_check_interval_ms="1") as harness:
+        shard = await shard_of(harness)
+        await shard.join("g", join_request(requires_known_member_id=True, session_timeout_ms=6_000))
+        assert "g" in shard.groups
+        await shard.commit("h", commit_of(harness, 5))
+        await shard.delete_offsets("h", [P0])
+        await until(lambda: "h" not in shard.groups)
+        assert "g" in shard.groups
+
+
+async def test_group_id_that_the_log_cannot_hold_is_invalid(tmp_path: Path) -> None:
+    async with serving(tmp_path) as harness:
+        await shard_of(harness)
+        assert code_of(harness.context.groups, "x" * 40_000) is ErrorCode.invalid_group_id
+
+
+# --- the topic itself is nobody else's
+
+
+async def test_clients_cannot_change_the_topic(tmp_path: Path) -> None:
+    async with serving(tmp_path) as harness:
+        await shard_of(harness)
+        for name in (OFFSETS_TOPIC, "__transaction_state"):
+            await check_untouchable(harness, name)
+        assert len(harness.context.image.topics[OFFSETS_TOPIC].partitions) == 5
+
+
+async def check_untouchable(harness: Harness, name: str) -> None:
+    code = ErrorCode.invalid_topic_exception
+    batch = bytes(build_batch([NewRecord(b"k", b"v", 1)]))
+    produce = {
+        "transactional_id": None,
+        "acks": -1,
+        "timeout": 1000,
+        "topic_data": [{"name": name, "partition_data": [{"index": 0, "records": batch}]}],
+    }
+    response = await harness.ask(0, 9, produce)
+    assert response.responses[0].partition_responses[0].error_code == code
+    response = await harness.ask(20, 5, {"topic_names": [name], "timeout": 1000})
+    assert response.responses[0].error_code == code
+    truncate = [{"name": name, "partitions": [{"partition_index": 0, "offset": 0}]}]
+    response = await harness.ask(21, 2, {"topics": truncate, "timeout": 1000})
+    assert response.topics[0].partitions[0].error_code == code
+    create = {"topics": [new_topic(name, 1)], "timeout": 1000, "validate_only": False}
+    response = await harness.ask(19, 7, create)
+    assert response.topics[0].error_code == code
+    grow = {
+        "topics": [{"name": name, "count": 9, "assignments": None}],
+        "timeout": 1000,
+        "validate_only": False,
+    }
+    response = await harness.ask(37, 3, grow)
+    assert response.results[0].error_code == code
+
+
+async def test_topic_is_internal_and_not_made_by_asking_for_it(tmp_path: Path) -> None:
+    async with serving(tmp_path) as harness:
+        asked: Mapping[str, object] = {
+            "topics": [{"name": OFFSETS_TOPIC, "topic_id": None}],
+            "allow_auto_topic_creation": True,
+            "include_topic_authorized_operations": False,
+        }
+        response = await harness.ask(3, 12, asked)
+        assert response.topics[0].error_code == ErrorCode.unknown_topic_or_partition
+        await shard_of(harness)
+        response = await harness.ask(3, 12, asked)
+        assert response.topics[0].is_internal
+        described: SimpleNamespace = await harness.ask(
+            75, 0, {"topics": [], "response_partition_limit": 100, "cursor": None}
+        )
+        assert {topic.name: topic.is_internal for topic in described.topics} == {
+            OFFSETS_TOPIC: True,
+            "orders": False,
+        }
