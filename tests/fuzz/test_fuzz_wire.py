@@ -13,6 +13,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from message_samples import ALL_VERSIONS, random_body
 
 from penstock.errors import ProtocolError
+from penstock.server.handlers import all_apis
 from penstock.wire.fetch import FetchResult, FetchTopicResult, decode_fetch_request, encode_fetch_response
 from penstock.wire.fetch_client import decode_fetch_response
 from penstock.wire.framing import FrameReader
@@ -22,6 +23,7 @@ from penstock.wire.headers import (
     decode_response_header,
     encode_request_header,
 )
+from penstock.wire.heartbeat import decode_heartbeat_request
 from penstock.wire.messages import decode_request, decode_response
 from penstock.wire.produce import (
     ProduceResult,
@@ -32,8 +34,8 @@ from penstock.wire.produce import (
 from penstock.wire.produce_client import decode_produce_response
 from penstock.wire.schema import Direction
 
-PRODUCE, FETCH = 0, 1
-SERVED_API_KEYS = [2, 3, 18, 19, 20, 21, 22, 23, 32, 33, 35, 37, 44, 60, 75]
+PRODUCE, FETCH, HEARTBEAT = 0, 1, 12
+SERVED_API_KEYS = [api.key for api in all_apis() if api.handle is not None]
 
 seeds = st.integers(0, 2**32)
 
@@ -111,7 +113,12 @@ def test_any_message(direction: Direction) -> None:
 
 
 @pytest.mark.parametrize(
-    ("api_key", "decode"), [(PRODUCE, decode_produce_request), (FETCH, decode_fetch_request)]
+    ("api_key", "decode"),
+    [
+        (PRODUCE, decode_produce_request),
+        (FETCH, decode_fetch_request),
+        (HEARTBEAT, decode_heartbeat_request),
+    ],
 )
 def test_handwritten_request(api_key: int, decode: Callable[[memoryview, int, int], object]) -> None:
     """Taken or refused as the schema says; what has no schema is at least refused properly."""

@@ -3,8 +3,8 @@
 A handler module declares its `API`: key, version range, and a function. The function of an ordinary API takes
 `(request, message)`, the message being the decoded request, and returns the response as nested mappings (fields
 that a version lacks are dropped by the wire layer); it may be `async`, and then holds back the later requests of its
-connection until it is done. A raw API (Produce, Fetch) takes `(request, frame, position)` and returns parts to send,
-a `Later`, or None for no answer. ApiVersions is derived from the table.
+connection until it is done. A raw API (Produce, Fetch, Heartbeat) takes `(request, frame, position)` and returns
+parts to send, a `Later`, or None for no answer. ApiVersions is derived from the table.
 """
 
 from __future__ import annotations

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from penstock.errors import BrokerError, ErrorCode
-from penstock.server.dispatch import Api, Fields, Request
-from penstock.server.handlers.administration import NO_TIME
+from penstock.net.answer import Parts
+from penstock.server.dispatch import Api, Request
 from penstock.server.handlers.group_requests import shard_for
 from penstock.server.security import Operation
+from penstock.wire.heartbeat import decode_heartbeat_request, encode_heartbeat_response
 
 
-def handle(request: Request, message: Any) -> Fields:
-    instance_id = getattr(message, "group_instance_id", None)
+def handle(request: Request, frame: memoryview, position: int) -> Parts:
+    version = request.header.api_version
+    asked = decode_heartbeat_request(frame, position, version)
     try:
-        shard = shard_for(request, Operation.READ, message.group_id)
-        code = shard.heartbeat(message.group_id, message.member_id, instance_id, message.generation_id)
+        shard = shard_for(request, Operation.READ, asked.group_id)
+        code = shard.heartbeat(asked.group_id, asked.member_id, asked.instance_id, asked.generation)
     except BrokerError as error:
         # Sessions start anew once the shard is loaded, so until then every member counts as alive.
         code = ErrorCode.none if error.code is ErrorCode.coordinator_load_in_progress else error.code
-    return {"throttle_time": NO_TIME, "error_code": code}
+    return [encode_heartbeat_response(request.header.correlation_id, version, code)]
 
 
-API = Api(12, 0, 4, handle)
+API = Api(12, 0, 4, handle_raw=handle)
