@@ -3,11 +3,10 @@
 The client's names are loaded when they are first used, so that a broker starts without them.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# Type checkers know the name; importing `typing` for it would cost more than all the rest.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.client.admin import Admin as Admin
     from penstock.client.async_admin import AsyncAdmin as AsyncAdmin
@@ -54,10 +53,13 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    return getattr(import_module(f"penstock.{_MODULES[name]}"), name)
+# Out of the type checkers' sight, so that they still tell a name that is not there.
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name not in _MODULES:
+            raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+        return getattr(import_module(f"penstock.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
