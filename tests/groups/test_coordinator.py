@@ -25,7 +25,9 @@ from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.groups.partitioning import partition_of
 from penstock.groups.shard import Shard
 from penstock.model import BrokerId, TopicPartition
+from penstock.observability.exposition import render, take_snapshot
 from penstock.observability.logs import Log
+from penstock.observability.metrics import GroupLag
 from penstock.records.building import NewRecord, build_batch
 from penstock.server.broker import Broker
 from penstock.server.environment import real_environment
@@ -252,6 +254,25 @@ async def test_group_id_that_the_log_cannot_hold_is_invalid(tmp_path: Path) -> N
     async with serving(tmp_path) as harness:
         await shard_of(harness)
         assert code_of(harness.context.groups, "x" * 40_000) is ErrorCode.invalid_group_id
+
+
+async def test_metrics_tell_states_members_commits_and_lag(tmp_path: Path) -> None:
+    async with serving(tmp_path, metrics_max_groups="1") as harness:
+        await harness.append("orders", *[b"v"] * 10)
+        joined = await join_group(harness)
+        mine = commit_of(harness, 4, joined.member_id, joined.generation)
+        await (await shard_of(harness)).commit("g", mine)
+        await commit(harness, 4, "later by name")
+        snapshot = take_snapshot(harness.context.metrics)
+        assert snapshot.group_lags == [GroupLag("g", "orders", 0, 6)]
+        states = dict(snapshot.group_states)
+        assert (states["Stable"], states["Empty"], states["Reconciling"]) == (1, 1, 0)
+        readings = {reading.name: value for reading, value in snapshot.readings}
+        assert readings["penstock_group_members"] == 1
+        assert readings["penstock_offset_commits"] == 2
+        text = render(snapshot).decode()
+        assert 'penstock_group_lag{group="g",partition="0",topic="orders"} 6.0' in text
+        assert 'penstock_groups{state="Stable"} 1.0' in text
 
 
 # --- the topic itself is nobody else's

@@ -327,6 +327,12 @@ LOGGING_LEVEL: Option[LoggingLevel] = PROCESS.option(
     LoggingLevel.INFO,
     "The least severe log lines that are written.",
 )
+METRICS_MAX_GROUPS: Option[int] = PROCESS.option(
+    "metrics.max.groups",
+    Integer(0, INT_MAX),
+    500,
+    "The most consumer groups whose lag is among the metrics, the first by name; that of others is not shown.",
+)
 METRICS_MAX_TOPICS: Option[int] = PROCESS.option(
     "metrics.max.topics",
     Integer(0, INT_MAX),

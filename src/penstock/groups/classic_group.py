@@ -70,6 +70,10 @@ class ClassicGroup:
         return self.state in (GroupState.EMPTY, GroupState.DEAD)
 
     @property
+    def member_count(self) -> int:
+        return len(self._members)
+
+    @property
     def empty_since_ms(self) -> int | None:
         """Wall clock."""
         had_members = self._generations.protocol_type is not None

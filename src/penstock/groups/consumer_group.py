@@ -296,6 +296,10 @@ class ConsumerGroup:
         return not self.remembered.members
 
     @property
+    def member_count(self) -> int:
+        return len(self.remembered.members)
+
+    @property
     def empty_since_ms(self) -> int | None:
         return self._empty_since_ms
 

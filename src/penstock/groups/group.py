@@ -188,6 +188,9 @@ class Group(Protocol):
         """Whether it has no members."""
 
     @property
+    def member_count(self) -> int: ...
+
+    @property
     def empty_since_ms(self) -> int | None:
         """When its last member left; None while it has members, or never had any."""
 

@@ -17,7 +17,15 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from penstock.observability.metrics import OTHER, SECONDS_BOUNDS, BrokerMetrics, Histogram, Reading, TopicSize
+from penstock.observability.metrics import (
+    OTHER,
+    SECONDS_BOUNDS,
+    BrokerMetrics,
+    GroupLag,
+    Histogram,
+    Reading,
+    TopicSize,
+)
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -36,6 +44,8 @@ class Snapshot:
     readings: list[tuple[Reading, float]]
     topics: list[TopicSize]
     max_topics: int
+    group_states: list[tuple[str, int]]
+    group_lags: list[GroupLag]
 
 
 def take_snapshot(metrics: BrokerMetrics) -> Snapshot:
@@ -48,6 +58,8 @@ def take_snapshot(metrics: BrokerMetrics) -> Snapshot:
         readings=[(reading, reading.read()) for reading in metrics.readings],
         topics=list(metrics.topic_sizes()),
         max_topics=metrics.max_topics,
+        group_states=list(metrics.group_states().items()),
+        group_lags=list(metrics.group_lags()),
     )
 
 
@@ -81,6 +93,7 @@ class _Families(Collector):
             kind = CounterMetricFamily if reading.is_counter else GaugeMetricFamily
             yield kind(reading.name, reading.doc, value=value)
         yield from _topics(list(_capped(shown.topics, shown.max_topics)))
+        yield from _groups(shown.group_states, shown.group_lags)
 
 
 def _histogram(name: str, doc: str, rows: Iterable[tuple[str, Histogram]], label: str = "") -> Metric:
@@ -109,6 +122,21 @@ def _topics(sizes: Sequence[TopicSize]) -> Iterator[Metric]:
     yield stored
     appended = [(size.topic, size.appended_records) for size in sizes]
     yield _counter("topic_appended_records", "Offsets given out since the topic was made.", appended, "topic")
+
+
+def _groups(states: Iterable[tuple[str, int]], lags: Iterable[GroupLag]) -> Iterator[Metric]:
+    by_state = GaugeMetricFamily("penstock_groups", "Consumer groups, by state.", labels=["state"])
+    for state, count in states:
+        by_state.add_metric([state], count)
+    yield by_state
+    by_partition = GaugeMetricFamily(
+        "penstock_group_lag",
+        "Records a group has not committed yet, by partition.",
+        labels=["group", "topic", "partition"],
+    )
+    for lag in lags:
+        by_partition.add_metric([lag.group, lag.topic, str(lag.partition)], lag.lag)
+    yield by_partition
 
 
 def _capped(sizes: Iterable[TopicSize], limit: int) -> Iterator[TopicSize]:

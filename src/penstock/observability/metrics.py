@@ -88,6 +88,14 @@ class TopicSize:
     appended_records: int
 
 
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    group: str
+    topic: str
+    partition: int
+    lag: int
+
+
 class BrokerMetrics:
     def __init__(self, api_names: Mapping[int, str], max_topics: int) -> None:
         self.api_names = api_names
@@ -99,6 +107,8 @@ class BrokerMetrics:
         self.produce_errors: dict[ErrorCode, int] = {}
         self.readings: list[Reading] = []
         self.topic_sizes: Callable[[], Iterable[TopicSize]] = tuple
+        self.group_states: Callable[[], Mapping[str, int]] = dict
+        self.group_lags: Callable[[], Iterable[GroupLag]] = tuple
 
     def observe_request(self, api_key: int, seconds: float) -> None:
         """One request was answered, so long after its frame was complete."""

@@ -18,6 +18,7 @@ from penstock.config import (
     HTTP_PORT,
     LOG_OPEN_FILES_MAX,
     MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
+    METRICS_MAX_GROUPS,
     METRICS_MAX_TOPICS,
     MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS,
     NODE_ID,
@@ -28,6 +29,7 @@ from penstock.config import (
 from penstock.gateway.health import BrokerState, Health
 from penstock.gateway.service import HttpService
 from penstock.groups.coordinator import GroupCoordinator
+from penstock.groups.group_metrics import GroupMetrics
 from penstock.model import BrokerEpoch, BrokerId
 from penstock.observability.logs import Log
 from penstock.observability.loop_lag import LoopLag
@@ -212,6 +214,7 @@ class Broker:
             "penstock_fetch_sessions", "Fetch sessions remembered.", lambda: len(self._context.fetch_sessions)
         )
         metrics.topic_sizes = self._topic_sizes
+        GroupMetrics(self._groups, self._replicas, self._config[METRICS_MAX_GROUPS]).show(metrics)
 
     def _topic_sizes(self) -> list[TopicSize]:
         sizes: dict[str, list[int]] = {}

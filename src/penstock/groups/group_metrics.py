@@ -1,0 +1,62 @@
+"""What a coordinator tells about its groups when somebody scrapes; read on the loop, so a scrape has its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import nsmallest
+
+from penstock.errors import BrokerError
+from penstock.groups.coordinator import GroupCoordinator
+from penstock.groups.group import GroupState
+from penstock.observability.metrics import BrokerMetrics, GroupLag
+from penstock.replication.replica_manager import ReplicaManager
+
+
+class GroupMetrics:
+    def __init__(self, groups: GroupCoordinator, replicas: ReplicaManager, max_groups: int) -> None:
+        self._groups = groups
+        self._replicas = replicas
+        self._max_groups = max_groups
+
+    def show(self, metrics: BrokerMetrics) -> None:
+        counts = self._groups.counts
+        metrics.group_states = self._states
+        metrics.group_lags = self._lags
+        metrics.add_gauge("penstock_group_members", "Members of consumer groups.", self._members)
+        metrics.add_counter(
+            "penstock_offset_commits", "Commits of offsets that became durable.", lambda: counts.commits
+        )
+        metrics.add_counter(
+            "penstock_group_load_seconds", "Time spent on reading groups.", lambda: counts.load_seconds
+        )
+        metrics.add_counter(
+            "penstock_group_unknown_records",
+            "Records of groups that were not understood and passed over.",
+            lambda: counts.unknown_records,
+        )
+
+    def _states(self) -> dict[str, int]:
+        states = dict.fromkeys((state.value for state in GroupState if state is not GroupState.DEAD), 0)
+        for shard in self._groups.shards:
+            for group in shard.groups.values():
+                states[group.state] = states.get(group.state, 0) + 1
+        return states
+
+    def _members(self) -> int:
+        return sum(group.member_count for shard in self._groups.shards for group in shard.groups.values())
+
+    def _lags(self) -> Iterator[GroupLag]:
+        image = self._groups.image
+        shown = nsmallest(
+            self._max_groups,
+            ((group_id, shard.partition) for shard in self._groups.shards for group_id in shard.groups),
+        )
+        shards = {shard.partition: shard for shard in self._groups.shards}
+        for group_id, index in shown:
+            for partition, committed in shards[index].offsets.fetch(group_id, None, image).items():
+                try:
+                    replica = self._replicas.get(partition.topic, partition.partition)
+                except BrokerError:
+                    continue  # it is on another broker
+                lag = max(0, replica.partition.high_watermark - committed.offset)
+                yield GroupLag(group_id, partition.topic, partition.partition, lag)
