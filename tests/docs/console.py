@@ -1,4 +1,6 @@
-"""Examples in documents: ```console blocks, in which `$ ` begins a command and what follows is its output."""
+"""Examples in documents: ```console blocks, in which `$ ` begins a command and what follows is its output, and
+```python blocks, whose output is in the ```text block that follows, if there is one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(r"^```python\n(.*?)^```$(?:\n+^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 ANYTHING = "..."
 
 
@@ -37,5 +39,16 @@ def examples(document: Path) -> list[Example]:
     return found
 
 
-def python_blocks(document: Path) -> list[str]:
-    return _PYTHON.findall(document.read_text())
+@dataclass(frozen=True, slots=True)
+class Program:
+    code: str
+    output: str | None
+
+    @property
+    def is_test(self) -> bool:
+        """Whether it is for pytest."""
+        return "def test_" in self.code
+
+
+def programs(document: Path) -> list[Program]:
+    return [Program(found[1], found[2]) for found in _PYTHON.finditer(document.read_text())]

@@ -1,4 +1,4 @@
-"""What the documents show is what happens: their console examples run, in order, against a real broker."""
+"""What the documents show is what happens: their examples run, in order, against a real broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker_process import BrokerProcess, StartBroker
-from docs.console import Example, examples, python_blocks
+from docs.console import Example, examples, programs
 
 ROOT = Path(__file__).parents[2]
 COMMAND_SECONDS = 30
@@ -48,13 +48,28 @@ def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker:
 
 
 @pytest.mark.process
-def test_the_python_of_the_readme_runs(start_broker: StartBroker) -> None:
-    broker = start_broker()
-    program = python_blocks(ROOT / "README.md")[0].replace("localhost:9092", broker.bootstrap)
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
-    )
-    assert (ended.stdout, ended.stderr) == ("b'it' b'ciao' 0\n", "")
+@pytest.mark.parametrize("document", ["README.md", "docs/client.md", "docs/delivery.md"])
+def test_the_python_of_a_document_does_what_it_says(
+    document: str, start_broker: StartBroker, tmp_path: Path
+) -> None:
+    found = programs(ROOT / document)
+    assert found
+    broker = start_broker(["group.initial.rebalance.delay.ms=0"])
+    file = tmp_path / "test_example.py"
+    for program in found:
+        file.write_text(program.code.replace("localhost:9092", broker.bootstrap))
+        runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if program.is_test else []
+        ended = subprocess.run(
+            [sys.executable, *runner, str(file)],
+            env=os.environ | {"PENSTOCK_BOOTSTRAP": broker.bootstrap},
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        assert (ended.returncode, ended.stderr) == (0, ""), f"{program.code}\n{ended.stdout}"
+        if program.output is not None:
+            assert ended.stdout == program.output, program.code
 
 
 def test_an_example_is_compared_line_by_line() -> None:
