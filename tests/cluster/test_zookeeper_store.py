@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -72,6 +75,12 @@ class States:
                 self._news.clear()
                 await self._news.wait()
 
+    async def until_any(self, *states: SessionState) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not self.heard or self.heard[-1] not in states:
+                self._news.clear()
+                await self._news.wait()
+
     def _hear(self, state: SessionState) -> None:
         self.heard.append(state)
         self._news.set()
@@ -132,25 +141,78 @@ async def is_gone(store: ZooKeeperStore, path: str) -> bool:
     return await store.get_many([path]) == [None]
 
 
-def test_a_server_that_falls_silent_for_longer_than_the_session_ends_it(
-    own_zookeeper: ZooKeeperProcess,
-) -> None:
+def test_a_server_that_falls_silent_leaves_no_doubt_when_it_is_back(own_zookeeper: ZooKeeperProcess) -> None:
+    """Whether it still knows the session then is up to the server; the store says what is true."""
+
     async def scenario() -> None:
         async with session(f"127.0.0.1:{own_zookeeper.port}", SHORT_MS) as store:
             await store.create("/mine", ephemeral=True)
             states = States(store)
             own_zookeeper.pause()
             try:
-                with pytest.raises((UnknownOutcome, Unreachable)):
-                    await store.set("/mine", b"never answered")
+                with pytest.raises(UnknownOutcome):
+                    await store.set("/mine", b"not answered")
                 with pytest.raises(Unreachable):
                     await store.get("/mine")
-                await asyncio.sleep(1.5 * SHORT_MS / 1000)  # the server's clock is what runs out
+                await states.until(SessionState.SUSPENDED)
             finally:
                 own_zookeeper.resume()
-            await states.until(SessionState.EXPIRED)
-            with pytest.raises(SessionExpired):
-                await store.get("/mine")
+            await states.until_any(SessionState.CONNECTED, SessionState.EXPIRED)
+            try:
+                assert (await store.get("/mine")).ephemeral
+            except SessionExpired:
+                assert states.heard[-1] is SessionState.EXPIRED
+
+    asyncio.run(scenario())
+
+
+SLEEPER = """
+import asyncio, sys
+from penstock.cluster.zookeeper import ZooKeeperStore
+from penstock.threads import ThreadPools
+
+async def main():
+    threads = ThreadPools()
+    store = ZooKeeperStore(sys.argv[1], threads, 1000)
+    store.on_session(lambda state: print(state.value, flush=True))
+    await store.start()
+    await store.create("/mine", ephemeral=True)
+    print("ready", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await store.close()
+    threads.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_that_was_stopped_for_longer_than_its_session_finds_it_expired(zookeeper: str) -> None:
+    async def scenario() -> None:
+        async with session(zookeeper) as other:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", SLEEPER, zookeeper, stdin=PIPE, stdout=PIPE
+            )
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                lines: list[bytes] = []
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    while lines[-1:] != [b"ready\n"]:
+                        lines.append(await process.stdout.readline())
+                process.send_signal(signal.SIGSTOP)
+                await until(lambda: is_gone(other, "/mine"))
+                process.send_signal(signal.SIGCONT)
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    while lines[-1:] != [b"expired\n"]:
+                        lines.append(await process.stdout.readline())
+                process.stdin.close()
+                rest = await asyncio.wait_for(process.stdout.read(), PATIENCE_SECONDS)
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
+            assert lines == [b"connected\n", b"ready\n", b"suspended\n", b"expired\n"]
+            assert rest == b""
 
     asyncio.run(scenario())
 
