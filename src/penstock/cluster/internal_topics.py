@@ -23,9 +23,14 @@ def is_internal(topic: str) -> bool:
     return topic in INTERNAL_TOPICS
 
 
+def is_reserved(topic: str) -> bool:
+    """Whether a client may not make a topic of this name: it is internal, or would stand in the way of one that is."""
+    return topic.replace(".", "_") in INTERNAL_TOPICS
+
+
 def refuse_internal(topic: str) -> None:
     """BrokerError for what a client may not do to a topic of the cluster's own."""
-    if topic in INTERNAL_TOPICS:
+    if is_reserved(topic):
         raise BrokerError(
             ErrorCode.invalid_topic_exception, f"{topic} belongs to the cluster: it can only be read"
         )

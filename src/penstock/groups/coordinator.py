@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from typing import cast
 
 from penstock.clock import Clock
@@ -15,7 +16,7 @@ from penstock.cluster.controller import Controller
 from penstock.cluster.image import NO_LEADER, ClusterImage, ImageChange
 from penstock.cluster.internal_topics import OFFSETS_TOPIC, new_offsets_topic
 from penstock.config import OFFSETS_RETENTION_CHECK_INTERVAL_MS, BrokerConfig
-from penstock.errors import BrokerError, ErrorCode, StorageError
+from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.appender import Appender
 from penstock.groups.loading import Loading
 from penstock.groups.partitioning import partition_of
@@ -27,9 +28,9 @@ from penstock.observability.logs import Log
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.threads import Threads
 
-RELOAD_SECONDS = 1.0
-"""Between a refused append and reading the shard again: a full disk does not get space in a moment."""
-_SWEPT_PER_TURN = 50
+RETRY_SECONDS = 1.0
+"""Between a refused append or an unreadable log and reading the shard again: a disk does not mend in a moment."""
+_GROUPS_PER_TURN = 50
 
 
 class GroupCoordinator:
@@ -119,11 +120,14 @@ class GroupCoordinator:
         return bool(self._unloaded)
 
     async def _create_topic(self) -> None:
-        (result,) = await self._controller.create_topics([new_offsets_topic(self.config)])
+        try:
+            (result,) = await self._controller.create_topics([new_offsets_topic(self.config)])
+        except BrokerError as error:
+            result = error
         if isinstance(result, BrokerError) and result.code is not ErrorCode.topic_already_exists:
             raise BrokerError(ErrorCode.coordinator_not_available, str(result)) from result
-        await self._replicas.settled()
-        await self._idle.wait()
+        with suppress(TimeoutError):  # then clients wait for the load, as they know how to
+            await asyncio.wait_for(self._idle.wait(), RETRY_SECONDS)
 
     # --- coming and going
 
@@ -191,7 +195,7 @@ class GroupCoordinator:
         else:
             self._unloaded[index] = None
             self._log.warning("groups are read again: their log refused a write", partition=index)
-            asyncio.get_running_loop().call_later(RELOAD_SECONDS, self._work.set)
+            self._load_later()
 
     # --- loading
 
@@ -200,21 +204,33 @@ class GroupCoordinator:
             await self._work.wait()
             self._work.clear()
             await self._replicas.settled()
-            while self._unloaded:
-                await self._load_shard(next(iter(self._unloaded)))
-            self._idle.set()
+            tried: set[int] = set()
+            while (index := self._next_unloaded(tried)) is not None:
+                tried.add(index)
+                try:
+                    await self._load_shard(index)
+                except Exception as error:  # noqa: BLE001 - a loop that dies would leave groups unread for good
+                    self._log.error_rarely("groups could not be read", error, partition=index)
+            if self._unloaded:
+                self._load_later()
+            else:
+                self._idle.set()
+
+    def _next_unloaded(self, tried: set[int]) -> int | None:
+        return next((index for index in self._unloaded if index not in tried), None)
+
+    def _load_later(self) -> None:
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._work.set)
 
     async def _load_shard(self, index: int) -> None:
         started = self._clock.monotonic()
-        try:
-            replica = self._replicas.get(OFFSETS_TOPIC, index)
-            loading = Loading(replica, self._threads, self)
-            state = await loading.run()
-        except (BrokerError, StorageError, OSError) as error:
-            self._log.error("groups could not be read", error, partition=index)
-            if self._unloaded.pop(index, 0) is None:
-                self._failed.add(index)
+        replica = self._replicas.get(OFFSETS_TOPIC, index)
+        if replica.log.failed:
+            self._unloaded.pop(index)
+            self._failed.add(index)
             return
+        loading = Loading(replica, self._threads, self)
+        state = await loading.run()
         self.counts.unknown_records += loading.unknown
         if loading.unknown or loading.damaged_parts:
             self._log.warning(
@@ -225,8 +241,12 @@ class GroupCoordinator:
             )
         if self._unloaded.pop(index, 0) is not None:
             return  # it went away meanwhile
-        self._shards[index] = Shard(index, state, Appender(replica, self._clock), self)
+        shard = self._shards[index] = Shard(index, state, Appender(replica, self._clock), self)
         self.counts.load_seconds += self._clock.monotonic() - started
+        for place, group_id in enumerate(tuple(shard.groups)):
+            if place % _GROUPS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            shard.refresh(group_id)
 
     # --- time
 
@@ -238,7 +258,13 @@ class GroupCoordinator:
         while True:
             await asyncio.sleep(self.config[OFFSETS_RETENTION_CHECK_INTERVAL_MS] / 1000)
             for shard in self.shards:
-                for place, group_id in enumerate(tuple(shard.groups)):
-                    if place % _SWEPT_PER_TURN == 0:
-                        await asyncio.sleep(0)
-                    shard.sweep(group_id)
+                try:
+                    await self._sweep_shard(shard)
+                except Exception as error:  # noqa: BLE001 - a loop that dies would end expiry for good
+                    self._log.error_rarely("groups could not be swept", error, partition=shard.partition)
+
+    async def _sweep_shard(self, shard: Shard) -> None:
+        for place, group_id in enumerate(tuple(shard.groups)):
+            if place % _GROUPS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            shard.sweep(group_id)

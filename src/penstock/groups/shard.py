@@ -333,9 +333,14 @@ class Shard:
         tombstones = self.offsets.of_lost_topics(after, lost)
         if tombstones:
             _ignore(self._forget_offsets(tombstones))
-        for group_id, group in tuple(self._groups.items()):
-            if isinstance(group, ConsumerGroup) and self._closed is None:
-                self._carry_out(group_id, group.on_topics(after, self._now_ms()))
+        for group_id in tuple(self._groups):
+            self.refresh(group_id)
+
+    def refresh(self, group_id: str) -> None:
+        """Let the group see the topics as they are now."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and self._closed is None:
+            self._carry_out(group_id, group.on_topics(self._around.image, self._now_ms()))
 
     def sweep(self, group_id: str) -> None:
         """Forget the offsets of the group that have expired, and the group itself when nothing is left of it."""

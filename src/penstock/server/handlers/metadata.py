@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from penstock.cluster.image import ClusterImage, Topic
-from penstock.cluster.internal_topics import is_internal
+from penstock.cluster.internal_topics import is_internal, is_reserved
 from penstock.cluster.topics import NewTopic, check_topic_name
 from penstock.config import AUTO_CREATE_TOPICS_ENABLE
 from penstock.errors import BrokerError, ErrorCode
@@ -56,7 +56,7 @@ def _must_create(request: Request, message: Any, name: str) -> bool:
         name not in request.broker.image.topics
         and _may_be_created(request, message)
         and _is_name(name)
-        and not is_internal(name)
+        and not is_reserved(name)
         and request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
         and may_create(request, name)
     )
