@@ -159,3 +159,26 @@ def test_an_empty_segment_found_at_start_has_its_name_synced_before_it_is_used()
         flush(log)
         survivor = restarted.power_loss(random.Random(seed))
         assert [offset for offset, _ in read_all(the_log(open_manager(survivor)))] == [0]
+
+
+def test_a_checkpoint_that_syncs_after_a_failed_flush_writes_no_index() -> None:
+    for seed in range(20):
+        disk = SimulatedDisk(random.Random(seed), Trace(lambda: 0.0))
+        log = the_log(open_manager(disk), LogConfig(segment_bytes=300, index_interval_bytes=1))
+        append(log, b"x" * 100)
+        flush(log)
+        append(log, b"y" * 100)
+        failing = log.begin_flush()
+        append(log, b"z" * 250)
+        checkpoint = log.begin_checkpoint()
+        assert checkpoint is not None
+        disk.faults.fail("sync")
+        with pytest.raises(OSError):
+            failing.work()
+        with pytest.raises(
+            OSError
+        ):  # its own syncs find nothing to do; the loop has not heard of the failure yet
+            checkpoint.work()
+        survivor = disk.power_loss(random.Random(seed))
+        values = [value for _, value in read_all(the_log(open_manager(survivor)))]
+        assert values == [b"x" * 100, b"y" * 100, b"z" * 250][: len(values)]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.storage.disk import Disk
-from penstock.storage.jobs import FlushJob
+from penstock.storage.jobs import FlushJob, sync_together
 from penstock.storage.log import Log
 from penstock.threads import Threads
 
@@ -74,7 +75,8 @@ class Flusher:
     async def _sync_all(self, jobs: list[tuple[Flushable, FlushJob]]) -> bool:
         """False where the system cannot; a failure then says nothing of which log it hit, so all have failed."""
         try:
-            if not await self._threads.run("flush", self._disk.sync_all):
+            work = partial(sync_together, self._disk, [job for _, job in jobs])
+            if not await self._threads.run("flush", work):
                 return False
         except OSError as error:
             for replica, _ in jobs:

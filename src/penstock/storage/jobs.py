@@ -32,12 +32,29 @@ class FlushJob:
     files: tuple[File, ...]
     new_directories: tuple[str, ...]
     """Directories with names that are not durable yet."""
+    failures: list[OSError]
+    """Shared by all jobs of the log. Whoever syncs after a sync that failed finds clean pages and is told that all is
+    well, perhaps before the loop hears of the failure."""
 
     def work(self) -> None:
-        for file in self.files:
-            file.sync()
-        for directory in self.new_directories:
-            self.disk.sync_dir(directory)
+        try:
+            for file in self.files:
+                file.sync()
+            for directory in self.new_directories:
+                self.disk.sync_dir(directory)
+        except OSError as error:
+            self.failures.append(error)
+            raise
+
+
+def sync_together(disk: Disk, jobs: Sequence[FlushJob]) -> bool:
+    """The work of many flushes in one sync; False where the system cannot."""
+    try:
+        return disk.sync_all()
+    except OSError as error:
+        for job in jobs:  # which of them it hit is not known
+            job.failures.append(error)
+        raise
 
 
 @dataclass(slots=True)
@@ -97,7 +114,9 @@ class CheckpointJob:
         self.syncing = False
 
     def write(self) -> None:
-        """Indexes and snapshot, into the page cache only."""
+        """Indexes and snapshot, into the page cache only; recovery believes them, so never after a failed sync."""
+        if self.flush.failures:
+            raise self.flush.failures[0]
         for index_write in self.index_writes:
             self._written.append(index_write.write(self.disk))
         if self.snapshot is not None:
@@ -124,21 +143,24 @@ class CheckpointJob:
 
 def work_together(disk: Disk, jobs: Sequence[CheckpointJob]) -> None:
     """The work of many checkpoints with few syncs; afterwards each says in `error` what it died of."""
-    _sync_together(disk, jobs, CheckpointJob.sync_log)
+    _sync_checkpoints(disk, jobs, CheckpointJob.sync_log)
     for job in jobs:
         job.attempt(CheckpointJob.write)
-    _sync_together(disk, jobs, CheckpointJob.sync_written)
+    _sync_checkpoints(disk, jobs, CheckpointJob.sync_written)
     for job in jobs:
         job.attempt(CheckpointJob.tidy)
 
 
-def _sync_together(disk: Disk, jobs: Sequence[CheckpointJob], sync: Callable[[CheckpointJob], None]) -> None:
+def _sync_checkpoints(
+    disk: Disk, jobs: Sequence[CheckpointJob], sync: Callable[[CheckpointJob], None]
+) -> None:
     if len(jobs) > SYNC_ALL_ABOVE:
         try:
             if disk.sync_all():
                 return
         except OSError as error:
             for job in jobs:  # which of them it hit is not known
+                job.flush.failures.append(error)
                 job.syncing, job.error = True, error
             return
     for job in jobs:

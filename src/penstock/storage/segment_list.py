@@ -16,7 +16,17 @@ from penstock.storage.segment import Segment
 
 
 class SegmentList:
-    __slots__ = ("_dirty", "_disk", "_files", "_generation", "_new_directories", "active", "all", "directory")
+    __slots__ = (
+        "_dirty",
+        "_disk",
+        "_files",
+        "_generation",
+        "_new_directories",
+        "_sync_failures",
+        "active",
+        "all",
+        "directory",
+    )
 
     def __init__(
         self,
@@ -34,6 +44,7 @@ class SegmentList:
         self.active = segments[-1] if segments else None
         self._dirty: tuple[Segment, ...] = ()
         self._new_directories = new_directories
+        self._sync_failures: list[OSError] = []
         self._generation = 0
 
     @property
@@ -86,6 +97,7 @@ class SegmentList:
             tuple((segment, segment.size) for segment in dirty),
             tuple(segment.writer for segment in dirty if segment.writer is not None),
             self._new_directories,
+            self._sync_failures,
         )
 
     def is_current(self, job: FlushJob) -> bool:
