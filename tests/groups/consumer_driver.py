@@ -115,18 +115,22 @@ class Driver:
 
     def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         before: list[GroupRecord] = []
+        given_up: list[tuple[object, Any]] = []
         if isinstance(self.group, ClassicGroup):
+            if request.member_epoch != 0:
+                return ConsumerHeartbeatResult(ErrorCode.group_id_not_found)
             try:
                 upgraded, before = conversion.upgrade(
                     self.group, self.image, self.settings, self.wall_ms, self.now_ms
                 )
             except BrokerError as error:
                 return ConsumerHeartbeatResult(error.code, str(error))
-            self.group.give_up(ErrorCode.rebalance_in_progress)
+            given_up = self.group.give_up(ErrorCode.rebalance_in_progress).answers
             self.group = upgraded
         step = self.consumer.consumer_heartbeat(request, self.image, "ticket", self.now_ms)
         step.records[:0] = before
-        (result,) = self.take(step).values()
+        step.answers += given_up
+        result = self.take(step)["ticket"]
         assert isinstance(result, ConsumerHeartbeatResult)
         return result
 
@@ -148,6 +152,7 @@ class Driver:
         session_timeout_ms: int = CLASSIC_SESSION_MS,
         protocol_type: str = "consumer",
         metadata: bytes | None = None,
+        ticket: object = None,
     ) -> tuple[Step, dict[object, Any]]:
         numbers = {name: frozenset(partitions) for name, partitions in (owned or {}).items()}
         subscription = Subscription(version, frozenset(topics or ("foo",)), numbers)
@@ -165,7 +170,7 @@ class Driver:
             requires_known_member_id=requires_known_member_id,
             supports_skipping_assignment=False,
         )
-        step = self.group.join(request, object(), self.now_ms)
+        step = self.group.join(request, ticket or object(), self.now_ms)
         return step, self.take(step)
 
     def classic_join(self, member_id: str = "", *topics: str, **options: Any) -> JoinResult:
@@ -245,7 +250,7 @@ class Driver:
         self.log += step.records
         answers = dict(step.answers)
         assert len(answers) == len(step.answers), "answered twice"
-        if isinstance(self.group, ConsumerGroup):
+        if isinstance(self.group, ConsumerGroup) and step.records:
             replayed = self.replayed()
             assert isinstance(replayed, ConsumerGroup)
             if self.group.remembered.members or replayed.remembered.members:

@@ -161,7 +161,7 @@ def test_the_group_is_classic_again_when_the_last_member_of_the_new_protocol_lea
     driver.beat("n", -1)
     assert driver.group.kind is GroupKind.CLASSIC
     assert driver.group.state is GroupState.PREPARING_REBALANCE
-    assert generation(driver) > epoch - 1
+    assert generation(driver) == epoch + 1
     assert driver.classic_beat("c0", generation(driver)) is ErrorCode.rebalance_in_progress
     driver.restart()
     assert driver.group.kind is GroupKind.CLASSIC
@@ -315,6 +315,12 @@ def test_a_classic_member_counts_against_the_size(driver: Driver) -> None:
     assert (
         driver.classic_join("", instance_id="i", new_member_id="c").error is ErrorCode.group_max_size_reached
     )
+
+
+def test_an_unknown_member_that_owns_partitions_must_give_them_up_first(both: Driver) -> None:
+    assert both.classic_join("d", owned={"foo": {0}}).error is ErrorCode.unknown_member_id
+    assert both.last == []
+    assert both.classic_join("d").error is ErrorCode.none
 
 
 def test_a_silent_classic_member_is_out_after_its_own_session(both: Driver) -> None:

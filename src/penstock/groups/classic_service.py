@@ -38,6 +38,9 @@ class ClassicService:
             return JoinResult(ErrorCode.member_id_required, request.new_member_id)
         value = _value(request, subscription)
         known = self._known(request)
+        if known is None and subscription.owned:
+            # A new member owns nothing: this one was out, and others may have what it thinks it has.
+            raise BrokerError(ErrorCode.unknown_member_id)
         self._state.check_room(value, known)
         if known is None:
             member = self._state.add(request.member_id or request.new_member_id, value)
