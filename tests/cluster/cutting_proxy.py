@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from enum import Enum, auto
 
-MULTI = (14).to_bytes(4, "big")
-"""ZooKeeper's code of a multi; it follows the length and the number of the request."""
+GET_DATA, SYNC, PING, MULTI = 4, 9, 11, 14
+"""ZooKeeper's codes of requests."""
 
 
 class Cut(Enum):
@@ -19,6 +20,8 @@ class CuttingProxy:
         self.port = 0
         self.next_multi: Cut | None = None
         """What to do to the connection that brings the next multi."""
+        self.requests: list[int] = []
+        """The codes of the requests that came, but for pings."""
         self._target_port = target_port
         self._is_cut = False
         self._writers: set[asyncio.StreamWriter] = set()
@@ -57,8 +60,11 @@ class CuttingProxy:
             return
         self._writers |= {writer, server_writer}
         answers = asyncio.ensure_future(_copy(server_reader, writer))
+        server_writer.write(await _read(reader))  # the session's handshake has no code
         while data := await _read(reader):
-            if self.next_multi is not None and data[8:12] == MULTI:
+            codes = list(_codes(data))
+            self.requests += [code for code in codes if code != PING]
+            if self.next_multi is not None and MULTI in codes:
                 action, self.next_multi = self.next_multi, None
                 answers.cancel()
                 await asyncio.wait({answers})
@@ -70,6 +76,13 @@ class CuttingProxy:
             server_writer.write(data)
         server_writer.close()
         await answers
+
+
+def _codes(data: bytes) -> Iterator[int]:
+    """Each request: its length, its number, its code. kazoo writes whole ones, small enough to come whole."""
+    while data:
+        yield int.from_bytes(data[8:12], "big")
+        data = data[4 + int.from_bytes(data[:4], "big") :]
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

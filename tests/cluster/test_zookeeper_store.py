@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from cutting_proxy import Cut, CuttingProxy
+from cutting_proxy import GET_DATA, MULTI, SYNC, Cut, CuttingProxy
 
 from broker_process import free_ports
 from penstock.cli.zookeeper_process import Member, ZooKeeperEnsemble, ZooKeeperProcess, server_mode
@@ -108,6 +108,25 @@ def test_a_write_whose_connection_is_cut_is_unknown_and_a_read_tells_the_truth(
             assert (node.data, node.version) == ((b"new", 1) if written else (b"old", 0))
             assert states.heard == [SessionState.SUSPENDED, SessionState.CONNECTED]
             assert (await store.set("/a", b"next", node.version)).data == b"next"
+
+    asyncio.run(scenario())
+
+
+def test_after_a_loss_a_server_must_catch_up_before_it_is_read_from(zookeeper: str) -> None:
+    """The next server of an ensemble may lag behind the one that took the write."""
+
+    async def scenario() -> None:
+        async with proxied(zookeeper) as (proxy, hosts), session(hosts) as store:
+            await store.create("/a")
+            proxy.requests.clear()
+            await store.get("/a")
+            assert proxy.requests == [GET_DATA]
+            proxy.next_multi = Cut.AFTER_FORWARDING
+            with pytest.raises(UnknownOutcome):
+                await store.set("/a", b"new")
+            await store.get("/a")
+            await store.get("/a")
+            assert proxy.requests == [GET_DATA, MULTI, SYNC, GET_DATA, GET_DATA]
 
     asyncio.run(scenario())
 
