@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -10,11 +11,16 @@ from penstock import Admin
 from penstock.testing import Broker
 
 MakeTopic = Callable[..., str]
+EXTERNAL_BOOTSTRAP = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
+"""Another server to test the client on, as in tests/conftest.py."""
 
 
 @pytest.fixture(scope="session")
-def bootstrap(penstock_session_broker: Broker) -> str:
-    return penstock_session_broker.bootstrap
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    if EXTERNAL_BOOTSTRAP:
+        return EXTERNAL_BOOTSTRAP
+    broker: Broker = request.getfixturevalue("penstock_session_broker")
+    return broker.bootstrap
 
 
 @pytest.fixture(scope="session")

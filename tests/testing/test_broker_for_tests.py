@@ -49,6 +49,12 @@ async def test_a_broker_for_async_tests() -> None:
     assert not is_alive(pid)
 
 
+def test_settings_in_the_environment_are_not_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_NO_SUCH_SETTING", "1")
+    with Broker():
+        pass
+
+
 def test_a_setting_that_is_wrong_is_shown_from_the_log() -> None:
     with pytest.raises(AssertionError, match=r"durability"), Broker({"durability": "maybe"}):
         pass

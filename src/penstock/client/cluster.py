@@ -5,12 +5,13 @@ Shared by topics and groups; every call of the admin client goes through `ask` o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ClusterMetadata
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from penstock.client.bootstrap import client_settings
 from penstock.client.errors import TopicUnknown, from_kafka
@@ -20,6 +21,8 @@ T = TypeVar("T")
 Place = tuple[str, int]
 
 REQUEST_S = 30.0
+RETRY_S = 0.05
+_NO_LEADER_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class Cluster:
@@ -65,13 +68,20 @@ class Cluster:
             return dict.fromkeys(chosen, where)
         if not chosen:
             return {}
-        asked = {TopicPartition(*place): lookup for place in chosen}
-        answers = self.admin.list_offsets(asked, request_timeout=REQUEST_S)
-        found = {
-            (partition.topic, partition.partition): self.ask({partition: future}, "cannot look up offsets")[
-                0
-            ].offset
-            for partition, future in answers.items()
-        }
+        found = self._look_up({TopicPartition(*place): lookup for place in chosen})
         late = [place for place, offset in found.items() if offset < 0]
         return found | (self.offsets(late, END) if late else {})
+
+    def _look_up(self, asked: Mapping[TopicPartition, OffsetSpec]) -> dict[Place, int]:
+        """Asks again while partitions that were just created have no leader yet."""
+        deadline = time.monotonic() + REQUEST_S
+        while True:
+            try:
+                return {
+                    (partition.topic, partition.partition): future.result(REQUEST_S).offset
+                    for partition, future in self.admin.list_offsets(asked, request_timeout=REQUEST_S).items()
+                }
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline:
+                    raise from_kafka(error, "cannot look up offsets") from None
+                time.sleep(RETRY_S)

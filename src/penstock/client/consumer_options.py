@@ -34,7 +34,7 @@ class ConsumerOptions(TypedDict, total=False):
     idle_timeout_s: float
     """Iteration ends when nothing came for so long; without it, it never does."""
     group_protocol: Literal["classic", "consumer"]
-    """The consumer's (cooperative-sticky assignment) unless told otherwise is classic."""
+    """Classic, with cooperative-sticky assignment, unless told otherwise."""
     instance_id: str
     """A name that is this member's own, to come back under after a restart without a rebalance."""
     on_assigned: PartitionsCallback

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from threading import Lock
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -32,8 +33,9 @@ class Sender:
         self._key_serializer = serializer(options.get("key_serializer"))
         self._value_serializer = serializer(options.get("value_serializer"))
         self._report = report or self.settle
+        self._failures = Lock()
         self._failed: dict[PendingSend, Undelivered] = {}
-        self._failed_uncounted = 0
+        self._failed_besides = 0
         config = producer_config(bootstrap, options)
         self._offsets_known = str(config["acks"]) != "0"
         try:
@@ -89,23 +91,28 @@ class Sender:
             pending.settle(Stored(topic, message.partition(), offset))
             return
         failure = from_kafka(error, f"a message to {topic} was not stored")
-        if len(self._failed) < FAILURES_KEPT:
-            self._failed[pending] = _undelivered(message, pending.headers, failure)
-        else:
-            self._failed_uncounted += 1
+        with self._failures:
+            if len(self._failed) < FAILURES_KEPT:
+                self._failed[pending] = _undelivered(message, pending.headers, failure)
+            else:
+                self._failed_besides += 1
         pending.settle(failure)
 
     def raise_failures(self) -> None:
         """NotDelivered if there are failures that nobody has seen; they count as seen then."""
-        if self._failed:
+        if not self._failed:
+            return
+        with self._failures:
             failed = tuple(self._failed.values())
-            count = len(failed) + self._failed_uncounted
+            count = len(failed) + self._failed_besides
             self._failed.clear()
-            self._failed_uncounted = 0
+            self._failed_besides = 0
+        if failed:
             raise NotDelivered(failed, count)
 
     def _seen(self, pending: PendingSend) -> None:
-        self._failed.pop(pending, None)
+        with self._failures:
+            self._failed.pop(pending, None)
 
 
 def _undelivered(message: Message, headers: SentHeaders, error: ClientError) -> Undelivered:
@@ -121,11 +128,13 @@ def _undelivered(message: Message, headers: SentHeaders, error: ClientError) -> 
 
 
 def _milliseconds(timestamp: datetime | int | None) -> int:
-    if isinstance(timestamp, datetime):
-        return round(timestamp.timestamp() * 1000)
-    return BY_CLOCK if timestamp is None else timestamp
+    if timestamp is None:
+        return BY_CLOCK
+    return round(timestamp.timestamp() * 1000) if isinstance(timestamp, datetime) else timestamp
 
 
 def _header_list(headers: Headers | None) -> SentHeaders:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+    if not headers:
+        return []
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
     return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]

@@ -19,6 +19,8 @@ Format = Literal["bytes", "str", "json"]
 
 def _plain(value: Any) -> bytes:
     """The default: bytes as they are, text as UTF-8."""
+    if type(value) is bytes:
+        return value
     if isinstance(value, str):
         return value.encode()
     return _bytes(value)

@@ -5,6 +5,7 @@ Every wait is bounded. A stop checks what a user may expect of it: exit code 0, 
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import struct
@@ -49,7 +50,7 @@ class BrokerProcess:
     def spawn(self) -> None:
         assert self._process is None, "the broker is running"
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log)
+            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log, env=_environment())
 
     def wait_until_ready(self) -> None:
         assert self._process is not None, "the broker is not running"
@@ -99,6 +100,11 @@ class BrokerProcess:
 
     def log_tail(self) -> str:
         return self.log_path.read_text(errors="replace")[-4_000:]
+
+
+def _environment() -> dict[str, str]:
+    """Without what would be settings: this broker has its own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
 
 
 def free_ports(count: int) -> list[int]:
