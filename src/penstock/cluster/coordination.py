@@ -48,6 +48,9 @@ class SessionExpired(StoreError):
 class Unreachable(StoreError):
     """No connection to the store within the session timeout; nothing was written. The session may live on."""
 
+    def __str__(self) -> str:
+        return f"the coordination store at {self.path} does not answer"
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -96,7 +99,11 @@ class SessionState(Enum):
 
 
 class CoordinationStore(Protocol):
-    """Paths are absolute and slash-separated; a node's parent must exist."""
+    """Paths are absolute and slash-separated; a node's parent must exist.
+
+    A session that expired is over: EXPIRED is told once, from then on calls raise SessionExpired, and the owner
+    makes another store.
+    """
 
     async def start(self) -> None: ...
 

@@ -163,6 +163,8 @@ class ZooKeeperStore:
             async with asyncio.timeout(self._timeout_s), self._singles:
                 answers = await self._ask(request.commit_async)
         except (TimeoutError, *_LOST) as error:
+            # Also for a timeout: the connection may be lost before we hear of it, and a read must not overtake.
+            self._losses += 1
             raise UnknownOutcome(f"no answer from ZooKeeper ({type(error).__name__})") from error
         except kazoo_errors.ZookeeperError as error:
             raise _refusal(error, operations[0].path) from error
