@@ -6,6 +6,7 @@ Long waits are left out and nothing they name exists, so an answer comes at once
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import raw
 from kio.schema.index import api_key_map, schema_name_map
@@ -14,6 +15,10 @@ from penstock.records.building import NewRecord, build_batch
 
 _BATCH = bytes(build_batch([NewRecord(b"key", b"value", 1_700_000_000_000)]))
 _TOPIC = "nowhere"
+_TOPIC_ID = UUID(int=1)
+_GROUP = "nobody"
+_MEMBER = {"group_id": _GROUP, "member_id": "m", "group_instance_id": "i", "generation_id": 1}
+_OFFSETS = {"name": _TOPIC, "topic_id": _TOPIC_ID, "partition_indexes": [0, 1]}
 
 SPECIMENS: dict[int, dict[str, Any]] = {
     raw.PRODUCE: {
@@ -86,6 +91,58 @@ SPECIMENS: dict[int, dict[str, Any]] = {
         "response_partition_limit": 10,
         "cursor": {"topic_name": _TOPIC, "partition_index": 0},
     },
+    raw.FIND_COORDINATOR: {"key": _GROUP, "key_type": 2, "coordinator_keys": [_GROUP]},
+    raw.JOIN_GROUP: {
+        **_MEMBER,
+        "session_timeout": 1000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"topics"}],
+        "reason": "none",
+    },
+    raw.SYNC_GROUP: {
+        **_MEMBER,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": [{"member_id": "m", "assignment": b"partitions"}],
+    },
+    raw.HEARTBEAT: _MEMBER,
+    raw.LEAVE_GROUP: {**_MEMBER, "members": [{"member_id": "m", "group_instance_id": "i", "reason": "none"}]},
+    raw.OFFSET_COMMIT: {
+        **_MEMBER,
+        "topics": [
+            {
+                "name": _TOPIC,
+                "topic_id": _TOPIC_ID,
+                "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "note"}],
+            }
+        ],
+    },
+    raw.OFFSET_FETCH: {
+        "group_id": _GROUP,
+        "topics": [_OFFSETS],
+        "groups": [{"group_id": _GROUP, "member_id": "m", "topics": [_OFFSETS]}],
+    },
+    raw.OFFSET_DELETE: {
+        "group_id": _GROUP,
+        "topics": [{"name": _TOPIC, "partitions": [{"partition_index": 0}]}],
+    },
+    raw.DESCRIBE_GROUPS: {"groups": [_GROUP], "include_authorized_operations": True},
+    raw.LIST_GROUPS: {"states_filter": ["Stable"], "types_filter": ["classic"]},
+    raw.DELETE_GROUPS: {"groups_names": [_GROUP]},
+    raw.CONSUMER_GROUP_HEARTBEAT: {
+        "group_id": _GROUP,
+        "member_id": "m",
+        "member_epoch": 1,
+        "instance_id": "i",
+        "rack_id": "r",
+        "subscribed_topic_names": [_TOPIC],
+        "subscribed_topic_regex": "no.*",
+        "server_assignor": "uniform",
+        "topic_partitions": [{"topic_id": _TOPIC_ID, "partitions": [0]}],
+    },
+    raw.CONSUMER_GROUP_DESCRIBE: {"group_ids": [_GROUP], "include_authorized_operations": True},
+    raw.DESCRIBE_PRODUCERS: {"topics": [_OFFSETS]},
+    raw.LIST_CONFIG_RESOURCES: {"resource_types": [2, 4, 32]},
 }
 API_KEYS = sorted(SPECIMENS)
 API_NAMES = [api_key_map[key] for key in API_KEYS]

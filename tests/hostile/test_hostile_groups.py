@@ -23,8 +23,6 @@ SETTINGS = (
     "offsets.topic.num.partitions=3",
 )
 TOPIC = "read"
-OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = range(8, 15)
-DESCRIBE_GROUPS, CONSUMER_GROUP_HEARTBEAT = 15, 68
 OFFSET_METADATA_TOO_LARGE, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID = 12, 22, 25
 INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, REBALANCE_IN_PROGRESS, INVALID_REQUEST = 24, 26, 27, 42
 MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL = 79, 81, 23
@@ -35,7 +33,7 @@ INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 def topics(broker: BrokerProcess) -> None:
     with raw.RawClient(broker.port) as client:
         assert create_topic(client, TOPIC, partitions=4).error_code == 0
-        assert client.call(FIND_COORDINATOR, 1, key="g", key_type=0).error_code == 0
+        assert client.call(raw.FIND_COORDINATOR, 1, key="g", key_type=0).error_code == 0
 
 
 def joining(group: str, member_id: str = "", *, session_ms: int = 30_000, **changed: Any) -> dict[str, Any]:
@@ -51,18 +49,18 @@ def joining(group: str, member_id: str = "", *, session_ms: int = 30_000, **chan
 
 
 def join(client: raw.RawClient, group: str, member_id: str = "", **changed: Any) -> Any:
-    return client.call(JOIN_GROUP, 3, **joining(group, member_id, **changed))
+    return client.call(raw.JOIN_GROUP, 3, **joining(group, member_id, **changed))
 
 
 def sync(client: raw.RawClient, group: str, member_id: str, generation: int, **assignments: bytes) -> Any:
     given = [{"member_id": name, "assignment": content} for name, content in assignments.items()]
     return client.call(
-        SYNC_GROUP, 1, group_id=group, generation_id=generation, member_id=member_id, assignments=given
+        raw.SYNC_GROUP, 1, group_id=group, generation_id=generation, member_id=member_id, assignments=given
     )
 
 
 def beat(client: raw.RawClient, group: str, member_id: str, generation: int) -> int:
-    answer = client.call(HEARTBEAT, 1, group_id=group, generation_id=generation, member_id=member_id)
+    answer = client.call(raw.HEARTBEAT, 1, group_id=group, generation_id=generation, member_id=member_id)
     return int(answer.error_code)
 
 
@@ -70,14 +68,14 @@ def commit(client: raw.RawClient, group: str, version: int = 9, **fields: Any) -
     partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "", **fields}
     topics = [{"name": TOPIC, "partitions": [partition]}]
     answer = client.call(
-        OFFSET_COMMIT, version, group_id=group, generation_id_or_member_epoch=-1, topics=topics
+        raw.OFFSET_COMMIT, version, group_id=group, generation_id_or_member_epoch=-1, topics=topics
     )
     return int(answer.topics[0].partitions[0].error_code)
 
 
 def committed(client: raw.RawClient, group: str) -> int:
     topics = [{"name": TOPIC, "partition_indexes": [0]}]
-    answer = client.call(OFFSET_FETCH, 7, group_id=group, topics=topics)
+    answer = client.call(raw.OFFSET_FETCH, 7, group_id=group, topics=topics)
     assert answer.error_code == 0
     return int(answer.topics[0].partitions[0].committed_offset)
 
@@ -105,7 +103,7 @@ def expect_usable(watch: Watch, group: str) -> None:
         assert beat(client, group, member_id, generation) == 0
         partition = {"partition_index": 0, "committed_offset": 42, "committed_metadata": "fine"}
         answer = client.call(
-            OFFSET_COMMIT,
+            raw.OFFSET_COMMIT,
             9,
             group_id=group,
             generation_id_or_member_epoch=generation,
@@ -114,7 +112,7 @@ def expect_usable(watch: Watch, group: str) -> None:
         )
         assert answer.topics[0].partitions[0].error_code == 0
         assert committed(client, group) == 42
-        assert client.call(LEAVE_GROUP, 0, group_id=group, member_id=member_id).error_code == 0
+        assert client.call(raw.LEAVE_GROUP, 0, group_id=group, member_id=member_id).error_code == 0
 
 
 def send_all(client: raw.RawClient, frames: bytes) -> threading.Thread:
@@ -142,9 +140,9 @@ def test_absurd_rebalance_timeouts(watch: Watch, rebalance_ms: int) -> None:
 def test_a_hundred_thousand_members_asked_for(watch: Watch) -> None:
     asked = 100_000
     with watch.client(60) as client:
-        sender = send_all(client, raw.request(JOIN_GROUP, 4, **joining("many", session_ms=500)) * asked)
+        sender = send_all(client, raw.request(raw.JOIN_GROUP, 4, **joining("many", session_ms=500)) * asked)
         codes = Counter(
-            int(raw.decode_response(JOIN_GROUP, 4, client.read_frame()).error_code) for _ in range(asked)
+            int(raw.decode_response(raw.JOIN_GROUP, 4, client.read_frame()).error_code) for _ in range(asked)
         )
         sender.join()
     assert set(codes) == {MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED}
@@ -156,12 +154,12 @@ def test_ten_thousand_members_join_and_leave(watch: Watch) -> None:
     group, at_once = "coming and going", MAX_MEMBERS
     with watch.client(60) as client:
         for _ in range(10):
-            sender = send_all(client, raw.request(JOIN_GROUP, 4, **joining(group)) * at_once)
-            answers = [raw.decode_response(JOIN_GROUP, 4, client.read_frame()) for _ in range(at_once)]
+            sender = send_all(client, raw.request(raw.JOIN_GROUP, 4, **joining(group)) * at_once)
+            answers = [raw.decode_response(raw.JOIN_GROUP, 4, client.read_frame()) for _ in range(at_once)]
             sender.join()
             assert {int(answer.error_code) for answer in answers} == {MEMBER_ID_REQUIRED}
             members = [{"member_id": answer.member_id} for answer in answers]
-            left = client.call(LEAVE_GROUP, 4, group_id=group, members=members)
+            left = client.call(raw.LEAVE_GROUP, 4, group_id=group, members=members)
             assert {int(member.error_code) for member in left.members} == {0}
     expect_usable(watch, group)
 
@@ -169,7 +167,7 @@ def test_ten_thousand_members_join_and_leave(watch: Watch) -> None:
 def test_members_that_join_and_are_never_heard_of_again(watch: Watch) -> None:
     for _ in range(2_000):
         with watch.client() as client:
-            client.send(raw.request(JOIN_GROUP, 3, **joining("abandoned", session_ms=300)))
+            client.send(raw.request(raw.JOIN_GROUP, 3, **joining("abandoned", session_ms=300)))
     expect_usable(watch, "abandoned")
 
 
@@ -186,8 +184,8 @@ def test_metadata_that_is_only_large_together(watch: Watch) -> None:
     with ExitStack() as stack:
         clients = [stack.enter_context(watch.client(30)) for _ in range(8)]
         for client in clients:
-            client.send(raw.request(JOIN_GROUP, 3, **joining("heavy", session_ms=1_000, protocols=large)))
-        answers = [raw.decode_response(JOIN_GROUP, 3, client.read_frame()) for client in clients]
+            client.send(raw.request(raw.JOIN_GROUP, 3, **joining("heavy", session_ms=1_000, protocols=large)))
+        answers = [raw.decode_response(raw.JOIN_GROUP, 3, client.read_frame()) for client in clients]
     assert GROUP_MAX_SIZE_REACHED in {int(answer.error_code) for answer in answers}
     expect_usable(watch, "heavy")
 
@@ -218,7 +216,7 @@ def test_strangers_and_forged_generations_change_nothing(watch: Watch) -> None:
         assert join(forger, group, "stranger").error_code == UNKNOWN_MEMBER_ID
         other = join(forger, group, protocol_type="connect")
         assert other.error_code == INCONSISTENT_GROUP_PROTOCOL
-        left = forger.call(LEAVE_GROUP, 4, group_id=group, members=[{"member_id": "stranger"}] * 10_000)
+        left = forger.call(raw.LEAVE_GROUP, 4, group_id=group, members=[{"member_id": "stranger"}] * 10_000)
         assert {int(member.error_code) for member in left.members} == {UNKNOWN_MEMBER_ID}
         assert beat(honest, group, member_id, generation) == 0
         assert sync(honest, group, member_id, generation).assignment == b"yours"
@@ -232,17 +230,17 @@ def test_forged_assignments_are_given_to_nobody(watch: Watch) -> None:
         content = {"nobody": b"x" * MIB, "": b"y", first.member_id: b"yours"}
         synced = sync(leader, group, first.member_id, first.generation_id, **content)
         assert (synced.error_code, synced.assignment) == (0, b"yours")
-        follower.send(raw.request(JOIN_GROUP, 3, **joining(group)))
+        follower.send(raw.request(raw.JOIN_GROUP, 3, **joining(group)))
         wait_until(
             lambda: beat(leader, group, first.member_id, first.generation_id) == REBALANCE_IN_PROGRESS,
             10,
         )
         again = join(leader, group, first.member_id)
-        second = raw.decode_response(JOIN_GROUP, 3, follower.read_frame())
+        second = raw.decode_response(raw.JOIN_GROUP, 3, follower.read_frame())
         assert (again.error_code, second.error_code) == (0, 0)
         follower.send(
             raw.request(
-                SYNC_GROUP,
+                raw.SYNC_GROUP,
                 1,
                 group_id=group,
                 generation_id=second.generation_id,
@@ -253,7 +251,7 @@ def test_forged_assignments_are_given_to_nobody(watch: Watch) -> None:
         real = {first.member_id: b"one", second.member_id: b"two"}
         synced = sync(leader, group, first.member_id, again.generation_id, **real)
         assert synced.assignment == b"one"
-        assert raw.decode_response(SYNC_GROUP, 1, follower.read_frame()).assignment == b"two"
+        assert raw.decode_response(raw.SYNC_GROUP, 1, follower.read_frame()).assignment == b"two"
 
 
 def test_an_assignment_of_ten_megabytes(watch: Watch) -> None:
@@ -271,19 +269,19 @@ def test_names_that_fit_into_no_answer(watch: Watch) -> None:
     """Compact strings can be longer than any string of an older version."""
     long = "x" * 100_000
     with watch.client() as client:
-        first = client.call(JOIN_GROUP, 9, **joining(long))
+        first = client.call(raw.JOIN_GROUP, 9, **joining(long))
         assert first.error_code == INVALID_GROUP_ID
-        assert client.call(JOIN_GROUP, 9, **joining("long", long)).error_code != 0
-        assert client.call(JOIN_GROUP, 9, **joining("long", group_instance_id=long)).error_code != 0
-        assert client.call(JOIN_GROUP, 9, **joining("long", protocol_type=long)).error_code != 0
+        assert client.call(raw.JOIN_GROUP, 9, **joining("long", long)).error_code != 0
+        assert client.call(raw.JOIN_GROUP, 9, **joining("long", group_instance_id=long)).error_code != 0
+        assert client.call(raw.JOIN_GROUP, 9, **joining("long", protocol_type=long)).error_code != 0
         protocols = [{"name": long, "metadata": b""}]
-        assert client.call(JOIN_GROUP, 9, **joining("long", protocols=protocols)).error_code != 0
+        assert client.call(raw.JOIN_GROUP, 9, **joining("long", protocols=protocols)).error_code != 0
         fields = {"subscribed_topic_names": [long], "topic_partitions": [], "rebalance_timeout": 1_000}
         for changed in ({"member_id": long}, {"instance_id": long}):
             names = {"member_id": "m", **changed}
-            answer = client.call(CONSUMER_GROUP_HEARTBEAT, 1, group_id="new", **names, **fields)
+            answer = client.call(raw.CONSUMER_GROUP_HEARTBEAT, 1, group_id="new", **names, **fields)
             assert answer.error_code != 0
-        assert client.call(OFFSET_COMMIT, 9, group_id=long, topics=[]).topics == ()
+        assert client.call(raw.OFFSET_COMMIT, 9, group_id=long, topics=[]).topics == ()
         assert commit(client, long) == INVALID_GROUP_ID
     expect_usable(watch, "long")
 
@@ -308,13 +306,15 @@ def test_absurd_offsets(watch: Watch, offset: int) -> None:
 
 def test_one_partition_committed_fifty_thousand_times_in_a_request(watch: Watch) -> None:
     partition = struct.pack(">iqh", 0, 7, 0)
-    content = raw.header(OFFSET_COMMIT, 2) + raw.body(OFFSET_COMMIT, 2, group_id="again", member_id="")
+    content = raw.header(raw.OFFSET_COMMIT, 2) + raw.body(
+        raw.OFFSET_COMMIT, 2, group_id="again", member_id=""
+    )
     head = content[:-4] + struct.pack(">i", 1) + struct.pack(">h", len(TOPIC)) + TOPIC.encode()
     generation = content.index(b"again") + len(b"again")
     head = head[:generation] + struct.pack(">i", -1) + head[generation + 4 :]
     with watch.client(30) as client:
         client.send(raw.framed(head + struct.pack(">i", 50_000) + partition * 50_000))
-        answer = raw.decode_response(OFFSET_COMMIT, 2, client.read_frame())
+        answer = raw.decode_response(raw.OFFSET_COMMIT, 2, client.read_frame())
         assert {int(each.error_code) for each in answer.topics[0].partitions} == {0}
         assert committed(client, "again") == 7
 
@@ -323,7 +323,7 @@ def test_all_offsets_of_a_group_asked_for_again_and_again(watch: Watch) -> None:
     with watch.client(30) as client:
         assert commit(client, "asked", committed_metadata="x" * 4_000) == 0
         groups = [{"group_id": "asked", "topics": None}] * 20_000
-        client.send(raw.request(OFFSET_FETCH, 8, groups=groups))
+        client.send(raw.request(raw.OFFSET_FETCH, 8, groups=groups))
         assert len(client.read_frame()) < 20_000 * 20
-        client.send(raw.request(DESCRIBE_GROUPS, 5, groups=["asked"] * 50_000))
+        client.send(raw.request(raw.DESCRIBE_GROUPS, 5, groups=["asked"] * 50_000))
         assert len(client.read_frame()) < 1_000
