@@ -31,19 +31,19 @@ class FetchAnswer:
 
 
 def api_versions_request(correlation_id: int) -> bytes:
-    return _frame(API_VERSIONS, 0, correlation_id, b"")
+    return frame(API_VERSIONS, 0, correlation_id, b"")
 
 
 def produce_request(correlation_id: int, topic: str, partition: int, batch: bytes, acks: int = -1) -> bytes:
     head = struct.pack(">hhi", -1, acks, 30_000)
     body = _one_partition(topic, partition) + struct.pack(">i", len(batch)) + batch
-    return _frame(PRODUCE, PRODUCE_VERSION, correlation_id, head + body)
+    return frame(PRODUCE, PRODUCE_VERSION, correlation_id, head + body)
 
 
 def fetch_request(correlation_id: int, topic: str, partition: int, offset: int, max_wait_ms: int) -> bytes:
     head = struct.pack(">iiiib", -1, max_wait_ms, 1, MAX_FETCH_BYTES, 0)
     body = _one_partition(topic, partition) + struct.pack(">qi", offset, MAX_FETCH_BYTES)
-    return _frame(FETCH, FETCH_VERSION, correlation_id, head + body)
+    return frame(FETCH, FETCH_VERSION, correlation_id, head + body)
 
 
 def read_produce(body: bytes) -> ProduceAnswer:
@@ -73,7 +73,7 @@ def one_record_batch(value: bytes, timestamp_ms: int) -> bytes:
     return struct.pack(">qiibI", 0, 9 + len(tail), -1, 2, crc32c(tail)) + tail
 
 
-def _frame(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
+def frame(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
     header = struct.pack(">hhih", api_key, version, correlation_id, len(CLIENT_ID)) + CLIENT_ID
     return struct.pack(">i", len(header) + len(body)) + header + body
 

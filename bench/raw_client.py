@@ -8,8 +8,8 @@ import resource
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
 
 from bench.frames import (
     FetchAnswer,
@@ -34,11 +34,11 @@ class RawConnection(asyncio.Protocol):
         self._correlation_id = 0
 
     async def produce(self, topic: str, partition: int, batch: bytes) -> ProduceAnswer:
-        return read_produce(await self._ask(produce_request(self._next_id(), topic, partition, batch)))
+        return read_produce(await self.ask(produce_request(self.next_id(), topic, partition, batch)))
 
     async def fetch(self, topic: str, partition: int, offset: int, max_wait_ms: int) -> FetchAnswer:
         return read_fetch(
-            await self._ask(fetch_request(self._next_id(), topic, partition, offset, max_wait_ms))
+            await self.ask(fetch_request(self.next_id(), topic, partition, offset, max_wait_ms))
         )
 
     def close(self) -> None:
@@ -66,11 +66,11 @@ class RawConnection(asyncio.Protocol):
                 answer.set_exception(error or ConnectionResetError("the broker closed the connection"))
         self._waiting.clear()
 
-    def _next_id(self) -> int:
+    def next_id(self) -> int:
         self._correlation_id += 1
         return self._correlation_id
 
-    def _ask(self, request: bytes) -> asyncio.Future[bytes]:
+    def ask(self, request: bytes) -> asyncio.Future[bytes]:
         assert self._transport is not None, "not connected"
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
@@ -78,15 +78,18 @@ class RawConnection(asyncio.Protocol):
         return answer
 
 
-async def connect_many(bootstrap: str, count: int) -> Sequence[RawConnection]:
+C = TypeVar("C", bound="RawConnection")
+
+
+async def connect_many(bootstrap: str, count: int, make: Callable[[], C] = RawConnection) -> Sequence[C]:
     """Open connections, a hundred at a time so that no listen queue overflows."""
     host, port = bootstrap.split(":")
     loop = asyncio.get_running_loop()
     allowed = asyncio.Semaphore(CONNECTING_AT_ONCE)
 
-    async def connect() -> RawConnection:
+    async def connect() -> C:
         async with allowed:
-            _, connection = await loop.create_connection(RawConnection, host, int(port))
+            _, connection = await loop.create_connection(make, host, int(port))
             return connection
 
     return await asyncio.gather(*(connect() for _ in range(count)))

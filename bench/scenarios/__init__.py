@@ -13,6 +13,8 @@ from bench.scenarios import (
     connections,
     consume,
     durability,
+    groups,
+    heartbeats,
     isolation,
     partitions,
     produce,
@@ -39,4 +41,8 @@ ALONE: dict[str, Callable[[Context], list[Row]]] = {
     "stored-bytes": stored_bytes.hundred_gigabytes,
     "durability": durability.default_durability,
     "isolation": isolation.noisy_neighbours,
+    "groups-join": groups.joining,
+    "groups-crash": groups.crashing,
+    "groups-commit": groups.committing,
+    "groups-heartbeat": heartbeats.ten_thousand_groups,
 }

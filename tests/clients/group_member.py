@@ -114,7 +114,8 @@ def kafka_python(bootstrap: str, group: str, topics: list[str], config: dict[str
     )
     consumer.subscribe(topics, listener=Listener())
     while not stopping:
-        for records in consumer.poll(timeout_ms=100).values():
+        # Long: where a poll ends between JoinGroup and SyncGroup, 3.0.12 never takes the assignment up.
+        for records in consumer.poll(timeout_ms=5_000).values():
             for record in records:
                 tell_record(record.topic, record.partition, record.offset, record.value)
     consumer.close()

@@ -1,0 +1,152 @@
+"""Members of classic groups: how long until all of them read, until a dead one's partitions are read, and commits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import uvloop
+
+from bench.driver import Figures, drive
+from bench.frames import one_record_batch
+from bench.group_member import PATIENCE_S, GroupMember, all_read
+from bench.raw_client import connect_many, prepare_process, wait_for_leaders
+
+LOOK_S = 0.001
+
+
+async def join(
+    bootstrap: str, topic: str, group: str, members: int, session_ms: int, heartbeat_s: float
+) -> Figures:
+    """All but one are in and read; then the last joins. Until all of them read."""
+    made = await _connect(bootstrap, topic, [group] * members, members, session_ms)
+    *early, last = made
+    async with asyncio.TaskGroup() as tasks:
+        await asyncio.gather(*(member.join() for member in early)) if early else None
+        staying = [_stay(tasks, member, number, members, heartbeat_s) for number, member in enumerate(early)]
+        await _until(lambda: not early or all_read(early))
+        began = time.perf_counter()
+        await last.join()
+        staying.append(_stay(tasks, last, members - 1, members, heartbeat_s))
+        await _until(lambda: all_read(made))
+        seconds = max(member.reading_since for member in made) - began
+        _end(made, staying)
+    return {"ms": seconds * 1_000}
+
+
+async def burst(
+    bootstrap: str, topic: str, group: str, members: int, session_ms: int, heartbeat_s: float
+) -> Figures:
+    """All join at once. Until all of them read."""
+    made = await _connect(bootstrap, topic, [group] * members, members, session_ms)
+    async with asyncio.TaskGroup() as tasks:
+        began = time.perf_counter()
+
+        async def join_and_stay(number: int, member: GroupMember) -> None:
+            await member.join()
+            await member.stay(heartbeat_s, heartbeat_s * number / members)
+
+        staying = [tasks.create_task(join_and_stay(*each)) for each in enumerate(made)]
+        await _until(lambda: all_read(made))
+        seconds = max(member.reading_since for member in made) - began
+        _end(made, staying)
+    return {"ms": seconds * 1_000}
+
+
+async def crash(
+    bootstrap: str, topic: str, group: str, members: int, partitions: int, session_ms: int, heartbeat_s: float
+) -> Figures:
+    """One connection is dropped right after a heartbeat. Until its partitions are read by the others."""
+    made = await _connect(bootstrap, topic, [group] * members, partitions, session_ms)
+    async with asyncio.TaskGroup() as tasks:
+
+        async def join_and_stay(number: int, member: GroupMember) -> None:
+            await member.join()
+            await member.stay(heartbeat_s, heartbeat_s * number / members)
+
+        staying = [tasks.create_task(join_and_stay(*each)) for each in enumerate(made)]
+        await _until(lambda: all_read(made))
+        victim, rest = made[-1], made[:-1]
+        staying.pop().cancel()
+        await victim.heartbeat()
+        began = time.perf_counter()
+        victim.close()
+        await _until(lambda: all_read(rest))
+        seconds = max(member.reading_since for member in rest) - began
+        _end(rest, staying)
+    return {"ms": seconds * 1_000, "beyond_session_ms": seconds * 1_000 - session_ms}
+
+
+async def commits(
+    bootstrap: str, topic: str, group: str, members: int, groups: int, session_ms: int, seconds: float
+) -> Figures:
+    """Each member commits its partition's offset again and again, one request at a time."""
+    names = [f"{group}-{number % groups}" for number in range(members)]
+    made = await _connect(bootstrap, topic, names, members, session_ms)
+    async with asyncio.TaskGroup() as tasks:
+
+        async def join_and_stay(member: GroupMember) -> None:
+            await member.join()
+            await member.stay(0.1, 0)
+
+        staying = [tasks.create_task(join_and_stay(member)) for member in made]
+        by_group = [[member for member in made if member.group == name] for name in set(names)]
+        await _until(lambda: all(all_read(each) for each in by_group))
+        for task in staying:
+            task.cancel()
+    done = [0] * members
+    began = time.perf_counter()
+
+    async def commit(number: int, member: GroupMember) -> None:
+        while time.perf_counter() < began + seconds:
+            await member.commit(number, done[number])
+            done[number] += 1
+
+    await asyncio.gather(*(commit(*each) for each in enumerate(made)))
+    taken = time.perf_counter() - began
+    _end(made, [])
+    return {"commits_per_s": sum(done) / taken}
+
+
+async def _connect(
+    bootstrap: str, topic: str, groups: Sequence[str], partitions: int, session_ms: int
+) -> list[GroupMember]:
+    await wait_for_leaders(bootstrap, topic, partitions, one_record_batch(b"x", int(time.time() * 1_000)))
+    names = iter(groups)
+    made = await connect_many(
+        bootstrap, len(groups), lambda: GroupMember(next(names), topic, partitions, session_ms)
+    )
+    await asyncio.gather(*(member.find_coordinator() for member in made))
+    return list(made)
+
+
+def _stay(
+    tasks: asyncio.TaskGroup, member: GroupMember, number: int, members: int, heartbeat_s: float
+) -> asyncio.Task[None]:
+    """Heartbeats of the members are spread over the interval."""
+    return tasks.create_task(member.stay(heartbeat_s, heartbeat_s * number / members))
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(LOOK_S)
+
+
+def _end(members: Sequence[GroupMember], tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for member in members:
+        member.close()
+
+
+def groups(what: str, **parameters: object) -> Figures:
+    prepare_process()
+    work = {"burst": burst, "crash": crash, "commits": commits, "join": join}[what]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work(**parameters))  # type: ignore[operator]
+
+
+if __name__ == "__main__":
+    drive(groups)
