@@ -101,3 +101,9 @@ def test_clients_are_told_an_address_they_can_reach(settings: dict[str, str], ad
 def test_an_address_of_version_six_is_written_in_brackets() -> None:
     assert str(Address("::1", 9092)) == "[::1]:9092"
     assert BrokerConfig({"host": "::1"})[HOST] == "::1"
+
+
+@pytest.mark.parametrize("name", ["retention.ms", "consumer.session.timeout.ms"])
+def test_a_broker_started_with_a_setting_of_something_else_is_told_its_own(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"is a setting of (topics|groups); the broker's default for it is"):
+        BrokerConfig({name: "1000"})

@@ -303,3 +303,16 @@ def test_offsets_of_a_group_that_is_not_there_or_not_yours_are_not_deleted(tmp_p
         assert set(await fetched(broker)) == {("a", 0)}
 
     serve(tmp_path, scenario, SETTINGS)
+
+
+@pytest.mark.parametrize("retention_ms", [LARGEST, -(2**63), 0])
+def test_how_long_to_keep_an_offset_is_not_the_clients_to_say(tmp_path: Path, retention_ms: int) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("a")
+        await find(broker)
+        asked = commit_fields("g", [topic_offsets("a", {0: 5})], retention_time=retention_ms)
+        answer = await broker.ask(OFFSET_COMMIT, 2, asked)
+        assert answer.topics[0].partitions[0].error_code == 0
+        assert await fetched(broker) == {("a", 0): (5, -1, "note")}
+
+    serve(tmp_path, scenario, SETTINGS)

@@ -152,11 +152,12 @@ def _synonym(option: Option[T]) -> Option[T]:
 
 def broker_option(name: str) -> Option[Any]:
     """The broker's option called `name`; a ConfigError helps with a wrong one."""
-    option = topic.TOPIC_OPTIONS.get(name)
-    if option is not None and name not in broker.BROKER_OPTIONS:
-        raise ConfigError(
-            f"{name} is a setting of topics; the broker's default for it is {_synonym(option).name}"
-        )
+    for own in (TopicConfig, GroupConfig):
+        option = own.options.get(name)
+        if option is not None and name not in broker.BROKER_OPTIONS:
+            raise ConfigError(
+                f"{name} is a setting of {own.kind}s; the broker's default for it is {_synonym(option).name}"
+            )
     return find(broker.BROKER_OPTIONS, name, "broker")
 
 

@@ -17,6 +17,7 @@ Read = Callable[[Reader], Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERROR_CODES = {int(code): code for code in ErrorCode}
 _NO_UUID = UUID(int=0)
+_LONGEST_MS = 999_999_999 * 86_400_000
 _NULL_STRUCT = -1
 _STRUCT = 1
 
@@ -127,7 +128,8 @@ def _timedelta_i32(reader: Reader) -> timedelta:
 
 
 def _timedelta_i64(reader: Reader) -> timedelta:
-    return timedelta(milliseconds=reader.int64())
+    """Longer than a timedelta can be is for ever: OffsetCommit used to carry how long an offset is kept."""
+    return timedelta(milliseconds=max(-_LONGEST_MS, min(reader.int64(), _LONGEST_MS)))
 
 
 def _datetime(reader: Reader) -> datetime:
