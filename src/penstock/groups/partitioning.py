@@ -6,13 +6,21 @@ from functools import lru_cache
 from struct import unpack
 
 _MASK = 0xFFFFFFFF
+_REMEMBERED_CHARACTERS = 200
+"""Of longer names the hash is not kept, so that what is kept is small whoever sends them."""
 
 
 def partition_of(group_id: str, partitions: int) -> int:
-    return _java_hash(group_id) % partitions
+    java_hash = _remembered_hash if len(group_id) <= _REMEMBERED_CHARACTERS else _java_hash
+    return java_hash(group_id) % partitions
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=32_768)
+def _remembered_hash(text: str) -> int:
+    """Every heartbeat asks, and hashing a name takes longer than all the rest of it."""
+    return _java_hash(text)
+
+
 def _java_hash(text: str) -> int:
     """Java's String.hashCode, over UTF-16 code units, without its sign."""
     encoded = text.encode("utf-16-be", "surrogatepass")
