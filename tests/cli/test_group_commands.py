@@ -251,3 +251,11 @@ def test_options_that_make_no_sense_are_refused(
     penstock: Penstock, arguments: tuple[str, ...], complaint: str
 ) -> None:
     assert complaint in penstock.refused(*arguments, code=2)
+
+
+def test_the_clusters_own_topics_are_listed_on_request(penstock: Penstock, topic: str, group: str) -> None:
+    penstock("consume", topic, "--group", group, "--max", "1")
+    shown = [entry["topic"] for entry in penstock.json("topic", "list")]
+    everything = [entry["topic"] for entry in penstock.json("topic", "list", "--internal")]
+    assert topic in shown
+    assert set(everything) - set(shown) == {"__consumer_offsets"}

@@ -28,6 +28,7 @@ from penstock.cli.output import confirm, print_json, print_table
 from penstock.cli.times import parse_time_ms
 from penstock.cli.topic_description import describe_topic, print_description
 from penstock.clock import SystemClock
+from penstock.cluster.internal_topics import is_internal
 from penstock.config.loading import parse_assignments
 
 BROKERS_DEFAULT = -1
@@ -69,10 +70,18 @@ def create(
 
 
 @app.command("list")
-def list_topics(bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False) -> None:
+def list_topics(
+    internal: Annotated[bool, typer.Option(help="Also those that the cluster keeps for itself.")] = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    json: JsonOption = False,
+) -> None:
     """List the topics, with their partitions and how many records they hold."""
     cluster = Cluster(bootstrap)
-    partitions = {name: list(topic.partitions) for name, topic in sorted(cluster.metadata().topics.items())}
+    partitions = {
+        name: list(topic.partitions)
+        for name, topic in sorted(cluster.metadata().topics.items())
+        if internal or not is_internal(name)
+    }
     records = cluster.count_records(partitions)
     rows = [(name, len(numbers), records[name]) for name, numbers in partitions.items()]
     if json:
