@@ -14,9 +14,11 @@ from penstock import (
     Consumer,
     GroupUnknown,
     Producer,
+    TimedOut,
     TopicPartition,
     TopicUnknown,
 )
+from penstock.testing import Broker
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -124,6 +126,15 @@ def test_what_is_refused_says_why(admin: Admin, make_topic: MakeTopic) -> None:
         admin.topics.create(topic)
     with pytest.raises(ClientError, match=r"retention\.ms"):
         admin.topics.alter(topic, set={"retention.mss": "5"})
+
+
+def test_a_broker_that_went_away_is_not_waited_for_forever(penstock_broker: Broker) -> None:
+    admin = Admin(penstock_broker.bootstrap, request_timeout_s=0.5)
+    assert admin.topics.list() == []
+    penstock_broker.kill()
+    for call in (admin.topics.list, admin.groups.list, lambda: admin.topics.create("t")):
+        with pytest.raises((TimedOut, BrokerUnreachable), match="bootstrap address"):
+            call()
 
 
 def test_nobody_there_is_said_at_once() -> None:

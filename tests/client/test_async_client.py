@@ -93,6 +93,23 @@ async def test_a_reader_that_is_cancelled_loses_nothing(bootstrap: str, make_top
     assert found == [str(number).encode() for number in range(30)]
 
 
+async def test_a_loop_begun_anew_gets_the_unfinished_message_again(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    async with AsyncProducer(bootstrap) as producer:
+        for number in range(3):
+            await producer.send(topic, str(number))
+    found: list[bytes | None] = []
+    async with AsyncConsumer(topic, group=topic, bootstrap=bootstrap) as consumer:
+        for stop in (b"1", b"2"):
+            async for message in consumer:
+                found.append(message.raw)
+                if message.raw == stop:
+                    break
+    assert found == [b"0", b"1", b"1", b"2"]
+
+
 async def test_the_loop_goes_on_while_a_consumer_waits(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic()
     longest_s = 0.0

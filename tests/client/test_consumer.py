@@ -217,6 +217,8 @@ def test_seek(bootstrap: str, numbers: str, group: str | None) -> None:
         assert consumer.poll(0.3) is None
         with pytest.raises(InvalidSetting, match="not assigned"):
             consumer.seek(TopicPartition(numbers, 5), 0)
+        with pytest.raises(InvalidSetting, match="not assigned"):
+            consumer.pause(TopicPartition(numbers, 5))
 
 
 def test_seek_works_before_the_first_message_and_in_on_assigned(bootstrap: str, numbers: str) -> None:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.client.bootstrap import CONNECT_TIMEOUT_S
-from penstock.client.cluster import Cluster
+from penstock.client.cluster import REQUEST_TIMEOUT_S, Cluster
 from penstock.client.groups import Groups
 from penstock.client.topics import Topics
 
@@ -18,9 +18,10 @@ class Admin:
         bootstrap: str | None = None,
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        cluster = Cluster(bootstrap, connect_timeout_s, config or {})
+        cluster = Cluster(bootstrap, connect_timeout_s, request_timeout_s, config or {})
         self.topics = Topics(cluster)
         self.groups = Groups(cluster)
 

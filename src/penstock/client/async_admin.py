@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from penstock.client.admin import Admin
 from penstock.client.bootstrap import CONNECT_TIMEOUT_S
+from penstock.client.cluster import REQUEST_TIMEOUT_S
 from penstock.client.groups import Groups
 from penstock.client.in_thread import in_thread
 from penstock.client.topics import Topics
@@ -52,16 +54,19 @@ class AsyncAdmin:
         bootstrap: str | None = None,
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        self._bootstrap = bootstrap
-        self._connect_timeout_s = connect_timeout_s
-        self._config = config
+        self._make = partial(
+            Admin,
+            bootstrap,
+            connect_timeout_s=connect_timeout_s,
+            request_timeout_s=request_timeout_s,
+            config=config,
+        )
 
     async def __aenter__(self) -> Self:
-        admin = await asyncio.to_thread(
-            Admin, self._bootstrap, connect_timeout_s=self._connect_timeout_s, config=self._config
-        )
+        admin = await asyncio.to_thread(self._make)
         self.topics = AsyncTopics(admin.topics)
         self.groups = AsyncGroups(admin.groups)
         return self

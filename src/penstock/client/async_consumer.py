@@ -30,6 +30,7 @@ class AsyncConsumer:
         self._thread = ThreadPoolExecutor(1, "penstock-consumer")
         self._consumer: Consumer | None = None
         self._filling: asyncio.Future[None] | None = None
+        self._anew = False
 
     commit = in_thread(Consumer.commit)
     assignment = in_thread(Consumer.assignment)
@@ -53,7 +54,7 @@ class AsyncConsumer:
 
     def __aiter__(self) -> Self:
         """At least once, a message that was not finished when the last loop ended comes again."""
-        iter(self.subject)
+        self._anew = True
         return self
 
     async def __anext__(self) -> Message:
@@ -71,6 +72,9 @@ class AsyncConsumer:
         """At least one message, and those that are here already; none when none came in time."""
         reader = self.subject.reader
         await self._filled()
+        if self._anew:
+            self._anew = False
+            reader.start_over()
         reader.finish()
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s

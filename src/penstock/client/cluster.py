@@ -10,43 +10,52 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from penstock.client.bootstrap import client_settings
-from penstock.client.errors import TopicUnknown, from_kafka
+from penstock.client.errors import ClientError, TimedOut, TopicUnknown, from_kafka, translated
 from penstock.client.offset_lookup import END, Where, lookup_of
 
 T = TypeVar("T")
 Place = tuple[str, int]
 
-REQUEST_S = 30.0
+REQUEST_TIMEOUT_S = 30.0
 RETRY_S = 0.05
-_NO_LEADER_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+_NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
 
 
 class Cluster:
-    def __init__(self, bootstrap: str | None, connect_timeout_s: float, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        bootstrap: str | None,
+        connect_timeout_s: float,
+        request_timeout_s: float,
+        config: Mapping[str, Any],
+    ) -> None:
+        self._timeout_s = request_timeout_s
         self.admin = AdminClient({**client_settings(bootstrap, connect_timeout_s), **config})
 
     def ask(self, futures: Mapping[Any, Future[T]], what: str) -> list[T]:
         """The answers; the first error is raised when all have come."""
         answers = []
-        problem: KafkaException | None = None
+        problem: ClientError | None = None
         for future in futures.values():
             try:
-                answers.append(future.result(REQUEST_S))
+                answers.append(future.result(self._timeout_s))
             except KafkaException as error:
-                problem = problem or error
+                problem = problem or from_kafka(error, what)
+            except TimeoutError:
+                problem = problem or TimedOut(
+                    f"{what}: no answer; is a broker running at the bootstrap address?"
+                )
         if problem is not None:
-            raise from_kafka(problem, what) from None
+            raise problem
         return answers
 
     def metadata(self) -> ClusterMetadata:
-        try:
-            return self.admin.list_topics(timeout=REQUEST_S)
-        except KafkaException as error:
-            raise from_kafka(error, "cannot look up the topics") from None
+        with translated("cannot look up the topics"):
+            return self.admin.list_topics(timeout=self._timeout_s)
 
     def places(self, topic: str, partitions: Iterable[int] | None = None) -> list[Place]:
         """Those partitions of a topic, or all of it."""
@@ -74,14 +83,15 @@ class Cluster:
 
     def _look_up(self, asked: Mapping[TopicPartition, OffsetSpec]) -> dict[Place, int]:
         """Asks again while partitions that were just created have no leader yet."""
-        deadline = time.monotonic() + REQUEST_S
+        deadline = time.monotonic() + self._timeout_s
         while True:
+            answers = self.admin.list_offsets(asked, request_timeout=self._timeout_s)
             try:
-                return {
-                    (partition.topic, partition.partition): future.result(REQUEST_S).offset
-                    for partition, future in self.admin.list_offsets(asked, request_timeout=REQUEST_S).items()
-                }
-            except KafkaException as error:
-                if error.args[0].code() not in _NO_LEADER_YET or time.monotonic() > deadline:
-                    raise from_kafka(error, "cannot look up offsets") from None
+                found = self.ask(answers, "cannot look up offsets")
+            except ClientError as error:
+                if error.code not in _NO_LEADER_YET or time.monotonic() > deadline:
+                    raise
                 time.sleep(RETRY_S)
+            else:
+                places = ((each.topic, each.partition) for each in answers)
+                return {place: answer.offset for place, answer in zip(places, found, strict=True)}

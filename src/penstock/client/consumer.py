@@ -7,6 +7,7 @@ exception. At most once, it is committed before it is handed over. One thread us
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Self, Unpack
@@ -14,7 +15,7 @@ from typing import Self, Unpack
 import confluent_kafka as kafka
 
 from penstock.client.consumer_options import ConsumerOptions
-from penstock.client.errors import ClientError, from_kafka
+from penstock.client.errors import ClientError, InvalidSetting, translated
 from penstock.client.message import Message
 from penstock.client.partitions import named, unnamed
 from penstock.client.reader import REQUEST_S, Reader
@@ -88,22 +89,21 @@ class Consumer:
             kafka.TopicPartition(each.topic, each.partition, asked_ms)
             for each in partitions or self.assignment()
         ]
-        try:
+        with translated("cannot look up the time"):
             found = self.reader.consumer.offsets_for_times(asked, timeout=REQUEST_S)
-        except kafka.KafkaException as error:
-            raise from_kafka(error, "cannot look up the time") from None
         self.reader.seek(found)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Nothing comes from those, or from any that is assigned, until `resume`."""
-        self._check_open()
-        chosen = unnamed(partitions or self.assignment())
+        chosen = self._chosen(partitions)
         self.reader.unread({(each.topic, each.partition) for each in chosen})
-        self.reader.consumer.pause(chosen)
+        with translated("cannot pause"):
+            self.reader.consumer.pause(chosen)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        self._check_open()
-        self.reader.consumer.resume(unnamed(partitions or self.assignment()))
+        chosen = self._chosen(partitions)
+        with translated("cannot resume"):
+            self.reader.consumer.resume(chosen)
 
     def position(self, partition: TopicPartition) -> int | None:
         """The offset of the next message; None before the first."""
@@ -115,10 +115,8 @@ class Consumer:
         self._check_open()
         if self._group is None:
             return None
-        try:
+        with translated(f"cannot look up what {self._group} has committed"):
             (found,) = self.reader.consumer.committed(unnamed([partition]), timeout=REQUEST_S)
-        except kafka.KafkaException as error:
-            raise from_kafka(error, f"cannot look up what {self._group} has committed") from None
         return found.offset if found.offset >= 0 else None
 
     def close(self) -> None:
@@ -142,6 +140,14 @@ class Consumer:
         self.reader.seek(
             kafka.TopicPartition(each.topic, each.partition, offset) for each, offset in targets.items()
         )
+
+    def _chosen(self, partitions: Sequence[TopicPartition]) -> list[kafka.TopicPartition]:
+        """Those, which must be assigned, or all that are."""
+        assigned = self.assignment()
+        strange = set(partitions) - set(assigned)
+        if strange:
+            raise InvalidSetting(f"{min(strange)} is not assigned to this consumer")
+        return unnamed(partitions or assigned)
 
     def _check_open(self) -> None:
         if self._closed:

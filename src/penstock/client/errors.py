@@ -1,10 +1,12 @@
 """What the client raises: one tree, and each message says what to do.
 
-`from_kafka` is the only place where an error of the underlying library becomes one of these.
+An error of the underlying library becomes one of these in `from_kafka` and nowhere else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException
@@ -104,8 +106,17 @@ _ADVICE: dict[int, tuple[type[ClientError], str]] = {
 }
 
 
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Errors of the library inside this block become ours: `what` went wrong, why, and what helps."""
+    try:
+        yield
+    except KafkaException as error:
+        raise from_kafka(error, what) from None
+
+
 def from_kafka(error: KafkaError | KafkaException, what: str) -> ClientError:
-    """What to raise: `what` went wrong, why, and what helps."""
+    """What to raise in its place."""
     reason: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
     kind, advice = _ADVICE.get(reason.code(), (ClientError, ""))
     text = f"{what}: {reason.str()} ({reason.name()})"

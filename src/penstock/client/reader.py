@@ -22,7 +22,7 @@ from confluent_kafka import (
 from confluent_kafka import Message as KafkaMessage
 
 from penstock.client.consumer_options import ConsumerOptions, consumer_config, delivery_of
-from penstock.client.errors import InvalidSetting, TopicUnknown, from_kafka
+from penstock.client.errors import InvalidSetting, TopicUnknown, from_kafka, translated
 from penstock.client.message import Message
 from penstock.client.partitions import named
 from penstock.client.progress import progress_of
@@ -55,10 +55,8 @@ class Reader:
                 "name the topics to read, and the broker with bootstrap=: Consumer('orders', group='billing')"
             )
         config = consumer_config(options)
-        try:
+        with translated("these settings do not go together"):
             self.consumer = Consumer(config | {"on_commit": _on_commit})
-        except KafkaException as error:
-            raise from_kafka(error, "these settings do not go together") from None
         self._fresh: list[KafkaMessage] = []
         self._ready: deque[KafkaMessage] = deque()
         self._handed: list[KafkaMessage] = []
@@ -117,10 +115,8 @@ class Reader:
     def commit(self) -> None:
         """Finish, and commit what is finished."""
         self.finish()
-        try:
+        with translated("not committed"):
             self._progress.commit()
-        except KafkaException as error:
-            raise from_kafka(error, "not committed") from None
 
     def seek(self, targets: Iterable[TopicPartition]) -> None:
         """Go on from there; what was fetched from elsewhere is forgotten, and not finished."""
@@ -153,10 +149,8 @@ class Reader:
     def _read_all(self, topics: Sequence[str], start: int) -> None:
         partitions = []
         for topic in topics:
-            try:
+            with translated(f"cannot look up {topic}"):
                 found = self.consumer.list_topics(topic, timeout=REQUEST_S).topics[topic]
-            except KafkaException as error:
-                raise from_kafka(error, f"cannot look up {topic}") from None
             if not found.partitions:
                 raise TopicUnknown(
                     f"there is no topic {topic!r}; create it with `penstock topic create` or Admin"

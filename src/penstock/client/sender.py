@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from penstock.client.errors import ClientError, NotDelivered, Undelivered, from_kafka
+from penstock.client.errors import ClientError, NotDelivered, Undelivered, from_kafka, translated
 from penstock.client.pending import PendingSend, SentHeaders, Stored
 from penstock.client.producer_options import ProducerOptions, producer_config
 from penstock.client.serializers import serialize, serializer
@@ -38,10 +38,8 @@ class Sender:
         self._failed_besides = 0
         config = producer_config(bootstrap, options)
         self._offsets_known = str(config["acks"]) != "0"
-        try:
+        with translated("these settings do not go together"):
             self._producer = Producer(config)
-        except KafkaException as error:
-            raise from_kafka(error, "these settings do not go together") from None
 
     def offer(
         self,
