@@ -20,7 +20,7 @@ from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.groups import coordinator
 from penstock.groups.coordinator import GroupCoordinator
-from penstock.groups.group import JoinResult, LeavingMember, SyncRequest
+from penstock.groups.group import ConsumerHeartbeat, JoinResult, LeavingMember, SyncRequest
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.groups.partitioning import partition_of
@@ -133,6 +133,24 @@ async def test_groups_and_offsets_survive_a_restart(tmp_path: Path) -> None:
         assert shard.heartbeat("g", joined.member_id, None, joined.generation) is ErrorCode.none
         assert await committed(harness) == 7
         assert await committed(harness, "simple") == 5
+
+
+async def test_member_of_the_new_protocol_does_not_notice_a_restart(tmp_path: Path) -> None:
+    def heartbeat(epoch: int) -> ConsumerHeartbeat:
+        topics = frozenset({"orders"}) if epoch == 0 else None
+        owned = {} if epoch == 0 else None
+        return ConsumerHeartbeat("m1", epoch, None, None, "c", "/h", 10_000, topics, None, None, owned)
+
+    async with serving(tmp_path) as harness:
+        joined = await (await shard_of(harness)).consumer_heartbeat("g", heartbeat(0))
+        assert joined.assignment
+        before = (await shard_of(harness)).describe("g")
+    async with serving(tmp_path) as harness:
+        shard = await shard_of(harness)
+        assert shard.describe("g") == before
+        again = await shard.consumer_heartbeat("g", heartbeat(joined.member_epoch))
+        assert (again.error, again.member_epoch) == (ErrorCode.none, joined.member_epoch)
+        assert shard.describe("g") == before
 
 
 async def test_nobody_gets_a_wrong_answer_while_a_shard_is_loaded(tmp_path: Path) -> None:
