@@ -27,7 +27,9 @@ from group_wire import (
 )
 from harness import Harness, serve
 
-from penstock.errors import ErrorCode
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.coordinator import GroupCoordinator
+from penstock.groups.shard import Shard
 from penstock.server.security import Operation, ResourceType
 
 TRANSACTION, SHARE = 1, 2
@@ -242,5 +244,26 @@ def test_a_client_id_as_long_as_can_be_makes_a_member_id_that_can_be_sent(tmp_pa
         assert len(answer.member_id) < 300
         answer = await broker.ask(JOIN_GROUP, 0, join_fields("third"), client_id=None)
         assert answer.error_code == 0
+
+    serve(tmp_path, scenario, SETTINGS)
+
+
+def test_while_groups_are_being_loaded_nobody_is_thrown_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loading(_: GroupCoordinator, group_id: str) -> Shard:
+        raise BrokerError(ErrorCode.coordinator_load_in_progress)
+
+    async def scenario(broker: Harness) -> None:
+        me = await joined(broker)
+        monkeypatch.setattr(GroupCoordinator, "shard_of", loading)
+        monkeypatch.setattr(GroupCoordinator, "is_loading", True)
+        assert (await broker.ask(HEARTBEAT, 4, heartbeat_fields(me))).error_code == 0
+        later = ErrorCode.coordinator_load_in_progress
+        assert (await broker.ask(JOIN_GROUP, 4, join_fields())).error_code == later
+        assert (await broker.ask(SYNC_GROUP, 4, sync_fields(me))).error_code == later
+        assert (await broker.ask(LIST_GROUPS, 3, {})).error_code == later
+        [group] = (await broker.ask(DESCRIBE_GROUPS, 5, {"groups": ["g"]})).groups
+        assert group.error_code == later
 
     serve(tmp_path, scenario, SETTINGS)
