@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from consumer_driver import (
     GROUP,
@@ -16,11 +18,13 @@ from consumer_driver import (
 
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.group import GroupState
+from penstock.groups.group import ConsumerHeartbeat, GroupState
 from penstock.groups.records import (
     ConsumerGroupKey,
     ConsumerMemberKey,
+    ConsumerMemberValue,
     CurrentAssignmentKey,
+    GroupRecord,
     MemberState,
     TargetEpochKey,
     TargetMemberKey,
@@ -634,3 +638,125 @@ def test_records_in_the_order_of_a_compacted_log_give_the_same_group(driver: Dri
     assert durable(driver.consumer) == before
     driver.settle("a", "b", "c")
     assert durable(driver.consumer) == before
+
+
+# Hostile and unlucky members
+
+
+def test_a_step_writes_no_key_twice(driver: Driver) -> None:
+    for request in (
+        lambda: driver.join("a", instance_id="i"),
+        lambda: driver.join("b"),
+        lambda: driver.beat("a", 1, topics=("foo", "bar"), owned={"foo": {0}}, instance_id="i"),
+        lambda: driver.beat("b", -1),
+    ):
+        request()
+        keys = [record.key for record in driver.last]
+        assert len(keys) == len(set(keys))
+
+
+def test_a_member_that_takes_another_instance_id_leaves_the_first_free(driver: Driver) -> None:
+    driver.join("a", instance_id="i")
+    driver.join("a", instance_id="j")
+    assert driver.beat("a", 1, instance_id="i").error is ErrorCode.unknown_member_id
+    driver.beat("a", -1, instance_id="j")
+    assert driver.group.is_empty
+    assert driver.join("b", instance_id="i").error is ErrorCode.none
+    assert driver.join("c", instance_id="j").error is ErrorCode.none
+
+
+def test_a_member_cannot_slip_into_the_place_of_a_static_one(driver: Driver) -> None:
+    driver.join("a")
+    driver.join("s", instance_id="i")
+    driver.settle("a", "s")
+    driver.beat("s", -2, instance_id="i")
+    before = durable(driver.consumer)
+    refused = driver.beat("a", 0, topics=("foo",), instance_id="i")
+    assert refused.error is ErrorCode.invalid_request
+    assert durable(driver.consumer) == before
+
+
+def test_a_static_member_that_comes_back_with_another_subscription_begins_an_epoch() -> None:
+    driver = Driver(image_of(foo=2, bar=2))
+    driver.join("a1", instance_id="a")
+    driver.beat("a1", -2, instance_id="a")
+    result = driver.join("a2", "bar", instance_id="a")
+    assert result.member_epoch == 2
+    assert driver.named(result.assignment) == {"bar": {0, 1}}
+
+
+def test_a_target_that_changes_while_a_member_gives_up_is_the_next_one_it_goes_for(driver: Driver) -> None:
+    driver.join("a")
+    driver.join("b")
+    driver.beat("a", 1)
+    kept = driver.assigned("a")
+    driver.join("c")
+    told = driver.beat("a", 1, owned=kept)
+    assert told.member_epoch == 1, "there is more to give up now"
+    assert len((driver.named(told.assignment) or {})["foo"]) == 2
+    assert driver.beat("a", 1, owned=driver.assigned("a")).member_epoch == 3
+    driver.settle("a", "b", "c")
+    assert driver.group.state is GroupState.STABLE
+
+
+def test_a_longer_list_to_give_up_starts_the_time_for_it_anew(driver: Driver) -> None:
+    driver.join("a")
+    driver.join("b")
+    driver.beat("a", 1)
+    driver.pass_ms(40_000)
+    driver.join("c")
+    driver.beat("b", 2)
+    driver.beat("a", 1, owned=driver.assigned("a"))
+    driver.pass_ms(40_000)
+    assert driver.beat("a", 1).error is ErrorCode.none
+
+
+def test_fewer_partitions_leave_targets_and_members(driver: Driver) -> None:
+    two_members(driver)
+    driver.grow("foo", 2)
+    driver.settle("a", "b")
+    assert driver.assigned("a")["foo"] | driver.assigned("b")["foo"] == {0, 1}
+    assert driver.group.state is GroupState.STABLE
+
+
+def test_an_expression_that_is_none_any_more_does_not_stop_a_group_from_loading(driver: Driver) -> None:
+    driver.join("a")
+    (key, value) = next(
+        (record.key, record.value) for record in driver.log if isinstance(record.key, ConsumerMemberKey)
+    )
+    assert isinstance(value, ConsumerMemberValue)
+    driver.log.append(GroupRecord(key, replace(value, subscribed_regex="(")))
+    driver.restart()
+    assert driver.beat("a", 1).error is ErrorCode.none
+
+
+def test_forged_partitions_are_only_words(driver: Driver) -> None:
+    two_members(driver)
+    before = durable(driver.consumer)
+    forged = {"foo": set(range(-5, 1_000))}
+    assert driver.beat("a", 2, owned=forged).assignment is None
+    assert durable(driver.consumer) == before
+
+
+def test_many_members_come_and_go_and_leave_nothing_behind() -> None:
+    driver = Driver(image_of(foo=50))
+    group = driver.consumer
+    for number in range(300):
+        member_id = f"m{number}"
+        request = ConsumerHeartbeat(
+            member_id, 0, f"i{number}", None, "c", "h", REBALANCE_MS, frozenset({"foo"}), "f.*", None, {}
+        )
+        group.consumer_heartbeat(request, driver.image, None, driver.now_ms)
+    assert sum(len(pairs) for member in group.describe().members for pairs in member.target.values()) == 50
+    group.tick(driver.now_ms + SESSION_MS)
+    kept = group.remembered
+    assert group.is_empty
+    assert (kept.targets, kept._owners, kept._instances, kept.said_bytes) == ({}, {}, {}, 0)
+    assert +kept._patterns == {}
+    assert group.next_deadline_ms is None
+
+
+def test_no_assignor_at_all_means_the_default() -> None:
+    driver = Driver()
+    driver.settings.assignors = frozenset()
+    assert driver.join("a").error is ErrorCode.none

@@ -17,8 +17,9 @@ from consumer_driver import (
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.classic_group import ClassicGroup
 from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_heartbeats import check_heartbeat
 from penstock.groups.consumer_protocol import encode_assignment
-from penstock.groups.group import GroupKind, GroupState, JoinResult, SyncRequest
+from penstock.groups.group import ConsumerHeartbeat, GroupKind, GroupState, JoinResult, SyncRequest
 from penstock.groups.records import ClassicGroupKey
 
 
@@ -433,3 +434,33 @@ def test_a_description_tells_who_speaks_which_protocol(both: Driver) -> None:
 def test_a_group_of_the_new_kind_keeps_nobody_waiting(both: Driver) -> None:
     assert isinstance(both.group, ConsumerGroup)
     assert both.group.give_up(ErrorCode.not_coordinator).answers == []
+
+
+def test_a_member_that_changes_its_protocol_need_not_join_the_old_way_any_more(both: Driver) -> None:
+    epoch = epoch_of(both, "c")
+    both.join("m")
+    assert both.classic_beat("c", epoch) is ErrorCode.rebalance_in_progress
+    both.join("c")
+    for _ in range(REBALANCE_MS // 5_000):
+        both.settle("c", "m", "n")
+        both.pass_ms(5_000)
+    assert set(both.consumer.remembered.members) == {"c", "m", "n"}
+    assert both.consumer.remembered.classic_members == 0
+
+
+def test_a_classic_member_may_take_an_instance_id_and_drop_it(driver: Driver) -> None:
+    driver.join("n")
+    driver.classic_join("c", instance_id="i")
+    driver.classic_join("c")
+    assert driver.consumer.remembered.static_member("i") is None
+    driver.classic_leave(("c", None))
+    assert driver.classic_join("", instance_id="i", new_member_id="d").error is ErrorCode.none
+
+
+def test_what_no_group_would_accept_is_known_before_a_group_changes_its_kind(driver: Driver) -> None:
+    settings = driver.settings
+    with pytest.raises(BrokerError) as refused:
+        check_heartbeat(
+            ConsumerHeartbeat("n", 0, None, None, "c", "h", 1, frozenset(), "(", None, {}), settings
+        )
+    assert refused.value.code is ErrorCode.invalid_regular_expression

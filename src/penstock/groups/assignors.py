@@ -8,8 +8,7 @@ same one where topics have the same number of partitions and the same readers. P
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from penstock.config import ServerAssignor
 from penstock.groups.balancing import balance_mixed, balance_same
@@ -17,9 +16,8 @@ from penstock.groups.records import Assignment
 from penstock.model import TopicId
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A member, as an assignor sees it."""
+class Reader(NamedTuple):
+    """A member, as an assignor sees it; made anew for every member and every epoch, so it must be cheap."""
 
     instance_id: str | None
     topics: frozenset[TopicId]

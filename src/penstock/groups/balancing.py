@@ -174,9 +174,8 @@ def _frozen(
     result: dict[str, Assignment] = {}
     for member, of_member in assigned.items():
         had = previous.get(member)
-        now = {topic: partitions for topic, partitions in of_member.items() if partitions}
-        if had is not None and now == had:
+        if had is not None and of_member == had:
             result[member] = had
         else:
-            result[member] = {topic: frozenset(partitions) for topic, partitions in now.items()}
+            result[member] = {topic: frozenset(parts) for topic, parts in of_member.items() if parts}
     return result

@@ -14,6 +14,7 @@ from penstock.cluster.image import ClusterImage
 from penstock.config import GroupMigrationPolicy
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.classic_service import ClassicService
+from penstock.groups.consumer_heartbeats import check_heartbeat, is_full, said_by, subscription_of
 from penstock.groups.consumer_member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -42,10 +43,8 @@ from penstock.groups.group import (
 from penstock.groups.member_timers import MemberTimers
 from penstock.groups.reconciliation import is_within
 from penstock.groups.records import ConsumerMemberValue, CurrentAssignmentValue, GroupRecord, MemberState
-from penstock.groups.regexes import check_regex
 from penstock.groups.settings import GroupSettings
 
-_AS_BEFORE = -1
 _DOWNGRADES = (GroupMigrationPolicy.BIDIRECTIONAL, GroupMigrationPolicy.DOWNGRADE)
 
 
@@ -108,7 +107,7 @@ class ConsumerGroup:
         check_heartbeat(request, self._settings)
         remembered = self.remembered
         known = self._known(request)
-        value = _value(request, None if known is None else known.value)
+        value = said_by(request, None if known is None else known.value)
         remembered.check_room(value, known)
         if known is None:
             member = remembered.add(request.member_id, value)
@@ -118,7 +117,9 @@ class ConsumerGroup:
             member = (
                 known if known.member_id == request.member_id else self._replace(known, request.member_id)
             )
-            changed = _subscription(member.value) != _subscription(value)
+            changed = subscription_of(member.value) != subscription_of(value)
+            if member.classic is not None:
+                self._timers.speaks_new_protocol(member)
             remembered.set_value(member, value)
         remembered.go_on(changed)
         before = member.current
@@ -126,7 +127,7 @@ class ConsumerGroup:
         remembered.reconcile(member, {} if rejoins else request.owned, rejoins)
         self._timers.heard_from(member, now_ms)
         self._timers.reconciled(member, before, now_ms)
-        is_told = _is_full(request) or member.assigned != before.assigned
+        is_told = is_full(request) or member.assigned != before.assigned
         return ConsumerHeartbeatResult(
             ErrorCode.none,
             member_id=member.member_id,
@@ -142,6 +143,9 @@ class ConsumerGroup:
         if request.instance_id is not None:
             static = self.remembered.static_member(request.instance_id)
             if joins and static is not None and static.member_id != request.member_id:
+                if member is not None:
+                    message = f"{request.member_id} is another member already"
+                    raise BrokerError(ErrorCode.invalid_request, message)
                 if static.classic is None and static.epoch != STATIC_LEAVE_EPOCH:
                     message = f"instance id {request.instance_id} is in use by another member"
                     raise BrokerError(ErrorCode.unreleased_instance_id, message)
@@ -367,48 +371,3 @@ class ConsumerGroup:
     def give_up(self, error: ErrorCode) -> Step:
         """Nobody ever waits here."""
         return Step()
-
-
-def check_heartbeat(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
-    """BrokerError for what no group would accept; worth knowing before a classic group becomes one of the new kind."""
-    if request.server_assignor is not None and request.server_assignor not in settings.assignors:
-        known = ", ".join(sorted(settings.assignors))
-        message = f"server assignor {request.server_assignor} is not supported, but {known}"
-        raise BrokerError(ErrorCode.unsupported_assignor, message)
-    if request.subscribed_regex:
-        check_regex(request.subscribed_regex)
-
-
-def _value(request: ConsumerHeartbeat, known: ConsumerMemberValue | None) -> ConsumerMemberValue:
-    base = known or ConsumerMemberValue(None, None, "", "", frozenset(), None, _AS_BEFORE, None, None)
-    rebalance_timeout_ms = request.rebalance_timeout_ms
-    return ConsumerMemberValue(
-        instance_id=base.instance_id if request.instance_id is None else request.instance_id,
-        rack_id=base.rack_id if request.rack_id is None else request.rack_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
-        subscribed_topics=(
-            base.subscribed_topics if request.subscribed_topics is None else request.subscribed_topics
-        ),
-        subscribed_regex=(
-            base.subscribed_regex if request.subscribed_regex is None else request.subscribed_regex or None
-        ),
-        rebalance_timeout_ms=(
-            base.rebalance_timeout_ms if rebalance_timeout_ms == _AS_BEFORE else rebalance_timeout_ms
-        ),
-        server_assignor=base.server_assignor if request.server_assignor is None else request.server_assignor,
-        classic=None,
-    )
-
-
-def _subscription(value: ConsumerMemberValue) -> tuple[frozenset[str], str | None]:
-    return value.subscribed_topics, value.subscribed_regex
-
-
-def _is_full(request: ConsumerHeartbeat) -> bool:
-    """Whether the member says everything, as it does when it cannot know what was heard of it."""
-    return request.member_epoch == JOIN_EPOCH or (
-        request.rebalance_timeout_ms != _AS_BEFORE
-        and (request.subscribed_topics is not None or request.subscribed_regex is not None)
-        and request.owned is not None
-    )

@@ -21,6 +21,7 @@ LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
 """The member goes and means to come back: what it has is kept for it until its session ends."""
 
+NOTHING_SAID: Final = ConsumerMemberValue(None, None, "", "", frozenset(), None, -1, None, None)
 NOTHING_YET: Final = CurrentAssignmentValue(JOIN_EPOCH, JOIN_EPOCH, MemberState.STABLE, {}, {})
 
 

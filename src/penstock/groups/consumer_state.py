@@ -16,7 +16,7 @@ from penstock.cluster.image import ClusterImage
 from penstock.config import ServerAssignor
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.assignors import ASSIGNORS, Reader
-from penstock.groups.consumer_member import NOTHING_YET, ConsumerMember, said_bytes
+from penstock.groups.consumer_member import NOTHING_SAID, NOTHING_YET, ConsumerMember, said_bytes
 from penstock.groups.reconciliation import IsFree, reconcile
 from penstock.groups.records import (
     Assignment,
@@ -38,7 +38,6 @@ from penstock.groups.regexes import Regexes
 from penstock.groups.settings import GroupSettings
 from penstock.model import TopicId
 
-_NOTHING_SAID = ConsumerMemberValue(None, None, "", "", frozenset(), None, -1, None, None)
 _HASH_BYTES = 8
 
 
@@ -57,6 +56,7 @@ class ConsumerState:
         self.classic_members = 0
         self._metadata_hash = 0
         self._instances: dict[str, str] = {}
+        self._patterns: Counter[str] = Counter()
         self._owners: dict[TopicId, dict[int, str]] = {}
         self._regexes = Regexes()
         self._is_checked = False
@@ -85,22 +85,18 @@ class ConsumerState:
                 self.assignment_epoch = assignment_epoch
 
     def _replayed(self, member_id: str) -> ConsumerMember:
-        return self.members.setdefault(member_id, ConsumerMember(member_id, _NOTHING_SAID))
+        return self.members.setdefault(member_id, ConsumerMember(member_id, NOTHING_SAID))
 
     def loaded(self, image: ClusterImage) -> None:
         """All records were applied: what follows from them is made."""
-        self._instances, self._owners = {}, {}
         self.members = {
             member_id: member
             for member_id, member in self.members.items()
-            if member.value is not _NOTHING_SAID
+            if member.value is not NOTHING_SAID
         }
         for member in self.members.values():
-            if member.value.instance_id is not None:
-                self._instances[member.value.instance_id] = member.member_id
+            self._list(member)
             self._own(member)
-        self.said_bytes = sum(said_bytes(member.value) for member in self.members.values())
-        self.classic_members = sum(member.classic is not None for member in self.members.values())
         self.see(image)
         self.topics = self._subscribed_by_all()
 
@@ -122,19 +118,16 @@ class ConsumerState:
         return None if member_id is None else self.members[member_id]
 
     def add(self, member_id: str, value: ConsumerMemberValue) -> ConsumerMember:
-        member = self.members[member_id] = ConsumerMember(member_id, _NOTHING_SAID)
+        member = self.members[member_id] = ConsumerMember(member_id, NOTHING_SAID)
         self.set_value(member, value)
-        self._record(CurrentAssignmentKey(self.group_id, member_id), member.current)
         return member
 
     def set_value(self, member: ConsumerMember, value: ConsumerMemberValue) -> None:
         if value == member.value:
             return
-        self.said_bytes += said_bytes(value) - said_bytes(member.value)
-        self.classic_members += (value.classic is not None) - (member.classic is not None)
-        if value.instance_id is not None:
-            self._instances[value.instance_id] = member.member_id
+        self._unlist(member)
         member.value = value
+        self._list(member)
         self._record(ConsumerMemberKey(self.group_id, member.member_id), value)
 
     def set_current(self, member: ConsumerMember, current: CurrentAssignmentValue) -> None:
@@ -146,17 +139,15 @@ class ConsumerState:
         self._record(CurrentAssignmentKey(self.group_id, member.member_id), current)
 
     def set_target(self, member_id: str, assignment: Assignment) -> None:
-        if self.targets.get(member_id) != assignment:
+        known = self.targets.get(member_id)
+        if known is not assignment and known != assignment:
             self.targets[member_id] = assignment
             self._record(TargetMemberKey(self.group_id, member_id), TargetMemberValue(assignment))
 
     def remove(self, member: ConsumerMember) -> None:
         self._disown(member)
-        self.said_bytes -= said_bytes(member.value)
-        self.classic_members -= member.classic is not None
+        self._unlist(member)
         del self.members[member.member_id]
-        if self._instances.get(member.value.instance_id or "") == member.member_id:
-            del self._instances[member.value.instance_id or ""]
         self._forget(member.member_id)
 
     def replace_static(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
@@ -168,6 +159,25 @@ class ConsumerState:
         kept = replace(NOTHING_YET, assigned=old.current.assigned)
         self.set_current(member, kept)
         return member
+
+    def _list(self, member: ConsumerMember) -> None:
+        """Count it in what is known of all members."""
+        value = member.value
+        self.said_bytes += said_bytes(value)
+        self.classic_members += value.classic is not None
+        if value.subscribed_regex is not None:
+            self._patterns[value.subscribed_regex] += 1
+        if value.instance_id is not None:
+            self._instances[value.instance_id] = member.member_id
+
+    def _unlist(self, member: ConsumerMember) -> None:
+        value = member.value
+        self.said_bytes -= said_bytes(value)
+        self.classic_members -= value.classic is not None
+        if value.subscribed_regex is not None:
+            self._patterns[value.subscribed_regex] -= 1
+        if value.instance_id is not None and self._instances.get(value.instance_id) == member.member_id:
+            del self._instances[value.instance_id]
 
     def is_free(self, topic: TopicId, partition: int) -> bool:
         return partition not in self._owners.get(topic, {})
@@ -188,10 +198,14 @@ class ConsumerState:
 
     def see(self, image: ClusterImage) -> None:
         """From now on topics are as in this image; whether that matters is seen when the group goes on."""
-        self._is_checked = self._is_checked and image is self.image
-        self.image = image
-        patterns = {member.value.subscribed_regex for member in self.members.values()} - {None, ""}
-        self._regexes.update(image.topics if patterns else (), [pattern for pattern in patterns if pattern])
+        if image is not self.image:
+            self.image = image
+            self._is_checked = False
+            self._follow_regexes()
+
+    def _follow_regexes(self) -> None:
+        self._patterns = +self._patterns
+        self._regexes.update(self.image.topics if self._patterns else (), self._patterns)
 
     def subscribed(self, value: ConsumerMemberValue) -> frozenset[str]:
         if not value.subscribed_regex:
@@ -214,7 +228,7 @@ class ConsumerState:
         )
 
     def _start_epoch(self) -> None:
-        self.see(self.image)
+        self._follow_regexes()
         self.topics = self._subscribed_by_all()
         self.epoch += 1
         self._metadata_hash = self._hash_of(self.topics)
@@ -264,10 +278,10 @@ class ConsumerState:
     @property
     def assignor(self) -> ServerAssignor:
         """The one most members ask for; they have been checked when they did, but settings change."""
-        known = self._settings.assignors
-        default = ServerAssignor.UNIFORM if ServerAssignor.UNIFORM in known else min(known)
+        known = sorted(self._settings.assignors) or [ServerAssignor.UNIFORM]
+        default = ServerAssignor.UNIFORM if ServerAssignor.UNIFORM in known else known[0]
         votes = Counter(member.value.server_assignor for member in self.members.values())
-        return max(sorted(known), key=lambda assignor: (votes[assignor], assignor == default))
+        return max(known, key=lambda assignor: (votes[assignor], assignor == default))
 
     def tombstones(self) -> list[GroupRecord]:
         keys: list[Key] = [

@@ -58,6 +58,11 @@ class MemberTimers:
         member.sync_deadline_ms = None
         self._moved(member)
 
+    def speaks_new_protocol(self, member: ConsumerMember) -> None:
+        """It neither joins nor syncs any more."""
+        member.join_deadline_ms = member.sync_deadline_ms = None
+        self._moved(member)
+
     def left_for_now(self, member: ConsumerMember) -> None:
         """A static member may come back until its session ends."""
         member.revocation_deadline_ms = member.join_deadline_ms = member.sync_deadline_ms = None

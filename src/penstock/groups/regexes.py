@@ -20,6 +20,7 @@ MAX_REGEX_CHARACTERS: Final = 10_000
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
+_OPTIONS.max_mem = 1 << 20
 
 
 def check_regex(pattern: str) -> None:
@@ -55,10 +56,13 @@ class Regexes:
         self._names: frozenset[str] = frozenset()
 
     def topics(self, pattern: str) -> frozenset[str]:
-        """The pattern has been checked."""
+        """Nothing, for one from an old log that is no expression any more: the rest of the group goes on."""
         expression = self._expressions.get(pattern)
         if expression is None:
-            regex = _compile(pattern)
+            try:
+                regex = _compile(pattern)
+            except BrokerError:
+                return frozenset()
             expression = self._expressions[pattern] = _Expression(regex, _matching(regex, self._names))
         return expression.topics
 

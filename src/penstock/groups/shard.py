@@ -20,7 +20,8 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.groups import conversion
 from penstock.groups.appender import Appender
 from penstock.groups.classic_group import ClassicGroup
-from penstock.groups.consumer_group import ConsumerGroup, check_heartbeat
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_heartbeats import check_heartbeat
 from penstock.groups.group import (
     NO_GENERATION,
     NO_MEMBER,

@@ -1,0 +1,60 @@
+"""What a ConsumerGroupHeartbeat says: whether it can be, what it changes of a member, whether it says everything."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.consumer_member import JOIN_EPOCH, NOTHING_SAID
+from penstock.groups.group import ConsumerHeartbeat
+from penstock.groups.records import ConsumerMemberValue
+from penstock.groups.regexes import check_regex
+from penstock.groups.settings import GroupSettings
+
+_AS_BEFORE: Final = -1
+
+
+def check_heartbeat(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
+    """BrokerError for what no group would accept; worth knowing before a classic group becomes one of the new kind."""
+    if request.server_assignor is not None and request.server_assignor not in settings.assignors:
+        known = ", ".join(sorted(settings.assignors))
+        message = f"server assignor {request.server_assignor} is not supported, but {known}"
+        raise BrokerError(ErrorCode.unsupported_assignor, message)
+    if request.subscribed_regex:
+        check_regex(request.subscribed_regex)
+
+
+def said_by(request: ConsumerHeartbeat, known: ConsumerMemberValue | None) -> ConsumerMemberValue:
+    """What a member has said of itself, with this request over what it said before."""
+    base = known or NOTHING_SAID
+    rebalance_timeout_ms = request.rebalance_timeout_ms
+    return ConsumerMemberValue(
+        instance_id=base.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=base.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        subscribed_topics=(
+            base.subscribed_topics if request.subscribed_topics is None else request.subscribed_topics
+        ),
+        subscribed_regex=(
+            base.subscribed_regex if request.subscribed_regex is None else request.subscribed_regex or None
+        ),
+        rebalance_timeout_ms=(
+            base.rebalance_timeout_ms if rebalance_timeout_ms == _AS_BEFORE else rebalance_timeout_ms
+        ),
+        server_assignor=base.server_assignor if request.server_assignor is None else request.server_assignor,
+        classic=None,
+    )
+
+
+def subscription_of(value: ConsumerMemberValue) -> tuple[frozenset[str], str | None]:
+    return value.subscribed_topics, value.subscribed_regex
+
+
+def is_full(request: ConsumerHeartbeat) -> bool:
+    """Whether the member says everything, as it does when it cannot know what was heard of it."""
+    return request.member_epoch == JOIN_EPOCH or (
+        request.rebalance_timeout_ms != _AS_BEFORE
+        and (request.subscribed_topics is not None or request.subscribed_regex is not None)
+        and request.owned is not None
+    )
