@@ -16,7 +16,8 @@ from penstock.groups.group import JoinRequest, SyncRequest
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.groups.settings import GroupSettings
-from penstock.groups.shard import Counts, Shard, ShardState
+from penstock.groups.shard import Shard
+from penstock.groups.surroundings import Counts, ShardState
 from penstock.groups.timers import Timers
 from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.iteration import read_batches

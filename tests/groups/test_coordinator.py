@@ -24,7 +24,8 @@ from penstock.groups.group import ConsumerHeartbeat, JoinResult, LeavingMember, 
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.groups.partitioning import partition_of
-from penstock.groups.shard import Shard, ShardState
+from penstock.groups.shard import Shard
+from penstock.groups.surroundings import ShardState
 from penstock.model import BrokerId, TopicPartition
 from penstock.observability.exposition import render, take_snapshot
 from penstock.observability.logs import Log

@@ -21,7 +21,8 @@ from penstock.groups.appender import Appender
 from penstock.groups.loading import Loading
 from penstock.groups.partitioning import partition_of
 from penstock.groups.settings import GroupSettings
-from penstock.groups.shard import MAX_STRING_LENGTH, Counts, Shard
+from penstock.groups.shard import MAX_STRING_LENGTH, Shard
+from penstock.groups.surroundings import Counts
 from penstock.groups.timers import Timers
 from penstock.model import BrokerId
 from penstock.observability.logs import Log

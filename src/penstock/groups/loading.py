@@ -28,7 +28,7 @@ from penstock.groups.records import (
     OffsetValue,
 )
 from penstock.groups.settings import GroupSettings
-from penstock.groups.shard import ShardState, Surroundings
+from penstock.groups.surroundings import ShardState, Surroundings
 from penstock.model import Offset
 from penstock.records.batch import HEADER_SIZE, BatchHeader
 from penstock.records.compression import MAX_DECOMPRESSED_BYTES, decompress

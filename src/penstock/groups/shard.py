@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 from penstock.cluster.image import ClusterImage, ImageChange
-from penstock.config import OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_RETENTION_MINUTES, BrokerConfig
+from penstock.config import OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_RETENTION_MINUTES
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups import conversion
 from penstock.groups.appender import Appender
@@ -39,10 +38,9 @@ from penstock.groups.group import (
     SyncResult,
     Ticket,
 )
-from penstock.groups.offsets import CommittedOffset, OffsetCommit, Offsets
+from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.groups.records import GroupRecord, OffsetKey, OffsetValue
-from penstock.groups.settings import GroupSettings
-from penstock.groups.timers import Timers
+from penstock.groups.surroundings import ShardState, Surroundings
 from penstock.model import TopicPartition
 
 R = TypeVar("R")
@@ -50,42 +48,6 @@ R = TypeVar("R")
 JOINING_EPOCH = 0
 MAX_STRING_LENGTH = 8_191
 """Characters of a name that is kept: in UTF-8 that is no more than the 32,767 bytes Kafka's strings can have."""
-
-
-class Surroundings(Protocol):
-    """What the shards of a coordinator share."""
-
-    settings: GroupSettings
-    timers: Timers
-    counts: Counts
-
-    @property
-    def image(self) -> ClusterImage: ...
-
-    @property
-    def config(self) -> BrokerConfig: ...
-
-    def wall_ms(self) -> int: ...
-
-    def lost(self, shard: Shard) -> None:
-        """The shard closed itself, because its log refused what its groups had decided."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """For metrics."""
-
-    commits: int = 0
-    load_seconds: float = 0.0
-    unknown_records: int = 0
-
-
-@dataclass(slots=True)
-class ShardState:
-    """What loading makes of the log."""
-
-    groups: dict[str, Group] = field(default_factory=dict)
-    offsets: Offsets = field(default_factory=Offsets)
 
 
 class Shard:

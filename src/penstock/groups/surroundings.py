@@ -1,0 +1,48 @@
+"""What a shard is made of and lives among: the state that loading leaves, what the shards of a coordinator share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.cluster.image import ClusterImage
+from penstock.config import BrokerConfig
+from penstock.groups.group import Group
+from penstock.groups.offsets import Offsets
+from penstock.groups.settings import GroupSettings
+from penstock.groups.timers import Timers
+
+if TYPE_CHECKING:
+    from penstock.groups.shard import Shard
+
+
+@dataclass(slots=True)
+class ShardState:
+    groups: dict[str, Group] = field(default_factory=dict)
+    offsets: Offsets = field(default_factory=Offsets)
+
+
+@dataclass(slots=True)
+class Counts:
+    """For metrics."""
+
+    commits: int = 0
+    load_seconds: float = 0.0
+    unknown_records: int = 0
+
+
+class Surroundings(Protocol):
+    settings: GroupSettings
+    timers: Timers
+    counts: Counts
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    def wall_ms(self) -> int: ...
+
+    def lost(self, shard: Shard) -> None:
+        """The shard closed itself, because its log refused what its groups had decided."""
