@@ -11,6 +11,7 @@ import uvloop
 from bench.driver import Figures, drive
 from bench.frames import one_record_batch
 from bench.group_member import PATIENCE_S, GroupMember, all_read
+from bench.measure import cpu_seconds
 from bench.raw_client import connect_many, prepare_process, wait_for_leaders
 
 LOOK_S = 0.001
@@ -79,7 +80,14 @@ async def crash(
 
 
 async def commits(
-    bootstrap: str, topic: str, group: str, members: int, groups: int, session_ms: int, seconds: float
+    bootstrap: str,
+    topic: str,
+    group: str,
+    members: int,
+    groups: int,
+    session_ms: int,
+    seconds: float,
+    server_pid: int,
 ) -> Figures:
     """Each member commits its partition's offset again and again, one request at a time."""
     names = [f"{group}-{number % groups}" for number in range(members)]
@@ -96,7 +104,7 @@ async def commits(
         for task in staying:
             task.cancel()
     done = [0] * members
-    began = time.perf_counter()
+    before, began = cpu_seconds(server_pid), time.perf_counter()
 
     async def commit(number: int, member: GroupMember) -> None:
         while time.perf_counter() < began + seconds:
@@ -104,9 +112,9 @@ async def commits(
             done[number] += 1
 
     await asyncio.gather(*(commit(*each) for each in enumerate(made)))
-    taken = time.perf_counter() - began
+    taken, spent = time.perf_counter() - began, cpu_seconds(server_pid) - before
     _end(made, [])
-    return {"commits_per_s": sum(done) / taken}
+    return {"commits_per_s": sum(done) / taken, "cpu_us_per_commit": spent / sum(done) * 1e6}
 
 
 async def _connect(

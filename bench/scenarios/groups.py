@@ -30,7 +30,10 @@ UNTIL_READ_AGAIN = (
     Metric("ms", "until its partitions are read", "ms", AT_MOST_KAFKA),
     Metric("beyond_session_ms", "beyond the session timeout", "ms", AT_MOST_KAFKA),
 )
-COMMIT_RATE = (Metric("commits_per_s", "rate", "commits/s", AT_LEAST_KAFKA),)
+COMMIT_RATE = (
+    Metric("commits_per_s", "rate", "commits/s", AT_LEAST_KAFKA),
+    Metric("cpu_us_per_commit", "server CPU", "us/commit"),
+)
 _numbers = itertools.count()
 
 
@@ -87,8 +90,9 @@ def _compare(
 
     def measure(server: Server) -> Figures:
         with topic(server, topic_partitions) as made:
+            more = {"server_pid": server.pid} if load["what"] == "commits" else {}
             group = f"group-{next(_numbers)}"
-            return run_driver("groups", bootstrap=server.bootstrap, topic=made, group=group, **load)
+            return run_driver("groups", bootstrap=server.bootstrap, topic=made, group=group, **load, **more)
 
     *contestants, default = servers
     plain = [replace(metric, bar=None) for metric in metrics]
