@@ -95,6 +95,7 @@ class NewClient:
         self.owned = self.told = NOTHING
         self.is_alive = True
         self._says_all = True
+        self._has_news = False
         self._reported: Pairs | None = None
         self._answer: ConsumerHeartbeatResult | None = None
 
@@ -104,13 +105,14 @@ class NewClient:
 
     def subscribe(self, topics: frozenset[str], regex: str | None) -> None:
         self.topics, self.regex = topics, regex
-        self._says_all = True
+        self._has_news = True
 
     def give_up(self) -> None:
         self.owned &= self.told
 
     def send(self) -> None:
-        says_all = self._says_all or self.epoch == 0
+        says_all = self._says_all or self._has_news or self.epoch == 0
+        self._has_news = False
         says_owned = says_all or self.owned != self._reported
         self._reported = self.owned
         self._answer = self._ask(
@@ -190,7 +192,7 @@ class OldClient:
         self.is_alive = True
         self.is_joined = False
         """Whether it has a generation, and only has to report."""
-        self.generation = -1
+        self.generation = self.newest_generation = -1
         self._is_eager = is_eager
         self._has_news = False
         self._joined: JoinResult | None = None
@@ -276,7 +278,8 @@ class OldClient:
         if answer.error is not ErrorCode.none:
             self._heard(answer.error)
         elif isinstance(answer, JoinResult):
-            assert answer.generation >= self.generation, "a generation went back"
+            assert answer.generation >= self.newest_generation, "a generation went back"
+            self.newest_generation = answer.generation
             self.member_id, self.generation, self._joined = answer.member_id, answer.generation, answer
         else:
             assert isinstance(answer, SyncResult)

@@ -146,8 +146,10 @@ class GroupMachine(RuleBasedStateMachine):
             self.epoch = self.epoch_now()
             self.may_go |= set(self.members)
         for client in self.clients:
-            if isinstance(client, OldClient) and client.is_waiting:
-                client.drop()
+            if isinstance(client, OldClient):
+                client.newest_generation = -1
+                if client.is_waiting:
+                    client.drop()
 
     @precondition(lambda self: self.clients)
     @rule(place=places)
@@ -166,8 +168,10 @@ class GroupMachine(RuleBasedStateMachine):
         client.drop()
         self.epoch = min(epoch, self.epoch_now())
         for other in self.clients:
-            if isinstance(other, OldClient) and other.is_waiting:
-                other.drop()
+            if isinstance(other, OldClient):
+                other.newest_generation = -1
+                if other.is_waiting:
+                    other.drop()
 
     def keep_one_of_each_instance(self) -> None:
         members = self.world.member_ids

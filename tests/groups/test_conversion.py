@@ -118,6 +118,19 @@ def test_members_that_wait_for_a_rebalance_are_sent_back_by_the_upgrade(driver: 
     assert driver.assigned("c0") == {"foo": {0, 1, 2}}, "it may still own them"
 
 
+def test_what_members_own_counts_when_a_rebalance_was_broken_off(driver: Driver) -> None:
+    """A classic group forgets its assignments then; the members go on reading until they are told otherwise."""
+    classic(driver, {"foo": set(range(6))})
+    driver.ask_classic_join("", new_member_id="c1")
+    driver.ask_classic_join("c0", owned={"foo": range(6)})
+    assert driver.group.state is GroupState.COMPLETING_REBALANCE
+    driver.ask_classic_join("", new_member_id="c2")
+    assert isinstance(driver.group, ClassicGroup)
+    assert not any(member.assignment for member in driver.group.saved().members)
+    assert driver.join("n").assignment == {}
+    assert driver.assigned("c0") == {"foo": set(range(6))}
+
+
 def test_a_leader_that_gave_a_partition_to_two_makes_no_second_owner(driver: Driver) -> None:
     classic(driver, {"foo": {0, 1, 2, 77, -1}, "nix": {0}}, {"foo": {2, 3}})
     driver.join("n")

@@ -7,7 +7,7 @@ to join again by its next heartbeat. Called by `shard`, which puts the records b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.cluster.image import ClusterImage
 from penstock.config import GroupMigrationPolicy
@@ -17,6 +17,7 @@ from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import ConsumerMember
 from penstock.groups.consumer_protocol import (
     PROTOCOL_TYPE,
+    TopicPartitions,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -55,14 +56,13 @@ def upgrade(
     if len(saved.members) > settings.max_size:
         raise _refused("a group of more members than are allowed")
     group = ConsumerGroup(classic.group_id, settings, wall_ms)
-    taken: dict[TopicId, set[int]] = {}
     try:
-        values = [(member, _member_value(classic, member)) for member in saved.members]
-        assignments = [_assigned(member.assignment, image, taken) for member in saved.members]
+        values = {member.member_id: _member_value(classic, member) for member in saved.members}
+        owned = _owned(saved.members, values, image)
     except BrokerError as error:
         raise _refused(f"its members do not speak the consumer protocol: {error}") from None
-    for (member, value), assigned in zip(values, assignments, strict=True):
-        group.take_over(member.member_id, value, _settled(saved.generation, assigned))
+    for member_id, value in values.items():
+        group.take_over(member_id, value, _settled(saved.generation, owned[member_id]))
     group.resume(saved.generation, image, now_ms)
     tombstone = GroupRecord(ClassicGroupKey(classic.group_id), None)
     return group, [tombstone, *group.remembered.take_records()]
@@ -116,10 +116,29 @@ def _member_value(classic: ClassicGroup, member: ClassicMember) -> ConsumerMembe
     )
 
 
-def _assigned(encoded: bytes, image: ClusterImage, taken: dict[TopicId, set[int]]) -> Assignment:
-    """What a leader decided; what it gave to two is the first one's, and what does not exist is nobody's."""
+def _owned(
+    members: Sequence[ClassicMember], values: Mapping[str, ConsumerMemberValue], image: ClusterImage
+) -> dict[str, Assignment]:
+    """What members own: what their leader gave them; in a rebalance that was broken off nobody has an assignment, and
+    what they said they own when they joined counts."""
+    taken: dict[TopicId, set[int]] = {}
+    owned: dict[str, Assignment] = {}
+    for member in sorted(members, key=lambda member: not member.assignment):
+        claimed = decode_assignment(member.assignment) or _claimed(member, values[member.member_id])
+        owned[member.member_id] = _take(claimed, image, taken)
+    return owned
+
+
+def _claimed(member: ClassicMember, value: ConsumerMemberValue) -> TopicPartitions:
+    if member.assignment or value.classic is None:
+        return {}
+    return decode_subscription(value.classic.protocols[0][1]).owned
+
+
+def _take(partitions: TopicPartitions, image: ClusterImage, taken: dict[TopicId, set[int]]) -> Assignment:
+    """What two have is the first one's, and what does not exist is nobody's."""
     assigned: Assignment = {}
-    for name, numbers in decode_assignment(encoded).items():
+    for name, numbers in partitions.items():
         topic = image.topic(name)
         if topic is None:
             continue
