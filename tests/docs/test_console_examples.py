@@ -24,7 +24,7 @@ def run(example: Example, broker: BrokerProcess) -> str:
         "LC_ALL": "C",
     }
     return subprocess.run(
-        ["bash", "-c", example.command],
+        ["bash", "-c", example.command.replace("localhost:8080", f"127.0.0.1:{broker.http_port}")],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -36,7 +36,7 @@ def run(example: Example, broker: BrokerProcess) -> str:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("document", ["README.md", "docs/topics-and-cli.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/topics-and-cli.md", "docs/groups.md"])
 def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker: StartBroker) -> None:
     found = examples(ROOT / document)
     assert found
