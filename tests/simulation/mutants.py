@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+from group_mutants import GROUP_MUTANTS
 
 from penstock.model import Offset
 from penstock.replication.partition import Partition
@@ -160,6 +161,7 @@ MUTANTS: dict[str, Mutant] = {
         clean_stop_mark_stays,
         truncation_is_not_kept,
         reads_go_up_to_the_log_end,
+        *GROUP_MUTANTS,
     )
 }
 SEEDS = range(1, 201)

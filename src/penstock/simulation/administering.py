@@ -10,7 +10,7 @@ from penstock.simulation.client import NoAnswer
 from penstock.simulation.stage import Stage
 from penstock.simulation.topic_model import TopicModel, TopicState
 
-_NAMES = ("orders", "payments", "audit.log", "clicks_2")
+TOPIC_NAMES = ("orders", "payments", "audit.log", "clicks_2")
 _DURABILITIES = ("auto", "auto", "fsync", "os")
 _MOST_PARTITIONS = 4
 _QUIET_SECONDS = 15.0
@@ -33,7 +33,7 @@ class AdminActor:
     async def create_topic(self) -> None:
         """A new topic, or an old name anew, if there is a free one."""
         now = self._stage.world.loop.time()
-        free = [name for name in _NAMES if self._is_free(name, now)]
+        free = [name for name in TOPIC_NAMES if self._is_free(name, now)]
         if not free:
             return
         name = self._random.choice(free)

@@ -6,6 +6,7 @@ import asyncio
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.simulation.client import NoAnswer
+from penstock.simulation.group_auditing import GroupAuditor
 from penstock.simulation.history import Audit, InvariantViolated, ReadRecord
 from penstock.simulation.reading import read_records
 from penstock.simulation.stage import Stage
@@ -22,6 +23,7 @@ class Auditor:
         always_open = asyncio.Event()
         always_open.set()
         self._client = stage.client("auditor", always_open)
+        self.groups = GroupAuditor(stage, self._client)
 
     async def audit(self) -> None:
         """InvariantViolated when something is not as it was promised, or cannot be read."""
@@ -32,6 +34,7 @@ class Auditor:
                 if topic.state is TopicState.ALIVE:
                     audits = [await self._read_all(topic, index) for index in range(len(topic.partitions))]
                     topic.on_audit(audits, cache_lost=self._stage.broker.cache_lost)
+            await self.groups.audit()
         except (BrokerError, NoAnswer) as error:
             raise InvariantViolated("liveness", f"the restarted broker does not serve: {error!r}") from error
         self._stage.broker.cache_lost = False

@@ -28,8 +28,10 @@ class BrokerHost:
         self.cache_lost = False
         self.problems: list[str] = []
         self.store_faults = Faults(world.random(f"{name}/store"), max_delay_s=0.01)
+        self.is_weak = settings.get("durability") == "os"
+        """Whether topics without a setting of their own promise little, such as those of the broker itself."""
         self._world = world
-        self._settings = {
+        self.settings = {
             "host": "0.0.0.0",
             "port": str(PORT),
             "advertised.listeners": f"{name}:{PORT}",
@@ -57,7 +59,7 @@ class BrokerHost:
         log = Log(self.host.clock, self._write_log, self._format_log, LoggingLevel.DEBUG)
 
         async def start() -> Broker:
-            broker = Broker(BrokerConfig(self._settings), environment, log)
+            broker = Broker(BrokerConfig(self.settings), environment, log)
             await broker.start()
             return broker
 
@@ -126,4 +128,8 @@ def broker_settings(random: random.Random) -> dict[str, str]:
         "log.open.files.max": str(random.choice((16, 7_000))),
         "log.dir.min.free.bytes": str(random.choice((0, 3_000))),
         "durability": random.choice(("auto", "auto", "fsync", "os")),
+        "group.initial.rebalance.delay.ms": str(random.choice((0, 30, 200))),
+        "group.min.session.timeout.ms": "100",
+        "group.consumer.session.timeout.ms": str(random.choice((1_500, 15_000))),
+        "offsets.topic.num.partitions": str(random.choice((1, 2, 5))),
     }

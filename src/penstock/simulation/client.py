@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import UUID
 
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.net.client import Client
@@ -23,7 +24,7 @@ from penstock.wire.produce_client import decode_produce_response, encode_produce
 
 T = TypeVar("T")
 
-_ANSWER_SECONDS = 6.0
+ANSWER_SECONDS = 6.0
 _BROKER_TIMEOUT = timedelta(seconds=3)
 _PRODUCE_VERSIONS = (3, 5, 7, 8, 9, 11, 12)
 _FIRST_ZSTD_VERSION = 7
@@ -104,41 +105,45 @@ class SimulatedClient:
         frame = encode_fetch_request(correlation_id, version, self.name, request)
         answer = await self._within_time(client.exchange(correlation_id, frame))
         response = decode_fetch_response(answer, version)
-        _check(response.error_code)
+        check_error(response.error_code)
         result = response.topics[0].partitions[0]
-        _check(result.error_code)
+        check_error(result.error_code)
         return result
 
     async def list_offset(self, topic: str, partition: int, timestamp: int) -> TimestampOffset:
         """The offset at a time, or the latest (-1) or earliest (-2)."""
         asked = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": -1}
         fields = {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}]}
-        response = await self._ask(_LIST_OFFSETS, (1, 2, 3, 5, 6, 7), fields)
+        response = await self.ask(_LIST_OFFSETS, (1, 2, 3, 5, 6, 7), fields)
         found = response.topics[0].partitions[0]
-        _check(found.error_code)
+        check_error(found.error_code)
         return TimestampOffset(_milliseconds(found.timestamp), found.offset)
 
     async def delete_records(self, topic: str, partition: int, before: int) -> int:
         """Truncate before an offset; gives the log start offset."""
         asked = {"partition_index": partition, "offset": before}
         fields = {"topics": [{"name": topic, "partitions": [asked]}], "timeout": _BROKER_TIMEOUT}
-        response = await self._ask(_DELETE_RECORDS, (0, 1, 2), fields)
+        response = await self.ask(_DELETE_RECORDS, (0, 1, 2), fields)
         result = response.topics[0].partitions[0]
-        _check(result.error_code)
+        check_error(result.error_code)
         return int(result.low_watermark)
 
     async def init_producer_id(self) -> tuple[int, int]:
         fields = {"transactional_id": None, "transaction_timeout": _BROKER_TIMEOUT}
-        response = await self._ask(_INIT_PRODUCER_ID, (0, 1, 2, 3, 4), fields)
-        _check(response.error_code)
+        response = await self.ask(_INIT_PRODUCER_ID, (0, 1, 2, 3, 4), fields)
+        check_error(response.error_code)
         return response.producer_id, response.producer_epoch
 
     # --- topics
 
     async def topics(self) -> dict[str, int]:
         """The partition count of every topic there is."""
-        response = await self._ask(_METADATA, (4, 8, 9, 12), {"topics": None})
+        response = await self.ask(_METADATA, (4, 8, 9, 12), {"topics": None})
         return {topic.name: len(topic.partitions) for topic in response.topics if not topic.error_code}
+
+    async def topic_ids(self) -> dict[str, UUID]:
+        response = await self.ask(_METADATA, (10, 12, 13), {"topics": None})
+        return {topic.name: topic.topic_id for topic in response.topics if not topic.error_code}
 
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         topic = {
@@ -149,8 +154,8 @@ class SimulatedClient:
             "configs": [{"name": key, "value": value} for key, value in configs.items()],
         }
         fields = {"topics": [topic], "timeout": _BROKER_TIMEOUT, "validate_only": False}
-        response = await self._ask(_CREATE_TOPICS, (2, 4, 5, 7), fields)
-        _check(response.topics[0].error_code)
+        response = await self.ask(_CREATE_TOPICS, (2, 4, 5, 7), fields)
+        check_error(response.topics[0].error_code)
 
     async def delete_topic(self, name: str) -> None:
         fields = {
@@ -158,15 +163,15 @@ class SimulatedClient:
             "topic_names": [name],
             "timeout": _BROKER_TIMEOUT,
         }
-        response = await self._ask(_DELETE_TOPICS, (1, 4, 5, 6), fields)
-        _check(response.responses[0].error_code)
+        response = await self.ask(_DELETE_TOPICS, (1, 4, 5, 6), fields)
+        check_error(response.responses[0].error_code)
 
     async def create_partitions(self, name: str, count: int) -> None:
         """Let a topic have this many partitions in all."""
         topic = {"name": name, "count": count, "assignments": None}
         fields = {"topics": [topic], "timeout": _BROKER_TIMEOUT, "validate_only": False}
-        response = await self._ask(_CREATE_PARTITIONS, (0, 1, 2, 3), fields)
-        _check(response.results[0].error_code)
+        response = await self.ask(_CREATE_PARTITIONS, (0, 1, 2, 3), fields)
+        check_error(response.results[0].error_code)
 
     async def set_topic_config(self, topic: str, name: str, value: str) -> None:
         resource = {
@@ -174,26 +179,33 @@ class SimulatedClient:
             "resource_name": topic,
             "configs": [{"name": name, "config_operation": _SET, "value": value}],
         }
-        response = await self._ask(
+        response = await self.ask(
             _INCREMENTAL_ALTER_CONFIGS, (0, 1), {"resources": [resource], "validate_only": False}
         )
-        _check(response.responses[0].error_code)
+        check_error(response.responses[0].error_code)
 
     # --- the connection
 
-    async def _ask(self, api_key: int, versions: tuple[int, ...], fields: Mapping[str, Any]) -> Any:
+    async def ask(
+        self,
+        api_key: int,
+        versions: tuple[int, ...],
+        fields: Mapping[str, Any],
+        seconds: float = ANSWER_SECONDS,
+    ) -> Any:
+        """Any request, in one of the versions; the response as it is, whatever error it carries."""
         await self.connect()
         version = self._random.choice(versions)
-        return await self._within_time(self._connected().request(api_key, version, fields))
+        return await self._within_time(self._connected().request(api_key, version, fields), seconds)
 
     def _connected(self) -> Client:
         if self._client is None:
             raise NoAnswer("there is no connection")
         return self._client
 
-    async def _within_time(self, answer: Awaitable[T]) -> T:
+    async def _within_time(self, answer: Awaitable[T], seconds: float = ANSWER_SECONDS) -> T:
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(seconds):
                 return await answer
         except (OSError, ProtocolError) as error:  # a time-out is an OSError
             self.disconnect()
@@ -219,11 +231,11 @@ class SentBatch:
             return None
         frame = await self._client.wait_for_answer(self._answer)
         result = decode_produce_response(frame, self._version).topics[0].partitions[0]
-        _check(result.error_code)
+        check_error(result.error_code)
         return result
 
 
-def _check(error_code: int) -> None:
+def check_error(error_code: int) -> None:
     if error_code:
         raise BrokerError(ErrorCode(error_code))
 

@@ -8,18 +8,18 @@ from penstock.simulation.reading import read_records
 from penstock.simulation.stage import Stage
 from penstock.simulation.topic_model import TopicModel, TopicState
 
-_EARLIEST, _LATEST = -2, -1
+EARLIEST, _LATEST = -2, -1
 _MAX_BYTES = (1, 200, 2_000, 100_000)
 
 
-class _Reader:
+class Reader:
     def __init__(self, stage: Stage, name: str) -> None:
         self.name = name
         self._stage = stage
         self._random = stage.world.random(name)
         self._client = stage.client(name)
 
-    async def _fetch(self, topic: TopicModel, partition: int, offset: int) -> ReadRange | None:
+    async def fetch(self, topic: TopicModel, partition: int, offset: int) -> ReadRange | None:
         """What there is from an offset on, checked against the model; None where the broker refused."""
         await self._client.connect()
         if topic.state is not TopicState.ALIVE:
@@ -46,7 +46,7 @@ class _Reader:
         return read
 
 
-class FollowerActor(_Reader):
+class FollowerActor(Reader):
     """Reads a partition from its start to its end and on, as a consumer does."""
 
     def __init__(self, stage: Stage, number: int) -> None:
@@ -61,7 +61,7 @@ class FollowerActor(_Reader):
         if self._following is None:
             return
         topic, partition = self._following
-        read = await self._fetch(topic, partition, self._position)
+        read = await self.fetch(topic, partition, self._position)
         if read is not None:
             self._position = read.end
         else:
@@ -71,7 +71,7 @@ class FollowerActor(_Reader):
         """Out of range, or the topic is gone."""
         if topic.state is TopicState.ALIVE:
             try:
-                found = await self._client.list_offset(topic.name, partition, _EARLIEST)
+                found = await self._client.list_offset(topic.name, partition, EARLIEST)
             except BrokerError:
                 self._following = None
             else:
@@ -80,7 +80,7 @@ class FollowerActor(_Reader):
             self._following = None
 
 
-class BrowserActor(_Reader):
+class BrowserActor(Reader):
     """Looks up random offsets, times and ends."""
 
     def __init__(self, stage: Stage, number: int) -> None:
@@ -93,7 +93,7 @@ class BrowserActor(_Reader):
         topic, partition = chosen
         if self._random.random() < 0.6:
             model = topic.partitions[partition]
-            await self._fetch(topic, partition, self._random.randint(model.log_start, model.known_end))
+            await self.fetch(topic, partition, self._random.randint(model.log_start, model.known_end))
         else:
             await self._look_up(topic, partition)
 
@@ -103,7 +103,7 @@ class BrowserActor(_Reader):
             return
         model = topic.partitions[partition]
         view = model.view()
-        wanted = self._random.choice((_EARLIEST, _LATEST, 0, 0, 0))
+        wanted = self._random.choice((EARLIEST, _LATEST, 0, 0, 0))
         timestamp = wanted or self._stage.broker.host.clock.now_ms() - self._random.randrange(12_000)
         try:
             found = await self._client.list_offset(topic.name, partition, timestamp)
@@ -111,7 +111,7 @@ class BrowserActor(_Reader):
             self._stage.note(self.name, "look up", model.name, timestamp, error.code.name)
             return
         self._stage.note(self.name, "look up", model.name, timestamp, found.offset)
-        if timestamp == _EARLIEST:
+        if timestamp == EARLIEST:
             model.on_log_start(view, found.offset)
         elif timestamp == _LATEST:
             model.check_ends(view, view.log_start, found.offset)

@@ -42,8 +42,8 @@ class Nemesis:
         self._weights = [self._random.random() for _ in self._endings]
 
     async def disturb(self) -> None:
-        """Let the broker run for a while, with a few things going wrong."""
-        for _ in range(self._random.randint(1, 4)):
+        """Let the broker run for a while, with a few things going wrong; groups take longer to do something."""
+        for _ in range(self._random.randint(1, 9 if self._stage.groups else 4)):
             await self._sleep(0.02, 0.4)
             if self._faults and self._broker.is_running:
                 await self._break_something()

@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock.errors import BrokerError
-from penstock.simulation.administering import AdminActor
+from penstock.simulation.administering import TOPIC_NAMES, AdminActor
 from penstock.simulation.auditing import Auditor
 from penstock.simulation.broker_host import BrokerHost, broker_settings
 from penstock.simulation.client import NoAnswer
 from penstock.simulation.consuming import BrowserActor, FollowerActor
+from penstock.simulation.group_administering import GroupAdminActor
+from penstock.simulation.group_auditing import LONG_SESSION_MS
+from penstock.simulation.group_member import GroupMember
+from penstock.simulation.group_model import GroupModel, Protocols
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.host import SimulatedWorld
 from penstock.simulation.loop import SimulationLoop
@@ -73,19 +77,20 @@ class _Scenario:
         self._auditor = Auditor(self._stage)
         self._nemesis = Nemesis(self._stage)
         self._admin = AdminActor(self._stage)
+        self._members = self._draw_groups()
         self._lives = 0
 
     async def run(self) -> Report:
         await self._begin_life()
         await self._admin.create_first_topics()
+        members = [asyncio.ensure_future(self._act(member)) for member in self._members]
         actors = [asyncio.ensure_future(actor) for actor in self._actors()]
         try:
-            await self._racing(self._live(), actors)
+            await self._racing(self._live(), actors + members)
+            await _end(actors)
+            await self._racing(self._rest(), members)
         finally:
-            for actor in actors:
-                actor.cancel()
-            await asyncio.gather(*actors, return_exceptions=True)
-        await self._rest()
+            await _end(actors + members)
         loop, trace = self._world.loop, self._world.trace
         return Report(
             self._world.seed, trace.digest(), trace.events, self._stage.operations, self._lives, loop.time()
@@ -116,6 +121,8 @@ class _Scenario:
         except TimeoutError:
             raise InvariantViolated("liveness", "the broker does not stop") from None
         self._stage.close_gate()
+        for group in self._stage.groups:
+            group.on_death()
         self._check_problems()
 
     async def _begin_life(self) -> None:
@@ -142,9 +149,15 @@ class _Scenario:
         self._world.network.heal()
         self._broker.host.disk.faults.cold_reads = 0.0
         await self._prove_alive()
+        self._stage.is_at_rest, self._stage.report_seconds = True, 0.5
+        groups = self._auditor.groups
+        await groups.wait_for_members(self._members)
+        described = await groups.describe()
         await self._end_life(self._broker.stop())
         self._broker.lose_power_while_stopped()
         await self._begin_life()
+        await groups.check_unchanged(described)
+        await groups.check_undisturbed(self._members)
         await self._end_life(self._broker.stop())
 
     async def _prove_alive(self) -> None:
@@ -154,11 +167,31 @@ class _Scenario:
             for partition in range(len(topic.partitions)):
                 await producer.prove_alive(topic, partition)
 
+    def _draw_groups(self) -> list[GroupMember]:
+        """Not every seed has groups, so that the others have time for more of the rest."""
+        random = self._world.random("groups")
+        if random.random() < 0.6:
+            return []
+        consumer_session_ms = int(self._broker.settings["group.consumer.session.timeout.ms"])
+        members: list[GroupMember] = []
+        for number in range(random.randint(1, 2)):
+            protocols = random.choice(list(Protocols))
+            session_ms = random.choice((1_500, LONG_SESSION_MS))
+            if protocols is not Protocols.CLASSIC:
+                session_ms = consumer_session_ms
+            topics = random.sample(TOPIC_NAMES, random.randint(1, len(TOPIC_NAMES)))
+            group = GroupModel(f"group-{number}", protocols, topics, session_ms, is_weak=self._broker.is_weak)
+            self._stage.groups.append(group)
+            members += [GroupMember(self._stage, group, place) for place in range(random.randint(1, 4))]
+        return members
+
     def _actors(self) -> list[Coroutine[Any, Any, None]]:
         actors: list[_Actor] = [self._admin]
         actors += [ProducerActor(self._stage, number) for number in range(self._random.randint(1, 4))]
         actors += [FollowerActor(self._stage, number) for number in range(self._random.randint(0, 2))]
         actors += [BrowserActor(self._stage, number) for number in range(self._random.randint(0, 2))]
+        if self._stage.groups:
+            actors.append(GroupAdminActor(self._stage))
         return [self._act(actor) for actor in actors]
 
     async def _act(self, actor: _Actor) -> None:
@@ -177,3 +210,9 @@ class _Scenario:
         for context in self._world.loop.unhandled:
             error = context.get("exception")
             raise InvariantViolated("I15", f"nobody caught: {context['message']}: {error!r}") from error
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

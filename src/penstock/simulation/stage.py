@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from uuid import UUID
 
 from penstock.simulation.broker_host import PORT, BrokerHost
 from penstock.simulation.client import SimulatedClient
+from penstock.simulation.group_model import GroupModel
 from penstock.simulation.host import SimulatedWorld
 from penstock.simulation.topic_model import TopicModel, TopicState
 
@@ -21,6 +23,11 @@ class Stage:
         self.world = world
         self.broker = broker
         self.topics: dict[str, TopicModel] = {}
+        self.groups: list[GroupModel] = []
+        self.report_seconds = 0.2
+        """How often members of groups report."""
+        self.is_at_rest = False
+        """Whether nobody comes or goes any more."""
         self.gate = asyncio.Event()
         self.operations = 0
         self._clients: list[SimulatedClient] = []
@@ -42,6 +49,24 @@ class Stage:
 
     def living_topics(self) -> list[TopicModel]:
         return [topic for topic in self.topics.values() if topic.state is TopicState.ALIVE]
+
+    def living(self, name: str) -> TopicModel | None:
+        topic = self.topics.get(name)
+        return topic if topic is not None and topic.state is TopicState.ALIVE else None
+
+    async def topic_id(self, client: SimulatedClient, topic: TopicModel) -> UUID | None:
+        """None for a topic that is not there."""
+        if topic.id is None:
+            ids = await client.topic_ids()
+            for known in self.living_topics():
+                known.id = known.id or ids.get(known.name)
+        return topic.id if topic.state is TopicState.ALIVE else None
+
+    async def topic_of(self, client: SimulatedClient, topic_id: UUID) -> TopicModel | None:
+        for topic in self.living_topics():
+            if await self.topic_id(client, topic) == topic_id:
+                return topic
+        return None
 
     def choose_topic(self, random: random.Random) -> TopicModel | None:
         alive = self.living_topics()

@@ -8,6 +8,7 @@ the broker restarted.
 from __future__ import annotations
 
 from enum import Enum
+from uuid import UUID
 
 from penstock.simulation.history import Audit, ReadRange, Write
 from penstock.simulation.partition_model import PartitionModel
@@ -33,6 +34,8 @@ class TopicModel:
         self.grow(partitions)
         self.asked_partitions = partitions
         """How many there will be, once a request to have more is known to be carried out."""
+        self.id: UUID | None = None
+        """Once somebody had to know it."""
         self.is_weak = configs.get("durability") == WEAK_DURABILITY
         self.weak_changes = 0
         self._was_weak = self.is_weak

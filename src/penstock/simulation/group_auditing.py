@@ -1,0 +1,122 @@
+"""The auditor of groups: after every restart it asks for every offset, and in the end whether everybody is served.
+
+While a coordinator loads it has to say so; whatever else it says counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.group import GroupState
+from penstock.simulation.client import SimulatedClient
+from penstock.simulation.group_client import GroupClient
+from penstock.simulation.group_member import GroupMember
+from penstock.simulation.group_model import GroupModel, Place
+from penstock.simulation.history import InvariantViolated
+from penstock.simulation.offset_model import ShownOffset
+from penstock.simulation.stage import Stage
+from penstock.simulation.topic_model import TopicState
+
+LONG_SESSION_MS = 15_000
+"""Members survive a restart: it and reading everything take less."""
+_LOADING_SECONDS = 20.0
+_REPORTS = 3
+
+
+class GroupAuditor:
+    def __init__(self, stage: Stage, client: SimulatedClient) -> None:
+        self._stage = stage
+        self._client = client
+        self._coordinator = GroupClient(client)
+
+    async def audit(self) -> None:
+        """After a restart, before the clients are let in."""
+        for group in self._stage.groups:
+            is_lost = group.is_weak and self._stage.broker.cache_lost
+            if is_lost:
+                group.on_loss()
+            for place in group.places:
+                if place.topic.state is TopicState.ALIVE:
+                    began = group.now()
+                    shown = await self._offset(group, place)
+                    self._stage.note("auditor", "offset", group.name, place, shown)
+                    group.on_audit(place, shown, began, is_lost=is_lost)
+
+    async def _offset(self, group: GroupModel, place: Place) -> ShownOffset | None:
+        topic_id = await self._stage.topic_id(self._client, place.topic)
+        assert topic_id is not None
+        deadline = self._stage.world.loop.time() + _LOADING_SECONDS
+        while True:
+            try:
+                return await self._coordinator.fetch_offset(
+                    group.name, place.topic.name, topic_id, place.partition
+                )
+            except BrokerError as error:
+                is_loading = error.code is ErrorCode.coordinator_load_in_progress
+                if error.code is ErrorCode.not_coordinator and not group.knows_anything:
+                    return None  # nobody had asked for a coordinator yet
+                if not is_loading or self._stage.world.loop.time() > deadline:
+                    raise InvariantViolated("I12", f"{group.name} is not served: {error!r}") from error
+                await asyncio.sleep(0.01)
+
+    # --- peace
+
+    async def wait_for_members(self, members: list[GroupMember]) -> None:
+        """Everything is mended: all that is there is read and committed by the members that are alive."""
+        for group in self._stage.groups:
+            own = [member for member in members if member.group is group and member.is_alive]
+            if not own:
+                continue
+            deadline = self._stage.world.loop.time() + 4 * group.session_ms / 1000 + 60
+            while not (self._is_served(group, own) and await self._is_stable(group)):
+                if self._stage.world.loop.time() > deadline:
+                    state = await self._coordinator.describe(group.name)
+                    raise InvariantViolated("I13", f"{group.name} does not come to rest: {state}")
+                await asyncio.sleep(0.2)
+
+    def _is_served(self, group: GroupModel, members: list[GroupMember]) -> bool:
+        wanted = {
+            Place(topic, partition)
+            for topic in self._stage.living_topics()
+            if topic.name in group.topics
+            for partition in range(len(topic.partitions))
+        }
+        held = [place for member in members for place in member.held]
+        return set(held) == wanted and len(held) == len(wanted) and all(member.is_done for member in members)
+
+    async def _is_stable(self, group: GroupModel) -> bool:
+        return (await self._describe(group)).startswith(GroupState.STABLE)
+
+    async def describe(self) -> dict[str, str]:
+        """How the groups are, those whose members have enough time for a restart."""
+        return {
+            group.name: await self._describe(group)
+            for group in self._stage.groups
+            if group.session_ms >= LONG_SESSION_MS
+        }
+
+    async def _describe(self, group: GroupModel) -> str:
+        while True:
+            try:
+                return await self._coordinator.describe(group.name)
+            except BrokerError as error:
+                if error.code is not ErrorCode.coordinator_load_in_progress:
+                    raise
+                await asyncio.sleep(0.01)
+
+    async def check_unchanged(self, before: dict[str, str]) -> None:
+        for name, now in (await self.describe()).items():
+            if now != before[name]:
+                raise InvariantViolated("restart", f"{name} was {before[name]} and is {now}")
+
+    async def check_undisturbed(self, members: list[GroupMember]) -> None:
+        """Members that were in a group before a restart are in it afterwards, as if nothing had happened."""
+        alive = [
+            member for member in members if member.is_alive and member.group.session_ms >= LONG_SESSION_MS
+        ]
+        before = [member.rebalances for member in alive]
+        await asyncio.sleep(_REPORTS * self._stage.report_seconds + 1.0)
+        for member, rebalances in zip(alive, before, strict=True):
+            if member.rebalances != rebalances or not member.is_done:
+                raise InvariantViolated("restart", f"{member.name} was disturbed by a restart")

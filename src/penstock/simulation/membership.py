@@ -1,0 +1,135 @@
+"""What a member of either protocol does: report in time, take and give up partitions, leave.
+
+`held` is what it was told to own and has not given up; the model hears of every change before anything else happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from penstock.errors import ErrorCode
+from penstock.simulation.client import SimulatedClient
+from penstock.simulation.group_client import GroupClient, Identity
+from penstock.simulation.group_model import GroupModel, Lease, Place
+from penstock.simulation.stage import Stage
+
+NOT_NOW = frozenset(
+    {
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.request_timed_out,
+    }
+)
+"""Errors after which one finds the coordinator and asks again."""
+_ROUNDING_SECONDS = 0.01
+
+BeforeGivingUp = Callable[[set[Place]], Awaitable[None]]
+
+
+class Membership(Protocol):
+    def __init__(
+        self,
+        stage: Stage,
+        group: GroupModel,
+        client: SimulatedClient,
+        owner: str,
+        instance_id: str | None,
+        *,
+        before_giving_up: BeforeGivingUp,
+    ) -> None: ...
+
+    @property
+    def held(self) -> set[Place]: ...
+
+    @property
+    def identity(self) -> Identity: ...
+
+    @property
+    def reader(self) -> Identity | None:
+        """As whom it asks for offsets, where that has to be a member."""
+
+    @property
+    def interruptions(self) -> int: ...
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is a member with an assignment, and knows of nothing that will change that."""
+
+    @property
+    def is_due(self) -> bool: ...
+
+    async def report(self) -> None: ...
+
+    async def leave(self) -> None: ...
+
+    def die(self) -> None: ...
+
+
+class MembershipBase:
+    """What both kinds share."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        group: GroupModel,
+        client: SimulatedClient,
+        owner: str,
+        instance_id: str | None,
+        *,
+        before_giving_up: BeforeGivingUp,
+    ) -> None:
+        self.interruptions = 0
+        self._stage = stage
+        self._group = group
+        self._client = client
+        self._coordinator = GroupClient(client)
+        self._owner = owner
+        self._instance_id = instance_id
+        self._before_giving_up = before_giving_up
+        self._random = stage.world.random(f"{owner}/membership")
+        self._lease: Lease = group.lease(owner)
+        self._reports_at = 0.0
+        self._is_lost = True
+        """Whether the coordinator has to be found again."""
+
+    @property
+    def held(self) -> set[Place]:
+        return self._lease.places
+
+    @property
+    def is_due(self) -> bool:
+        return self._seconds() >= self._reports_at
+
+    def die(self) -> None:
+        self._group.end_lease(self._lease)
+
+    def _seconds(self) -> float:
+        return self._stage.world.loop.time()
+
+    def _prolong(self, sent: float) -> None:
+        """A request that was sent then was answered: a session is counted from it at the earliest."""
+        self._lease.ends = sent + self._group.session_ms / 1000 - _ROUNDING_SECONDS
+
+    def _take(self, places: set[Place]) -> None:
+        """Unless it may have been thrown out since: then it reports again first."""
+        places = places - self.held
+        if not places:
+            return
+        if self._seconds() >= self._lease.ends:
+            self._reports_at = 0.0
+            return
+        self._group.take(self._lease, sorted(places, key=str), self._seconds())
+        self._note("owns", *sorted(map(str, self.held)))
+
+    def _give_up(self, places: set[Place]) -> None:
+        self._lease.places -= places
+
+    def _note(self, what: str, *details: object) -> None:
+        self._stage.note(self._owner, what, *details)
+
+    async def _find(self) -> None:
+        if self._is_lost:
+            await self._coordinator.find(self._group.name)
+            self._is_lost = False

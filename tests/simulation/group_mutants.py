@@ -1,0 +1,139 @@
+"""Bugs of the group layer planted on purpose; `mutants` hunts them with all the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from penstock.errors import ErrorCode
+from penstock.groups.appender import Appender
+from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.classic_members import Member
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_member import ConsumerMember
+from penstock.groups.consumer_state import ConsumerState
+from penstock.groups.group import Step
+from penstock.groups.loading import Loading
+from penstock.groups.offsets import OffsetCommit
+from penstock.groups.records import ClassicGroupValue, GroupRecord, OffsetKey
+from penstock.groups.shard import Shard
+from penstock.groups.surroundings import ShardState
+
+
+def offsets_are_visible_before_they_are_committed() -> AbstractContextManager[Any]:
+    """OffsetFetch shows what a power loss can take back."""
+    commit = Shard.commit
+
+    async def show(self: Shard, group_id: str, request: OffsetCommit) -> None:
+        for partition, offset in request.offsets.items():
+            self.offsets.apply(OffsetKey(group_id, partition.topic, partition.partition), offset)
+        await commit(self, group_id, request)
+
+    return patch.object(Shard, "commit", show)
+
+
+def group_records_are_answered_before_the_flush() -> AbstractContextManager[Any]:
+    """Who commits or joins is answered as soon as the batch is in the page cache."""
+    append = Appender._append
+
+    def answer(self: Appender, batch: Any, now_ms: int) -> None:
+        append(self, batch, now_ms)
+        self._finish(batch, None)
+
+    return patch.object(Appender, "_append", answer)
+
+
+def offsets_are_not_appended() -> AbstractContextManager[Any]:
+    """A commit changes what is in memory and nothing else."""
+    add = Appender.add
+
+    def forget(self: Appender, records: Sequence[GroupRecord], done: Any) -> None:
+        is_commit = bool(records) and isinstance(records[0].key, OffsetKey) and records[0].value is not None
+        add(self, [] if is_commit else records, done)
+
+    return patch.object(Appender, "add", forget)
+
+
+def groups_answer_before_they_are_loaded() -> AbstractContextManager[Any]:
+    """A shard is there at once, as if its log were empty."""
+
+    async def run(self: Loading) -> ShardState:
+        return ShardState()
+
+    return patch.object(Loading, "run", run)
+
+
+def generation_begins_anew_after_a_restart() -> AbstractContextManager[Any]:
+    restore = ClassicGroup.restore.__func__  # type: ignore[attr-defined]
+
+    def forget(cls: type[ClassicGroup], group_id: str, value: ClassicGroupValue, *rest: Any) -> ClassicGroup:
+        return restore(cls, group_id, replace(value, generation=0), *rest)  # type: ignore[no-any-return]
+
+    return patch.object(ClassicGroup, "restore", classmethod(forget))
+
+
+def assignment_is_not_kept() -> AbstractContextManager[Any]:
+    """A classic group remembers its members, but not what they were given."""
+    saved = Member.saved
+
+    def forget(self: Member, protocol_name: str | None) -> Any:
+        return replace(saved(self, protocol_name), assignment=b"")
+
+    return patch.object(Member, "saved", forget)
+
+
+def revoked_partition_is_given_away_at_once() -> AbstractContextManager[Any]:
+    """Nobody waits until a member says that it has stopped reading."""
+
+    def is_free(self: ConsumerState, member: ConsumerMember) -> Callable[..., bool]:
+        return lambda *_: True
+
+    return patch.object(ConsumerState, "_is_free_for", is_free)
+
+
+def expired_member_keeps_its_partitions() -> AbstractContextManager[Any]:
+    """Nobody takes a silent member of the new protocol out of its group."""
+
+    def tick(self: ConsumerGroup, now_ms: int) -> Step:
+        while self._timers.pop(now_ms) is not None:
+            pass
+        return Step()
+
+    return patch.object(ConsumerGroup, "tick", tick)
+
+
+def commits_of_an_old_generation_are_taken() -> AbstractContextManager[Any]:
+    """A member that was left behind overwrites what its successor has committed."""
+
+    def check(self: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        return self._members.check(member_id, instance_id) if member_id else ErrorCode.none
+
+    return patch.object(ClassicGroup, "_check_commit", check)
+
+
+def deleted_offsets_come_back() -> AbstractContextManager[Any]:
+    """A deleted offset is gone from memory, and still in the log."""
+    forget = Shard._forget_offsets
+
+    def apply_only(self: Shard, tombstones: list[GroupRecord]) -> Any:
+        self._apply_offsets(tombstones)
+        return forget(self, [])
+
+    return patch.object(Shard, "_forget_offsets", apply_only)
+
+
+GROUP_MUTANTS = (
+    offsets_are_visible_before_they_are_committed,
+    group_records_are_answered_before_the_flush,
+    offsets_are_not_appended,
+    groups_answer_before_they_are_loaded,
+    generation_begins_anew_after_a_restart,
+    assignment_is_not_kept,
+    revoked_partition_is_given_away_at_once,
+    expired_member_keeps_its_partitions,
+    commits_of_an_old_generation_are_taken,
+    deleted_offsets_come_back,
+)
