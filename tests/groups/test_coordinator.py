@@ -16,6 +16,7 @@ from shard_bench import join_request
 from penstock.clock import SystemClock
 from penstock.cluster.image import ImageChange
 from penstock.cluster.internal_topics import OFFSETS_TOPIC
+from penstock.cluster.topics import NewPartitions
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.groups import coordinator
@@ -152,6 +153,31 @@ async def test_member_of_the_new_protocol_does_not_notice_a_restart(tmp_path: Pa
         again = await shard.consumer_heartbeat("g", heartbeat(joined.member_epoch))
         assert (again.error, again.member_epoch) == (ErrorCode.none, joined.member_epoch)
         assert shard.describe("g") == before
+
+
+async def test_topic_that_grows_while_a_shard_is_loaded_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path) as harness:
+        request = ConsumerHeartbeat(
+            "m1", 0, None, None, "c", "/h", 10_000, frozenset({"orders"}), None, None, {}
+        )
+        joined = await (await shard_of(harness)).consumer_heartbeat("g", request)
+        groups, index = harness.context.groups, partition_of("g", 5)
+
+        class GrowingMeanwhile(Loading):
+            async def run(self) -> ShardState:
+                state = await super().run()
+                await harness.context.controller.create_partitions([NewPartitions("orders", 3)])
+                return state
+
+        monkeypatch.setattr(coordinator, "Loading", GrowingMeanwhile)
+        groups._unload(index)
+        groups._load(index)
+        shard = await shard_of(harness)
+        await until(lambda: shard.describe("g").epoch > joined.member_epoch)
+        (member,) = shard.describe("g").members
+        assert [len(partitions) for partitions in member.target.values()] == [3]
 
 
 async def test_nobody_gets_a_wrong_answer_while_a_shard_is_loaded(tmp_path: Path) -> None:
