@@ -102,7 +102,14 @@ class Reader:
         return self._long_varint()
 
     def string(self) -> str:
-        return str(self._take(self.int16()), "utf-8")
+        start = self.position + 2
+        (length,) = _INT16(self.data, start - 2)
+        end = start + length
+        if length >= 0 and end <= len(self.data):  # the usual case, without a call
+            self.position = end
+            return str(self.data[start:end], "utf-8")
+        self.position = start
+        return str(self._take(length), "utf-8")
 
     def nullable_string(self) -> str | None:
         length = self.int16()
