@@ -210,7 +210,8 @@ class ConsumerState:
     def subscribed(self, value: ConsumerMemberValue) -> frozenset[str]:
         if not value.subscribed_regex:
             return value.subscribed_topics
-        return value.subscribed_topics | self._regexes.topics(value.subscribed_regex)
+        matching = self._regexes.topics(value.subscribed_regex)  # shared by all who ask for the same
+        return value.subscribed_topics | matching if value.subscribed_topics else matching
 
     def go_on(self, changed: bool) -> None:
         """Where members or subscriptions `changed`, or the topics they read did: a new epoch with a new target."""
@@ -258,7 +259,7 @@ class ConsumerState:
         self._record_assignment_epoch()
 
     def reconcile(self, member: ConsumerMember, owned: Assignment | None, rejoins: bool = False) -> None:
-        """Who `rejoins` has nothing, whatever it had been given."""
+        """Who `rejoins` owns nothing by now, whatever it had been given."""
         start = replace(NOTHING_YET, assigned=member.assigned) if rejoins else member.current
         target = self.targets.get(member.member_id, {})
         self.set_current(
