@@ -18,6 +18,7 @@ from bench.scenarios import (
     isolation,
     partitions,
     produce,
+    profiles,
     start,
     stored_bytes,
     synchronous,
@@ -45,4 +46,5 @@ ALONE: dict[str, Callable[[Context], list[Row]]] = {
     "groups-crash": groups.crashing,
     "groups-commit": groups.committing,
     "groups-heartbeat": heartbeats.ten_thousand_groups,
+    "profiles": profiles.both,
 }
