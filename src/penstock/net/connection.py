@@ -148,7 +148,8 @@ class Connection:
         self._dispatching = True
         turn_end = self._traffic.monotonic() + _TURN_SECONDS if len(self._frames) > 1 else 0.0
         try:
-            self._collect_answers()
+            if self._answers:
+                self._collect_answers()
             while self._frames and not self._is_held_back():
                 frame = self._frames.popleft()
                 answer = self._handle(frame)
@@ -168,7 +169,7 @@ class Connection:
         self._send()
         if not self._traffic.memory.has_room(self._held_bytes):
             self._hold_for_memory()
-        else:
+        elif self._frames or self._outbox.unsent_bytes or not self._reading:
             self._set_reading(self._may_read())
 
     def _await_turn(self) -> None:
