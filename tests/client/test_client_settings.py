@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from penstock import Consumer, ExactlyOnceUnavailable, InvalidSetting, Producer
 from penstock.client.consumer_options import ConsumerOptions, consumer_config
@@ -19,8 +20,12 @@ def consumer(**options: Any) -> dict[str, Any]:
     return consumer_config(ConsumerOptions(connect_timeout_s=0, bootstrap="h:1", group="g", **options))
 
 
+def without_callbacks(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if not callable(value)}
+
+
 def test_at_least_once_is_the_default_and_idempotent() -> None:
-    assert producer() == producer(delivery="at-least-once")
+    assert without_callbacks(producer()) == without_callbacks(producer(delivery="at-least-once"))
     assert (producer()["acks"], producer()["enable.idempotence"]) == ("all", True)
     assert (consumer()["enable.auto.commit"], consumer()["enable.auto.offset.store"]) == (True, False)
 
@@ -74,6 +79,15 @@ def test_exactly_once_says_that_it_comes_with_transactions(client: Any) -> None:
 def test_a_word_that_is_none_is_refused_with_those_there_are(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidSetting, match=said):
         consumer(**options)
+
+
+def test_trouble_that_repeats_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    trouble = producer()["error_cb"]
+    for _ in range(1000):
+        trouble(KafkaError(KafkaError._TRANSPORT))
+    trouble(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert "is one running at the bootstrap address?" in caplog.text
 
 
 def test_settings_that_librdkafka_does_not_know_are_named() -> None:

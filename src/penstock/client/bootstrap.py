@@ -19,6 +19,7 @@ DEFAULT_BOOTSTRAP = "localhost:9092"
 VARIABLE = "PENSTOCK_BOOTSTRAP"
 CONNECT_TIMEOUT_S = 5.0
 RETRY_S = 0.1
+REPEAT_S = 10.0
 
 logger = logging.getLogger("penstock.client")
 
@@ -30,12 +31,22 @@ def client_settings(bootstrap: str | None, connect_timeout_s: float) -> dict[str
     if connect_timeout_s > 0:
         _wait_until_reachable(addresses, connect_timeout_s)
     # Its own lines would repeat what comes to `error_cb`.
-    return {"bootstrap.servers": chosen, "client.id": "penstock", "log_level": 0, "error_cb": _on_error}
+    return {"bootstrap.servers": chosen, "client.id": "penstock", "log_level": 0, "error_cb": TroubleLog()}
 
 
-def _on_error(error: KafkaError) -> None:
-    """Trouble that the library gets over by itself, by connecting again."""
-    logger.warning("%s", from_kafka(error, "connection"))
+class TroubleLog:
+    """Logs trouble that the library gets over by itself, by connecting again: each kind at intervals, as it may
+    try hundreds of times a second.
+    """
+
+    def __init__(self) -> None:
+        self._silent_until: dict[int, float] = {}
+
+    def __call__(self, error: KafkaError) -> None:
+        now = time.monotonic()
+        if now >= self._silent_until.get(error.code(), 0.0):
+            self._silent_until[error.code()] = now + REPEAT_S
+            logger.warning("%s", from_kafka(error, "connection"))
 
 
 def _parse(text: str) -> tuple[str, int]:
