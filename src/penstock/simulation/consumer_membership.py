@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ _AS_BEFORE_MS = -1
 
 class ConsumerMembership(MembershipBase):
     _member_id = ""
+    _uses_regex = False
     _epoch = _JOINS
     _is_certain = False
     """Whether the coordinator knows what was last reported; else everything is said again."""
@@ -44,6 +46,7 @@ class ConsumerMembership(MembershipBase):
         self._reports_at = self._seconds() + self._stage.report_seconds
         if not self._member_id:
             self._member_id = str(UUID(int=self._random.getrandbits(128)))
+            self._uses_regex = self._random.random() < 0.3
         try:
             await self._find()
             await self._beat()
@@ -74,8 +77,9 @@ class ConsumerMembership(MembershipBase):
         response = await self._coordinator.consumer_heartbeat(
             self.identity,
             self._rebalance_ms if says_all else _AS_BEFORE_MS,
-            sorted(self._group.topics) if says_all else None,
+            sorted(self._group.topics) if says_all and not self._uses_regex else None,
             owned if says_all or owned != self._reported else None,
+            "|".join(map(re.escape, sorted(self._group.topics))) if says_all and self._uses_regex else None,
         )
         check_error(response.error_code)
         self._prolong(sent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.cluster.internal_topics import OFFSETS_TOPIC
 from penstock.errors import BrokerError, ErrorCode
 from penstock.simulation.group_client import Commit, GroupClient, Identity
 from penstock.simulation.group_member import REFUSED
@@ -30,12 +31,28 @@ class GroupAdminActor:
         self._client = stage.client(self.name)
         self._coordinator = GroupClient(self._client)
         self._commits = 0
+        self._segment_bytes = self._random.choice((None, 1_024, 5_000))
 
     async def step(self) -> None:
+        if self._segment_bytes is not None:
+            await self._shorten_segments(self._segment_bytes)
+            return
         group = self._random.choice(self._stage.groups)
         acts = (self._look, self._look_at_offset, self._commit, self._delete_offset, self._delete)
         [act] = self._random.choices(acts, weights=(2, 6, 2, 1, 1))
         await act(group)
+
+    async def _shorten_segments(self, segment_bytes: int) -> None:
+        """So that what the groups remember is compacted within a seed."""
+        try:
+            await self._client.set_topic_config(OFFSETS_TOPIC, "segment.bytes", str(segment_bytes))
+        except BrokerError as error:
+            self._stage.note(self.name, "segments", error.code.name)
+            if error.code is not ErrorCode.unknown_topic_or_partition:
+                raise
+        else:
+            self._stage.note(self.name, "segments", segment_bytes)
+            self._segment_bytes = None
 
     async def _look(self, group: GroupModel) -> None:
         self._stage.note(self.name, "list", *await self._coordinator.list())

@@ -115,6 +115,7 @@ class GroupClient:
         rebalance_ms: int,
         topics: Sequence[str] | None,
         owned: Mapping[UUID, Iterable[int]] | None,
+        regex: str | None = None,
     ) -> Any:
         """None: as before."""
         fields = {
@@ -124,6 +125,7 @@ class GroupClient:
             "instance_id": who.instance_id,
             "rebalance_timeout": rebalance_ms,
             "subscribed_topic_names": topics,
+            "subscribed_topic_regex": regex,
             "topic_partitions": None
             if owned is None
             else [
@@ -131,7 +133,7 @@ class GroupClient:
                 for topic_id, partitions in owned.items()
             ],
         }
-        versions = (0, 1) if who.member_id else (0,)
+        versions = (0, 1) if regex is None else (1,)
         return await self._client.ask(_CONSUMER_GROUP_HEARTBEAT, versions, fields)
 
     # --- offsets

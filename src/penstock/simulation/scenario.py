@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from penstock.errors import BrokerError
+from penstock.errors import BrokerError, ErrorCode
 from penstock.simulation.administering import TOPIC_NAMES, AdminActor
 from penstock.simulation.auditing import Auditor
 from penstock.simulation.broker_host import BrokerHost, broker_settings
@@ -203,6 +203,13 @@ class _Scenario:
                 await actor.step()
             except (NoAnswer, BrokerError) as error:
                 self._stage.note(actor.name, "step", type(error).__name__)
+                self._check_answer(actor, error)
+
+    def _check_answer(self, actor: _Actor, error: NoAnswer | BrokerError) -> None:
+        if isinstance(error, BrokerError) and error.code is ErrorCode.unknown_server_error:
+            raise InvariantViolated("T27", f"{actor.name} got UNKNOWN_SERVER_ERROR") from error
+        if self._stage.is_at_rest and isinstance(error.__cause__, TimeoutError):
+            raise InvariantViolated("liveness", f"{actor.name} gets no answer in peace") from error
 
     def _check_problems(self) -> None:
         if self._broker.problems:
