@@ -226,6 +226,14 @@ def test_a_static_member_goes_over_to_the_new_protocol_with_what_it_had(driver: 
     assert driver.classic_beat("c", joined.generation, "i") is ErrorCode.fenced_instance_id
 
 
+def test_partitions_that_no_leader_noticed_are_assigned_after_an_upgrade(driver: Driver) -> None:
+    classic(driver, {"foo": {0, 1}}, instance_id="i")
+    before = generation(driver)
+    result = driver.join("m", instance_id="i")
+    assert result.member_epoch == before + 1
+    assert driver.named(result.assignment) == {"foo": {0, 1, 2, 3, 4, 5}}
+
+
 def test_a_static_member_goes_back_to_the_classic_protocol_and_the_group_with_it(driver: Driver) -> None:
     driver.join("n", instance_id="i")
     driver.beat("n", -2, instance_id="i")

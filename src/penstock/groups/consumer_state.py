@@ -237,10 +237,12 @@ class ConsumerState:
         self._assign()
 
     def resume_epoch(self, epoch: int) -> None:
-        """Go on from an epoch that was reached otherwise, with the targets that were set."""
+        """Go on from an epoch that was reached otherwise, with the targets that were set; nobody knows for which
+        topics they were, so the next thing that happens makes new ones."""
         self.topics = self._subscribed_by_all()
         self.epoch = self.assignment_epoch = epoch
-        self._metadata_hash = self._hash_of(self.topics)
+        self._metadata_hash = 0
+        self._is_checked = False
         self._record_epoch()
         self._record_assignment_epoch()
 
