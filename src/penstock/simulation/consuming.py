@@ -27,6 +27,8 @@ class Reader:
         model = topic.partitions[partition]
         view = model.view()
         max_bytes, max_wait_ms = self._random.choice(_MAX_BYTES), self._random.choice((0, 0, 50, 500))
+        if self._stage.is_at_rest:
+            max_bytes, max_wait_ms = _MAX_BYTES[-1], 0
         try:
             result = await self._client.fetch(
                 topic.name, partition, offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms

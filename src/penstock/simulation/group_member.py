@@ -142,6 +142,8 @@ class GroupMember(Reader):
         if self._random.random() < 0.3:
             await self._commit(held)
             return
+        if self._is_at_rest:
+            held = [place for place in held if not self._progress.get(place, _Progress()).is_at_end] or held
         place = self._random.choice(held)
         progress = self._progress.setdefault(place, _Progress())
         if place.topic.state is not TopicState.ALIVE:
