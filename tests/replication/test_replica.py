@@ -12,10 +12,11 @@ import pytest
 from penstock.clock import SystemClock
 from penstock.config import CleanupPolicy, Durability
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import LeaderEpoch, TopicId, TopicPartition
+from penstock.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader, read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.replication.flusher import SYNC_ALL_ABOVE, Flusher
+from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
 from penstock.replication.replica import Replica
 from penstock.storage.disk import RealDisk
@@ -29,6 +30,7 @@ T = TypeVar("T")
 
 NOW_MS = 1_700_000_000_000
 ID = TopicId(UUID(int=7))
+ME = BrokerId(1)
 
 
 class ManualThreads:
@@ -88,8 +90,12 @@ class Bench:
     def replica(self, index: int = 0) -> Replica:
         name = TopicPartition("orders", index)
         log = Log.create(self._context, f"logs/orders-{index}", name, ID, self._config)
-        partition = Partition(LeaderEpoch(1), self._durability, log.log_end_offset, log.flushed_offset)
-        return Replica(name, ID, log, partition, self.flusher, self.threads, self.changed)
+        partition = Partition(self._durability, log.log_end_offset, log.flushed_offset, log.high_watermark)
+        replica = Replica(name, ID, log, partition, self.flusher, self.threads, self.changed)
+        replica.become_leader(
+            LeaderEpoch(1), InSync(ME, (ME,), frozenset((ME,)), 0, log.log_end_offset, {}, NOW_MS)
+        )
+        return replica
 
 
 def batch(*keys: bytes | None, producer_id: int = -1, sequence: int = -1) -> tuple[memoryview, BatchHeader]:

@@ -14,10 +14,11 @@ from functools import partial
 
 from penstock.config import Durability
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import Offset, TopicId, TopicPartition
+from penstock.model import LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader
 from penstock.records.validation import check_records
 from penstock.replication.flusher import Flusher
+from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
 from penstock.replication.waiting import CommitCallback, CommitWaiters, DataWaiters
 from penstock.storage.jobs import FlushJob
@@ -63,13 +64,23 @@ class Replica:
         self._changed = changed
         self._unwritten_bytes = 0
         self._held: deque[_HeldAppend] = deque()
-        if partition.needs_flush:
-            flusher.request(self)
 
     @property
     def must_hold(self) -> bool:
         """Whether an append has to go through `append_later`."""
         return self._checks_records or bool(self._held)
+
+    def become_leader(self, leader_epoch: LeaderEpoch, in_sync: InSync) -> None:
+        """Lead in a new epoch, which starts at the present end of the log."""
+        self.log.assign_epoch(leader_epoch)
+        self.on_moved(self.partition.lead(leader_epoch, in_sync))
+
+    def on_moved(self, has_moved: bool) -> None:
+        """Something about who is in sync has changed, and perhaps with it the high watermark."""
+        if has_moved:
+            self._on_high_watermark()
+        if self.partition.needs_flush:
+            self._flusher.request(self)
 
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
         """Append one checked batch; BrokerError when it is refused, and then nothing has changed."""
@@ -169,10 +180,7 @@ class Replica:
         self.min_insync_replicas = min_insync_replicas
         self.max_message_bytes = config.max_message_bytes
         self._checks_records = config.checks_records
-        if self.partition.set_durability(durability):
-            self._on_high_watermark()
-        if self.partition.needs_flush:
-            self._flusher.request(self)
+        self.on_moved(self.partition.set_durability(durability))
 
     def on_flushed(self, job: FlushJob) -> None:
         self.log.finish_flush(job)

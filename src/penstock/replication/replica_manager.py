@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import Iterator
 from functools import partial
 
+from penstock.clock import Clock
 from penstock.cluster.image import ClusterImage, ImageChange, Topic
 from penstock.config import DURABILITY, MIN_INSYNC_REPLICAS, BrokerConfig, TopicConfig
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import BrokerId, TopicPartition
 from penstock.observability.logs import Log
 from penstock.replication.flusher import Flusher
+from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
 from penstock.replication.replica import Replica
 from penstock.storage.log_config import LogConfig
@@ -33,6 +35,7 @@ class ReplicaManager:
         logs: LogManager,
         flusher: Flusher,
         threads: Threads,
+        clock: Clock,
         log: Log,
     ) -> None:
         self._node_id = node_id
@@ -42,6 +45,7 @@ class ReplicaManager:
         self._logs = logs
         self._flusher = flusher
         self._threads = threads
+        self._clock = clock
         self._replicas: dict[tuple[str, int], Replica] = {}
         self.changed: dict[Replica, None] = {}
         """Those appended to since they were last checkpointed."""
@@ -128,12 +132,23 @@ class ReplicaManager:
     def _take_up(self, topic: Topic, index: int, settings: TopicConfig) -> Replica:
         log = self._logs.get(topic.id, index)
         assert log is not None
-        leader_epoch = topic.partitions[index].leader_epoch
-        log.assign_epoch(leader_epoch)
-        partition = Partition(leader_epoch, settings[DURABILITY], log.log_end_offset, log.flushed_offset)
+        partition = Partition(
+            settings[DURABILITY], log.log_end_offset, log.flushed_offset, log.high_watermark
+        )
         name = TopicPartition(topic.name, index)
         replica = Replica(name, topic.id, log, partition, self._flusher, self._threads, self.changed)
         self._replicas[topic.name, index] = replica
+        state = topic.partitions[index]
+        in_sync = InSync(
+            self._node_id,
+            state.replicas,
+            frozenset(state.isr),
+            state.partition_epoch,
+            log.log_end_offset,
+            {},
+            self._clock.now_ms(),
+        )
+        replica.become_leader(state.leader_epoch, in_sync)
         return replica
 
     async def _remove_topic(self, topic: Topic) -> None:

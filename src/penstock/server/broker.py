@@ -70,7 +70,9 @@ class Broker:
         self._logs = LogManager(environment.disk, self._node_id, config[LOG_OPEN_FILES_MAX])
         self._controller = Controller(environment.store, self._node_id, config, environment.random)
         self._flusher = Flusher(environment.disk, threads, clock, self._metrics.flushes.observe)
-        self._replicas = ReplicaManager(self._node_id, config, self._logs, self._flusher, threads, log)
+        self._replicas = ReplicaManager(
+            self._node_id, config, self._logs, self._flusher, threads, clock, log
+        )
         self._groups = GroupCoordinator(self._node_id, self._controller, self._replicas, clock, threads, log)
         self._context = BrokerContext(
             node_id=self._node_id,

@@ -1,0 +1,249 @@
+"""Who is in sync: the followers as their leader sees them, and how the recorded in-sync set may change.
+
+Pure. The set that counts is the one recorded in the store. While a change of it is on its way, or came to an unknown
+end, nobody knows which is recorded, so all of them count: a record is committed only when every member of each has
+it, and where one of them is a single machine only when its members have fsynced it, for one loss of power takes all
+of them and any may be the one that is asked afterwards. A follower joins only with everything that may be committed,
+and everything from before the leader's epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.config import Durability
+from penstock.model import BrokerEpoch, BrokerId, Offset
+
+_UNKNOWN = Offset(-1)
+_NO_EPOCH = BrokerEpoch(-1)
+
+
+@dataclass(slots=True)
+class Follower:
+    """What the leader knows of one follower in its epoch."""
+
+    caught_up_ms: int
+    """When it last had everything the leader had."""
+    fetched_ms: int
+    log_end: Offset = _UNKNOWN
+    """It has everything below; unknown until it fetches in this epoch."""
+    flushed: Offset = _UNKNOWN
+    leader_log_end: Offset = _UNKNOWN
+    """The leader's log end at its last fetch."""
+    broker_epoch: BrokerEpoch = _NO_EPOCH
+    """The life of the broker that said so: after a crash it may have less."""
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncChange:
+    """An in-sync set to be recorded on condition of `partition_epoch`."""
+
+    members: frozenset[BrokerId]
+    partition_epoch: int
+    flush_to: Offset | None
+    """What the leader must have fsynced before it is written: the set will be one machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """What one of the sets that may be recorded asks for."""
+
+    followers: tuple[Follower, ...]
+    is_one_machine: bool
+
+    def needs_flush(self, durability: Durability) -> bool:
+        return durability is Durability.FSYNC or (self.is_one_machine and durability is Durability.AUTO)
+
+
+class InSync:
+    """The leader's part; made anew for each leader epoch. `alive` are the registered brokers with their epochs."""
+
+    def __init__(
+        self,
+        me: BrokerId,
+        replicas: Iterable[BrokerId],
+        recorded: frozenset[BrokerId],
+        partition_epoch: int,
+        epoch_start: Offset,
+        machines: Mapping[BrokerId, str],
+        now_ms: int,
+    ) -> None:
+        self.recorded = recorded
+        self.partition_epoch = partition_epoch
+        self._me = me
+        self._epoch_start = epoch_start
+        self._pending: frozenset[BrokerId] | None = None
+        self._doubtful: frozenset[frozenset[BrokerId]] = frozenset()
+        """Changes on condition of the present partition epoch that came to an unknown end."""
+        self._machines = machines
+        self.followers: dict[BrokerId, Follower] = {}
+        self._conditions: tuple[_Condition, ...] = ()
+        self.set_replicas(replicas, now_ms)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing but the leader's own log decides what is committed."""
+        return len(self._conditions) == 1 and not self._conditions[0].followers
+
+    def set_replicas(self, replicas: Iterable[BrokerId], now_ms: int) -> None:
+        wanted = (set(replicas) | self.recorded) - {self._me}
+        self.followers = {
+            replica: self.followers.get(replica) or Follower(now_ms, now_ms) for replica in sorted(wanted)
+        }
+        self._refresh()
+
+    def set_machines(self, machines: Mapping[BrokerId, str]) -> None:
+        """Which machine each living broker runs on; one that is not known counts as the leader's own."""
+        self._machines = machines
+        self._refresh()
+
+    def _refresh(self) -> None:
+        possible = {self.recorded, *self._doubtful}
+        if self._pending is not None:
+            possible.add(self._pending)
+        self._conditions = tuple(
+            _Condition(
+                tuple(self.followers[member] for member in members if member != self._me),
+                self._is_one_machine(members),
+            )
+            for members in possible
+        )
+
+    def _is_one_machine(self, members: Iterable[BrokerId]) -> bool:
+        mine = self._machines.get(self._me)
+        return all(self._machines.get(member, mine) == mine for member in members)
+
+    # --- what is committed
+
+    def committed_end(self, log_end: Offset, flushed: Offset, durability: Durability) -> Offset:
+        """Everything below is committed, by what the leader and its followers have."""
+        end = log_end
+        for condition in self._conditions:
+            if condition.needs_flush(durability):
+                end = min(end, flushed)
+                for follower in condition.followers:
+                    end = min(end, follower.flushed)
+            else:
+                for follower in condition.followers:
+                    end = min(end, follower.log_end)
+        return end
+
+    def needs_flush(self, durability: Durability) -> bool:
+        """Whether what the leader has not fsynced cannot be committed."""
+        return any(condition.needs_flush(durability) for condition in self._conditions)
+
+    # --- followers
+
+    def on_fetch(
+        self,
+        replica: BrokerId,
+        broker_epoch: BrokerEpoch,
+        offset: Offset,
+        flushed: Offset,
+        leader_log_end: Offset,
+        now_ms: int,
+    ) -> bool:
+        """A follower asks for what comes from `offset` on: it has everything below. False if it is not to be counted:
+        no replica, or a former life of it."""
+        follower = self.followers.get(replica)
+        if follower is None or broker_epoch < follower.broker_epoch:
+            return False
+        if offset >= leader_log_end:
+            follower.caught_up_ms = now_ms
+        elif offset >= follower.leader_log_end >= 0:
+            # It has what the leader had when it asked before: it was in step then.
+            follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
+        follower.broker_epoch = broker_epoch
+        follower.log_end = offset
+        follower.flushed = min(flushed, offset)
+        follower.fetched_ms = now_ms
+        follower.leader_log_end = leader_log_end
+        return True
+
+    # --- changing the set
+
+    def propose(
+        self,
+        high_watermark: Offset,
+        log_end: Offset,
+        flushed: Offset,
+        durability: Durability,
+        alive: Mapping[BrokerId, BrokerEpoch],
+        lag_ms: int,
+        now_ms: int,
+    ) -> InSyncChange | None:
+        """The set as it should be, where that may not be the recorded one; begins the change.
+
+        Call `recorded_as`, `refused` or `unknown` when it has come to its end; until then there is no other.
+        """
+        if self._pending is not None:
+            return None
+        members = {
+            member
+            for member in self.recorded
+            if member == self._me or not self._is_slow(member, log_end, alive, lag_ms, now_ms)
+        }
+        members |= {
+            replica
+            for replica, follower in self.followers.items()
+            if replica not in self.recorded
+            and alive.get(replica) == follower.broker_epoch
+            and follower.log_end >= high_watermark
+            and follower.log_end >= self._epoch_start
+        }
+        is_one_machine = self._is_one_machine(members)
+        if _Condition((), is_one_machine).needs_flush(durability):
+            members = {
+                member
+                for member in members
+                if member == self._me or self.followers[member].flushed >= high_watermark
+            }
+        if members == self.recorded and not self._doubtful:
+            return None
+        self._pending = frozenset(members)
+        self._refresh()
+        must_flush = durability is not Durability.OS and is_one_machine and flushed < log_end
+        return InSyncChange(self._pending, self.partition_epoch, log_end if must_flush else None)
+
+    def _is_slow(
+        self,
+        member: BrokerId,
+        log_end: Offset,
+        alive: Mapping[BrokerId, BrokerEpoch],
+        lag_ms: int,
+        now_ms: int,
+    ) -> bool:
+        """Whether it has lacked something for too long; one that is dead need not be waited for."""
+        follower = self.followers[member]
+        if follower.log_end >= log_end:
+            follower.caught_up_ms = now_ms
+            return False
+        return member not in alive or now_ms - follower.caught_up_ms > lag_ms
+
+    def recorded_as(self, members: frozenset[BrokerId], partition_epoch: int) -> None:
+        """The store has this set now; nothing on condition of an earlier partition epoch can happen any more."""
+        if partition_epoch > self.partition_epoch:
+            self.recorded = members
+            self.partition_epoch = partition_epoch
+            self._pending = None
+            self._doubtful = frozenset()
+            for member in members - self.followers.keys() - {self._me}:
+                self.followers[member] = Follower(0, 0)
+            self._refresh()
+
+    def refused(self, change: InSyncChange) -> None:
+        """The change is known not to have happened, and never will."""
+        if self._is_under_way(change):
+            self._pending = None
+            self._refresh()
+
+    def unknown(self, change: InSyncChange) -> None:
+        """The change may have happened, or may happen yet."""
+        if self._is_under_way(change):
+            self._doubtful |= {change.members}
+            self._pending = None
+            self._refresh()
+
+    def _is_under_way(self, change: InSyncChange) -> bool:
+        return self._pending == change.members and self.partition_epoch == change.partition_epoch
