@@ -108,6 +108,20 @@ def test_refused_commit_is_an_error_to_its_client_only(run: Run) -> None:
     run(scenario)
 
 
+def test_refused_commit_leaves_no_group_behind_unless_another_is_on_its_way(run: Run) -> None:
+    async def scenario(bench: Bench) -> None:
+        first = asyncio.ensure_future(bench.commit(5))
+        await turns()
+        bench.storage.full = True
+        assert await refused(bench.commit(6)) is ErrorCode.coordinator_not_available
+        assert await refused(bench.commit(6, group="h")) is ErrorCode.coordinator_not_available
+        assert list(bench.shard.groups) == ["g"]
+        await bench.flushed(first)
+        assert committed(bench.shard) == {P0: 5}
+
+    run(scenario)
+
+
 def test_commit_that_is_not_durable_in_time_is_said_to_be_late_and_counts_when_it_is(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         late = asyncio.ensure_future(bench.commit(5))
@@ -183,6 +197,28 @@ def test_name_longer_than_the_log_can_hold_is_refused(run: Run, field: str) -> N
     async def scenario(bench: Bench) -> None:
         request = replace(join_request(), **{field: "x" * 10_000})
         assert await refused(bench.shard.join("g", request)) is ErrorCode.invalid_request
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("change", [{"member_id": "stranger"}, {"session_timeout_ms": 1}])
+def test_refused_join_leaves_no_group_behind(run: Run, change: dict[str, object]) -> None:
+    async def scenario(bench: Bench) -> None:
+        refusal = await bench.shard.join("g", join_request(**change))
+        assert refusal.error is not ErrorCode.none
+        assert not bench.shard.groups
+
+    run(scenario)
+
+
+def test_group_is_gone_with_the_only_id_that_nobody_joined_with(run: Run) -> None:
+    async def scenario(bench: Bench) -> None:
+        answer = await bench.shard.join("g", join_request(requires_known_member_id=True))
+        assert answer.error is ErrorCode.member_id_required
+        assert list(bench.shard.groups) == ["g"]
+        bench.clock.advance(10_001)
+        bench.shard.on_due("g")
+        assert not bench.shard.groups
 
     run(scenario)
 

@@ -70,6 +70,10 @@ class ClassicGroup:
         return self.state in (GroupState.EMPTY, GroupState.DEAD)
 
     @property
+    def is_blank(self) -> bool:
+        return self.generation == 0 and self.state is GroupState.EMPTY
+
+    @property
     def member_count(self) -> int:
         return len(self._members)
 

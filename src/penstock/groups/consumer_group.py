@@ -300,6 +300,10 @@ class ConsumerGroup:
         return not self.remembered.members
 
     @property
+    def is_blank(self) -> bool:
+        return self.remembered.epoch == 0
+
+    @property
     def member_count(self) -> int:
         return len(self.remembered.members)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 from penstock.errors import ErrorCode
 from penstock.groups.records import Assignment, GroupRecord
@@ -141,6 +141,11 @@ class Step:
     records: list[GroupRecord] = field(default_factory=list)
     answers: list[tuple[Ticket, Result]] = field(default_factory=list)
 
+    def __iadd__(self, later: Step) -> Self:
+        self.records += later.records
+        self.answers += later.answers
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
@@ -186,6 +191,10 @@ class Group(Protocol):
     @property
     def is_empty(self) -> bool:
         """Whether it has no members."""
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nobody was ever let in: nothing of it is in the log."""
 
     @property
     def member_count(self) -> int: ...

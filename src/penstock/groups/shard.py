@@ -16,11 +16,8 @@ from typing import TypeVar, cast
 from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.config import OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_RETENTION_MINUTES
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups import conversion
 from penstock.groups.appender import Appender
-from penstock.groups.classic_group import ClassicGroup
 from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_heartbeats import check_heartbeat
 from penstock.groups.group import (
     NO_GENERATION,
     NO_MEMBER,
@@ -40,12 +37,12 @@ from penstock.groups.group import (
 )
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.groups.records import GroupRecord, OffsetKey, OffsetValue
+from penstock.groups.roster import Roster, no_group
 from penstock.groups.surroundings import ShardState, Surroundings
 from penstock.model import TopicPartition
 
 R = TypeVar("R")
 
-JOINING_EPOCH = 0
 MAX_STRING_LENGTH = 8_191
 """Characters of a name that is kept: in UTF-8 that is no more than the 32,767 bytes Kafka's strings can have."""
 
@@ -56,7 +53,7 @@ class Shard:
     ) -> None:
         self.partition = partition
         self.offsets = state.offsets
-        self._groups = state.groups
+        self._groups = Roster(state.groups, surroundings)
         self._appender = appender
         self._around = surroundings
         self._commits: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -80,10 +77,9 @@ class Shard:
         self._check_open()
         _check_strings(request.member_id, request.instance_id, request.protocol_type, request.client_id)
         _check_strings(*(name for name, _ in request.protocols))
-        group, replaced = self._for_join(group_id)
+        group, step = self._groups.for_join(group_id)
         ticket = _ticket()
-        step = group.join(request, ticket, self._now_ms())
-        step.records[:0] = replaced
+        step += group.join(request, ticket, self._now_ms())
         self._carry_out(group_id, step)
         return cast(JoinResult, await ticket)
 
@@ -115,47 +111,12 @@ class Shard:
     async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         self._check_open()
         _check_strings(request.member_id, request.instance_id, request.client_id)
-        group, replaced = self._for_consumer_heartbeat(group_id, request)
+        now_ms = self._now_ms()
+        group, step = self._groups.for_consumer_heartbeat(group_id, request, now_ms)
         ticket = _ticket()
-        step = group.consumer_heartbeat(request, self._around.image, ticket, self._now_ms())
-        step.records[:0] = replaced
+        step += group.consumer_heartbeat(request, self._around.image, ticket, now_ms)
         self._carry_out(group_id, step)
         return cast(ConsumerHeartbeatResult, await ticket)
-
-    def _for_join(self, group_id: str) -> tuple[Group, list[GroupRecord]]:
-        """The group, made or remade where it must be, and what has to be written because of that."""
-        group = self._groups.get(group_id)
-        if group is not None and not (isinstance(group, ConsumerGroup) and group.is_empty):
-            return group, []
-        replaced = [] if group is None else group.tombstones()
-        return self._add_classic(group_id), replaced
-
-    def _for_consumer_heartbeat(
-        self, group_id: str, request: ConsumerHeartbeat
-    ) -> tuple[ConsumerGroup, list[GroupRecord]]:
-        group = self._groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return group, []
-        if request.member_epoch != JOINING_EPOCH:
-            raise _no_group(group_id)
-        around = self._around
-        check_heartbeat(request, around.settings)
-        if isinstance(group, ClassicGroup) and not group.is_empty:
-            consumer, records = conversion.upgrade(
-                group, around.image, around.settings, around.wall_ms, self._now_ms()
-            )
-            for ticket, result in group.give_up(ErrorCode.rebalance_in_progress).answers:
-                _answer(ticket, result)
-        else:
-            consumer = ConsumerGroup(group_id, around.settings, around.wall_ms)
-            records = [] if group is None else group.tombstones()
-        self._groups[group_id] = consumer
-        return consumer, records
-
-    def _add_classic(self, group_id: str) -> ClassicGroup:
-        group = ClassicGroup(group_id, self._around.settings, self._around.wall_ms)
-        self._groups[group_id] = group
-        return group
 
     # --- offsets
 
@@ -165,7 +126,7 @@ class Shard:
         if group is None:
             if commit.generation >= 0 or commit.member_id != NO_MEMBER:
                 raise BrokerError(ErrorCode.illegal_generation, f"there is no group {group_id[:80]!r}")
-            group = self._add_classic(group_id)
+            group = self._groups.add_classic(group_id)
         group.check_commit(commit.member_id, commit.instance_id, commit.generation, self._now_ms())
         now_ms = self._around.wall_ms()
         records = [
@@ -192,7 +153,7 @@ class Shard:
         if group is not None:
             group.check_fetch(member_id, member_epoch)
         elif member_id or member_epoch != NO_GENERATION:
-            raise _no_group(group_id)
+            raise no_group(group_id)
         return self.offsets.fetch(group_id, partitions, self._around.image)
 
     async def delete_offsets(
@@ -221,6 +182,7 @@ class Shard:
             self._apply_offsets(records)
             self._around.counts.commits += 1
         self.offsets.end(group_id, commit.offsets)
+        self._drop_if_blank(group_id)
         self._settle(future, error)
 
     def _apply_offsets(self, records: Iterable[GroupRecord]) -> None:
@@ -337,17 +299,22 @@ class Shard:
     # --- from a step to its answers
 
     def _carry_out(self, group_id: str, step: Step) -> None:
-        group = self._groups[group_id]
-        if isinstance(group, ConsumerGroup) and group.must_downgrade:
-            classic, further = conversion.downgrade(
-                group, self._around.settings, self._around.wall_ms, self._now_ms()
-            )
-            self._groups[group_id] = group = classic
-            step.records += further.records
-            step.answers += further.answers
+        step += self._groups.downgrade_if_due(group_id, self._now_ms())
         if step.records or step.answers:
             self._appender.add(step.records, partial(self._on_step, step))
-        self._schedule(group_id, group)
+        self._schedule(group_id, self._groups[group_id])
+        self._drop_if_blank(group_id)
+
+    def _drop_if_blank(self, group_id: str) -> None:
+        """Whoever asks for groups at random, and is refused, leaves nothing behind."""
+        group = self._groups.get(group_id)
+        if (
+            group is not None
+            and group.is_blank
+            and group.next_deadline_ms is None
+            and not self.offsets.has(group_id)
+        ):
+            del self._groups[group_id]
 
     def _on_step(self, step: Step, error: BrokerError | None) -> None:
         if error is not None and step.records:
@@ -390,10 +357,7 @@ class Shard:
 
     def _existing(self, group_id: str) -> Group:
         self._check_open()
-        group = self._groups.get(group_id)
-        if group is None:
-            raise _no_group(group_id)
-        return group
+        return self._groups.existing(group_id)
 
     def _check_open(self) -> None:
         if self._closed is not None:
@@ -427,10 +391,6 @@ def _unavailable(error: BrokerError) -> BrokerError:
 def _check_strings(*texts: str | None) -> None:
     if any(text is not None and len(text) > MAX_STRING_LENGTH for text in texts):
         raise BrokerError(ErrorCode.invalid_request, f"a name of more than {MAX_STRING_LENGTH} characters")
-
-
-def _no_group(group_id: str) -> BrokerError:
-    return BrokerError(ErrorCode.group_id_not_found, f"there is no group {group_id[:80]!r}")
 
 
 def _topic_id(image: ClusterImage, name: str) -> object:
