@@ -65,15 +65,17 @@ class GroupAuditor:
     async def wait_for_members(self, members: list[GroupMember]) -> None:
         """Everything is mended: all that is there is read and committed by the members that are alive."""
         for group in self._stage.groups:
-            own = [member for member in members if member.group is group and member.is_alive]
-            if not own:
-                continue
+            own = [member for member in members if member.group is group]
             deadline = self._stage.world.loop.time() + 4 * group.session_ms / 1000 + 60
-            while not (self._is_served(group, own) and await self._is_stable(group)):
+            while not await self._is_at_rest(group, own):
                 if self._stage.world.loop.time() > deadline:
                     state = await self._coordinator.describe(group.name)
                     raise InvariantViolated("I13", f"{group.name} does not come to rest: {state}")
                 await asyncio.sleep(0.2)
+
+    async def _is_at_rest(self, group: GroupModel, members: list[GroupMember]) -> bool:
+        alive = [member for member in members if member.is_alive]  # the last to go may still be on its way
+        return not alive or (self._is_served(group, alive) and await self._is_stable(group))
 
     def _is_served(self, group: GroupModel, members: list[GroupMember]) -> bool:
         wanted = {
@@ -88,13 +90,10 @@ class GroupAuditor:
     async def _is_stable(self, group: GroupModel) -> bool:
         return (await self._describe(group)).startswith(GroupState.STABLE)
 
-    async def describe(self) -> dict[str, str]:
-        """How the groups are, those whose members have enough time for a restart."""
-        return {
-            group.name: await self._describe(group)
-            for group in self._stage.groups
-            if group.session_ms >= LONG_SESSION_MS
-        }
+    async def describe(self, members: list[GroupMember]) -> dict[str, str]:
+        """How the groups are, those with living members that have enough time for a restart."""
+        lasting = {member.group for member in _lasting(members)}
+        return {group.name: await self._describe(group) for group in self._stage.groups if group in lasting}
 
     async def _describe(self, group: GroupModel) -> str:
         while True:
@@ -105,18 +104,21 @@ class GroupAuditor:
                     raise
                 await asyncio.sleep(0.01)
 
-    async def check_unchanged(self, before: dict[str, str]) -> None:
-        for name, now in (await self.describe()).items():
+    async def check_unchanged(self, before: dict[str, str], members: list[GroupMember]) -> None:
+        for name, now in (await self.describe(members)).items():
             if now != before[name]:
                 raise InvariantViolated("restart", f"{name} was {before[name]} and is {now}")
 
     async def check_undisturbed(self, members: list[GroupMember]) -> None:
         """Members that were in a group before a restart are in it afterwards, as if nothing had happened."""
-        alive = [
-            member for member in members if member.is_alive and member.group.session_ms >= LONG_SESSION_MS
-        ]
-        before = [member.rebalances for member in alive]
+        lasting = _lasting(members)
+        before = [member.rebalances for member in lasting]
         await asyncio.sleep(_REPORTS * self._stage.report_seconds + 1.0)
-        for member, rebalances in zip(alive, before, strict=True):
+        for member, rebalances in zip(lasting, before, strict=True):
             if member.rebalances != rebalances or not member.is_done:
                 raise InvariantViolated("restart", f"{member.name} was disturbed by a restart")
+
+
+def _lasting(members: list[GroupMember]) -> list[GroupMember]:
+    """Those whose session survives a restart."""
+    return [member for member in members if member.is_alive and member.group.session_ms >= LONG_SESSION_MS]

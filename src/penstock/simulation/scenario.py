@@ -152,11 +152,11 @@ class _Scenario:
         self._stage.is_at_rest, self._stage.report_seconds = True, 0.5
         groups = self._auditor.groups
         await groups.wait_for_members(self._members)
-        described = await groups.describe()
+        described = await groups.describe(self._members)
         await self._end_life(self._broker.stop())
         self._broker.lose_power_while_stopped()
         await self._begin_life()
-        await groups.check_unchanged(described)
+        await groups.check_unchanged(described, self._members)
         await groups.check_undisturbed(self._members)
         await self._end_life(self._broker.stop())
 
