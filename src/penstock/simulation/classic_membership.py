@@ -17,12 +17,12 @@ from penstock.groups.consumer_protocol import (
 from penstock.simulation.client import NoAnswer, check_error
 from penstock.simulation.group_client import Identity
 from penstock.simulation.group_model import Place
-from penstock.simulation.membership import NOT_NOW, MembershipBase
+from penstock.simulation.membership import NOT_NOW, Membership
 
 _NO_GENERATION = -1
 
 
-class ClassicMembership(MembershipBase):
+class ClassicMembership(Membership):
     _member_id = ""
     _generation = _NO_GENERATION
     _is_joined = False

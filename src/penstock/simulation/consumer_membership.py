@@ -10,13 +10,13 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.simulation.client import NoAnswer, check_error
 from penstock.simulation.group_client import Identity
 from penstock.simulation.group_model import Place
-from penstock.simulation.membership import NOT_NOW, MembershipBase
+from penstock.simulation.membership import NOT_NOW, Membership
 
 _JOINS, _LEAVES, _LEAVES_FOR_NOW = 0, -1, -2
 _AS_BEFORE_MS = -1
 
 
-class ConsumerMembership(MembershipBase):
+class ConsumerMembership(Membership):
     _member_id = ""
     _uses_regex = False
     _epoch = _JOINS

@@ -112,6 +112,8 @@ class GroupAuditor:
     async def check_undisturbed(self, members: list[GroupMember]) -> None:
         """Members that were in a group before a restart are in it afterwards, as if nothing had happened."""
         lasting = _lasting(members)
+        if not lasting:
+            return
         before = [member.rebalances for member in lasting]
         await asyncio.sleep(_REPORTS * self._stage.report_seconds + 1.0)
         for member, rebalances in zip(lasting, before, strict=True):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from penstock.errors import BrokerError, ErrorCode
+from penstock.errors import ErrorCode
 from penstock.simulation.client import ANSWER_SECONDS, SimulatedClient, check_error
 from penstock.simulation.offset_model import ShownOffset
 
@@ -77,9 +77,8 @@ class GroupClient:
             "protocol_type": CONSUMER,
             "protocols": [{"name": RANGE, "metadata": subscription}],
         }
-        # Version 0 has no time for the rebalance of its own; it takes that of the session.
         seconds = ANSWER_SECONDS + rebalance_ms / 1000
-        return await self._client.ask(_JOIN_GROUP, who.versions(_JOIN_GROUP, 1, 9), fields, seconds)
+        return await self._client.ask(_JOIN_GROUP, who.versions(_JOIN_GROUP, 0, 9), fields, seconds)
 
     async def sync(self, who: Identity, assignments: Mapping[str, bytes], rebalance_ms: int) -> bytes:
         fields = who.fields | {
@@ -223,7 +222,3 @@ def _partitions(assignment: Any) -> str:
     return " ".join(
         sorted(f"{topic.topic_id}:{sorted(topic.partitions)}" for topic in assignment.topic_partitions)
     )
-
-
-def refusal(code: int) -> BrokerError | None:
-    return BrokerError(ErrorCode(code)) if code else None

@@ -106,7 +106,9 @@ class GroupMember(Reader):
             Protocols.CONSUMER: False,
             Protocols.BOTH: self._random.random() < 0.5,
         }
-        kind = ClassicMembership if speaks_classic[self.group.protocols] else ConsumerMembership
+        kind: type[Membership] = (
+            ClassicMembership if speaks_classic[self.group.protocols] else ConsumerMembership
+        )
         owner = f"{self.name}/{self._lives}"
         self._membership = kind(
             self._stage,

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from penstock.errors import ErrorCode
 from penstock.simulation.client import SimulatedClient
@@ -28,48 +28,7 @@ _ROUNDING_SECONDS = 0.01
 BeforeGivingUp = Callable[[set[Place]], Awaitable[None]]
 
 
-class Membership(Protocol):
-    def __init__(
-        self,
-        stage: Stage,
-        group: GroupModel,
-        client: SimulatedClient,
-        owner: str,
-        instance_id: str | None,
-        *,
-        before_giving_up: BeforeGivingUp,
-    ) -> None: ...
-
-    @property
-    def held(self) -> set[Place]: ...
-
-    @property
-    def identity(self) -> Identity: ...
-
-    @property
-    def reader(self) -> Identity | None:
-        """As whom it asks for offsets, where that has to be a member."""
-
-    @property
-    def interruptions(self) -> int: ...
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it is a member with an assignment, and knows of nothing that will change that."""
-
-    @property
-    def is_due(self) -> bool: ...
-
-    async def report(self) -> None: ...
-
-    async def leave(self) -> None: ...
-
-    def die(self) -> None: ...
-
-
-class MembershipBase:
-    """What both kinds share."""
-
+class Membership(ABC):
     def __init__(
         self,
         stage: Stage,
@@ -81,6 +40,7 @@ class MembershipBase:
         before_giving_up: BeforeGivingUp,
     ) -> None:
         self.interruptions = 0
+        """How often something changed for it that it had not asked for."""
         self._stage = stage
         self._group = group
         self._client = client
@@ -93,6 +53,26 @@ class MembershipBase:
         self._reports_at = 0.0
         self._is_lost = True
         """Whether the coordinator has to be found again."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> Identity: ...
+
+    @property
+    @abstractmethod
+    def reader(self) -> Identity | None:
+        """As whom it asks for offsets, where that has to be a member."""
+
+    @property
+    @abstractmethod
+    def is_settled(self) -> bool:
+        """Whether it is a member with an assignment, and knows of nothing that will change that."""
+
+    @abstractmethod
+    async def report(self) -> None: ...
+
+    @abstractmethod
+    async def leave(self) -> None: ...
 
     @property
     def held(self) -> set[Place]:

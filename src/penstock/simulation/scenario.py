@@ -150,15 +150,27 @@ class _Scenario:
         self._broker.host.disk.faults.cold_reads = 0.0
         await self._prove_alive()
         self._stage.is_at_rest, self._stage.report_seconds = True, 0.5
-        groups = self._auditor.groups
-        await groups.wait_for_members(self._members)
-        described = await groups.describe(self._members)
+        await self._auditor.groups.wait_for_members(self._members)
+        await self._restart(self._stop_and_lose_power())
+        if self._members and not self._broker.is_weak:
+            await self._restart(self._lose_power())
         await self._end_life(self._broker.stop())
-        self._broker.lose_power_while_stopped()
+
+    async def _restart(self, ending: Coroutine[Any, Any, None]) -> None:
+        """Nobody may notice."""
+        groups = self._auditor.groups
+        described = await groups.describe(self._members)
+        await self._end_life(ending)
         await self._begin_life()
         await groups.check_unchanged(described, self._members)
         await groups.check_undisturbed(self._members)
-        await self._end_life(self._broker.stop())
+
+    async def _stop_and_lose_power(self) -> None:
+        await self._broker.stop()
+        self._broker.lose_power_while_stopped()
+
+    async def _lose_power(self) -> None:
+        self._broker.power_loss()
 
     async def _prove_alive(self) -> None:
         """Every partition takes a write and shows it."""
