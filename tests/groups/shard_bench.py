@@ -22,6 +22,7 @@ from penstock.groups.timers import Timers
 from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.iteration import read_batches
 from penstock.replication.flusher import Flusher
+from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition as LeaderPartition
 from penstock.replication.replica import Replica
 from penstock.storage.disk import RealDisk
@@ -33,6 +34,7 @@ from penstock.threads import Pool
 
 T = TypeVar("T")
 
+ME = BrokerId(1)
 ORDERS = TopicId(UUID(int=1))
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 SUBSCRIPTION = b"\0\0\0\0\0\x01\0\x06orders\xff\xff\xff\xff"
@@ -120,9 +122,12 @@ class Bench:
     def _make_replica(self) -> Replica:
         name = TopicPartition("__consumer_offsets", 0)
         log = Log.create(self.storage, "logs/offsets-0", name, ORDERS, LogConfig())
-        partition = LeaderPartition(LeaderEpoch(0), Durability.FSYNC, Offset(0), Offset(0))
+        partition = LeaderPartition(Durability.FSYNC, Offset(0), Offset(0), Offset(0))
         flusher = Flusher(self.disk, self.threads, self.clock, lambda seconds: None)
-        return Replica(name, ORDERS, log, partition, flusher, self.threads, {})
+        replica = Replica(name, ORDERS, log, partition, flusher, self.threads, {})
+        alone = InSync(ME, (ME,), frozenset((ME,)), 0, Offset(0), {}, START_MS)
+        replica.become_leader(LeaderEpoch(0), alone)
+        return replica
 
     def _make_shard(self, state: ShardState) -> Shard:
         return Shard(0, state, Appender(self.replica, self.clock), self)
@@ -161,7 +166,7 @@ class Bench:
 
 
 def topic(name: str, topic_id: TopicId, partitions: int = 2) -> Topic:
-    state = Partition(BrokerId(1), LeaderEpoch(0), (BrokerId(1),), (BrokerId(1),), 0)
+    state = Partition(ME, LeaderEpoch(0), (ME,), (ME,), 0)
     return Topic(name, topic_id, (state,) * partitions, {"retention.ms": "1000"}, 0)
 
 

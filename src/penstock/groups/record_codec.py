@@ -25,12 +25,22 @@ from struct import Struct
 from typing import Any, Final
 
 from penstock.errors import PenstockError, ProtocolError
+from penstock.groups.consumer_codec import (
+    decode_consumer_group,
+    decode_consumer_member,
+    decode_current_assignment,
+    decode_target_epoch,
+    decode_target_member,
+    encode_consumer_group,
+    encode_consumer_member,
+    encode_current_assignment,
+    encode_target_epoch,
+    encode_target_member,
+)
 from penstock.groups.records import (
-    Assignment,
     ClassicGroupKey,
     ClassicGroupValue,
     ClassicMember,
-    ClassicProtocols,
     ConsumerGroupKey,
     ConsumerGroupValue,
     ConsumerMemberKey,
@@ -39,7 +49,6 @@ from penstock.groups.records import (
     CurrentAssignmentValue,
     GroupRecord,
     Key,
-    MemberState,
     OffsetKey,
     OffsetValue,
     TargetEpochKey,
@@ -64,8 +73,6 @@ CURRENT_ASSIGNMENT_KIND: Final = 8
 _OFFSET_HEAD = Struct(">hqi")
 _FLEXIBLE = 4
 """The first flexible version of the offset's and the classic group's value."""
-_PRESENT = b"\x01"
-"""Stands before a tagged structure that may be null."""
 
 
 class UnknownRecord(PenstockError):
@@ -226,156 +233,6 @@ def _decode_classic_member(reader: Reader, version: int) -> ClassicMember:
     return member
 
 
-# --- consumer groups (KIP-848)
-
-
-def _encode_consumer_group(value: ConsumerGroupValue) -> bytes:
-    tags = b"\x01" + p.tagged(0, p.INT64(value.metadata_hash)) if value.metadata_hash else p.NO_TAGS
-    return p.INT16(0) + p.INT32(value.epoch) + tags
-
-
-def _decode_consumer_group(reader: Reader, version: int) -> ConsumerGroupValue:
-    _check_version(version, 0)
-    epoch = reader.int32()
-    metadata_hash, last = 0, -1
-    for _ in range(reader.tags()):
-        last, end = reader.tag(last)
-        if last == 0:
-            metadata_hash = reader.int64()
-            reader.close_tag(end)
-        reader.position = end
-    return ConsumerGroupValue(epoch, metadata_hash)
-
-
-def _encode_consumer_member(value: ConsumerMemberValue) -> bytes:
-    topics = sorted(value.subscribed_topics)
-    return b"".join(
-        (
-            p.INT16(0),
-            p.nullable_compact_string(value.instance_id),
-            p.nullable_compact_string(value.rack_id),
-            p.compact_string(value.client_id),
-            p.compact_string(value.client_host),
-            p.compact_array_length(len(topics)),
-            *map(p.compact_string, topics),
-            p.nullable_compact_string(value.subscribed_regex),
-            p.INT32(value.rebalance_timeout_ms),
-            p.nullable_compact_string(value.server_assignor),
-            _encode_classic_protocols(value.classic),
-        )
-    )
-
-
-def _encode_classic_protocols(classic: ClassicProtocols | None) -> bytes:
-    if classic is None:
-        return p.NO_TAGS
-    parts = [_PRESENT, p.INT32(classic.session_timeout_ms), p.compact_array_length(len(classic.protocols))]
-    for name, metadata in classic.protocols:
-        parts += (p.compact_string(name), p.compact_bytes(metadata), p.NO_TAGS)
-    return b"\x01" + p.tagged(0, b"".join((*parts, p.NO_TAGS)))
-
-
-def _decode_consumer_member(reader: Reader, version: int) -> ConsumerMemberValue:
-    _check_version(version, 0)
-    instance_id, rack_id = reader.nullable_compact_string(), reader.nullable_compact_string()
-    client_id, client_host = reader.compact_string(), reader.compact_string()
-    topics = frozenset(reader.compact_string() for _ in range(reader.compact_array_length()))
-    regex = reader.nullable_compact_string()
-    rebalance_timeout_ms = reader.int32()
-    assignor = reader.nullable_compact_string()
-    classic, last = None, -1
-    for _ in range(reader.tags()):
-        last, end = reader.tag(last)
-        if last == 0:
-            classic = _decode_classic_protocols(reader)
-            reader.close_tag(end)
-        reader.position = end
-    return ConsumerMemberValue(
-        instance_id, rack_id, client_id, client_host, topics, regex, rebalance_timeout_ms, assignor, classic
-    )
-
-
-def _decode_classic_protocols(reader: Reader) -> ClassicProtocols | None:
-    if reader.unsigned_varint() == 0:
-        return None
-    session_timeout_ms = reader.int32()
-    protocols = []
-    for _ in range(reader.compact_array_length(element_bytes=3)):
-        protocols.append((reader.compact_string(), bytes(reader.compact_bytes())))
-        reader.skip_tags()
-    reader.skip_tags()
-    return ClassicProtocols(session_timeout_ms, tuple(protocols))
-
-
-def _encode_target_epoch(value: TargetEpochValue) -> bytes:
-    return p.INT16(0) + p.INT32(value.assignment_epoch) + p.NO_TAGS
-
-
-def _decode_target_epoch(reader: Reader, version: int) -> TargetEpochValue:
-    _check_version(version, 0)
-    value = TargetEpochValue(reader.int32())
-    reader.skip_tags()
-    return value
-
-
-def _encode_target_member(value: TargetMemberValue) -> bytes:
-    return p.INT16(0) + _encode_assignment(value.assignment) + p.NO_TAGS
-
-
-def _decode_target_member(reader: Reader, version: int) -> TargetMemberValue:
-    _check_version(version, 0)
-    value = TargetMemberValue(_decode_assignment(reader))
-    reader.skip_tags()
-    return value
-
-
-def _encode_current_assignment(value: CurrentAssignmentValue) -> bytes:
-    return b"".join(
-        (
-            p.INT16(0),
-            p.INT32(value.member_epoch),
-            p.INT32(value.previous_member_epoch),
-            p.INT8(value.state),
-            _encode_assignment(value.assigned),
-            _encode_assignment(value.pending_revocation),
-            p.NO_TAGS,
-        )
-    )
-
-
-def _decode_current_assignment(reader: Reader, version: int) -> CurrentAssignmentValue:
-    _check_version(version, 0)
-    member_epoch, previous_member_epoch, state = reader.int32(), reader.int32(), reader.int8()
-    if state not in set(MemberState):
-        raise UnknownRecord(f"state {state} of a member")
-    assigned, pending_revocation = _decode_assignment(reader), _decode_assignment(reader)
-    reader.skip_tags()
-    return CurrentAssignmentValue(
-        member_epoch, previous_member_epoch, MemberState(state), assigned, pending_revocation
-    )
-
-
-def _encode_assignment(assignment: Assignment) -> bytes:
-    parts = [p.compact_array_length(len(assignment))]
-    for topic_id, partitions in sorted(assignment.items()):
-        parts += (topic_id.bytes, p.compact_array_length(len(partitions)))
-        parts += [p.INT32(partition) for partition in sorted(partitions)]
-        parts.append(p.NO_TAGS)
-    return b"".join(parts)
-
-
-def _decode_assignment(reader: Reader) -> Assignment:
-    assignment: Assignment = {}
-    for _ in range(reader.compact_array_length(element_bytes=18)):
-        topic_id = TopicId(reader.uuid())
-        count = reader.compact_array_length(element_bytes=4)
-        partitions = frozenset(reader.int32() for _ in range(count))
-        if partitions:
-            assignment[topic_id] = partitions
-        reader.skip_tags()
-    return assignment
-
-
 _KEY_ENCODERS: dict[type[Key], Callable[[Any], bytes]] = {
     OffsetKey: _encode_offset_key,
     ClassicGroupKey: _group_key(CLASSIC_GROUP_KIND),
@@ -388,27 +245,27 @@ _KEY_ENCODERS: dict[type[Key], Callable[[Any], bytes]] = {
 _VALUE_ENCODERS: dict[type[Value], Callable[[Any], bytes]] = {
     OffsetValue: _encode_offset,
     ClassicGroupValue: _encode_classic_group,
-    ConsumerGroupValue: _encode_consumer_group,
-    ConsumerMemberValue: _encode_consumer_member,
-    TargetEpochValue: _encode_target_epoch,
-    TargetMemberValue: _encode_target_member,
-    CurrentAssignmentValue: _encode_current_assignment,
+    ConsumerGroupValue: encode_consumer_group,
+    ConsumerMemberValue: encode_consumer_member,
+    TargetEpochValue: encode_target_epoch,
+    TargetMemberValue: encode_target_member,
+    CurrentAssignmentValue: encode_current_assignment,
 }
 _KINDS: dict[int, tuple[Callable[[Reader], Key], Callable[[Reader, int], Value]]] = {
     **dict.fromkeys(OFFSET_KINDS, (_decode_offset_key, _decode_offset)),
     CLASSIC_GROUP_KIND: (lambda reader: ClassicGroupKey(reader.string()), _decode_classic_group),
-    CONSUMER_GROUP_KIND: (lambda reader: ConsumerGroupKey(reader.string()), _decode_consumer_group),
+    CONSUMER_GROUP_KIND: (lambda reader: ConsumerGroupKey(reader.string()), decode_consumer_group),
     CONSUMER_MEMBER_KIND: (
         lambda reader: ConsumerMemberKey(reader.string(), reader.string()),
-        _decode_consumer_member,
+        decode_consumer_member,
     ),
-    TARGET_EPOCH_KIND: (lambda reader: TargetEpochKey(reader.string()), _decode_target_epoch),
+    TARGET_EPOCH_KIND: (lambda reader: TargetEpochKey(reader.string()), decode_target_epoch),
     TARGET_MEMBER_KIND: (
         lambda reader: TargetMemberKey(reader.string(), reader.string()),
-        _decode_target_member,
+        decode_target_member,
     ),
     CURRENT_ASSIGNMENT_KIND: (
         lambda reader: CurrentAssignmentKey(reader.string(), reader.string()),
-        _decode_current_assignment,
+        decode_current_assignment,
     ),
 }
