@@ -20,6 +20,7 @@ from penstock.records.validation import check_records
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
+from penstock.replication.truncation import diverging_epoch
 from penstock.replication.waiting import CommitCallback, CommitWaiters, DataWaiters
 from penstock.storage.jobs import FlushJob
 from penstock.storage.log import AppendInfo, Log
@@ -163,6 +164,12 @@ class Replica:
         if asked < self.partition.leader_epoch:
             raise BrokerError(ErrorCode.fenced_leader_epoch)
         raise BrokerError(ErrorCode.unknown_leader_epoch)
+
+    def diverging_epoch(self, fetched_epoch: int, offset: int) -> tuple[LeaderEpoch, Offset] | None:
+        """Where a fetcher's history left ours, if it did (KIP-595); -1 does not ask."""
+        return diverging_epoch(
+            self.log.leader_epochs, self.log.log_end_offset, LeaderEpoch(fetched_epoch), Offset(offset)
+        )
 
     def when_committed(self, info: AppendInfo, callback: CommitCallback) -> bool:
         """True when the append is committed already; else calls back when it is, or cannot be."""

@@ -33,11 +33,12 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """From `start_offset` on this epoch writes. One that is not newer changes nothing."""
-        if epoch <= self.latest:
-            return
-        kept = [entry for entry in self.entries if entry.start_offset < start_offset]
-        self.entries = (*kept, EpochEntry(epoch, start_offset))
+        """From `start_offset` on this epoch writes. One that is not newer than what wrote before changes nothing,
+        except that epochs which were to begin here have written nothing."""
+        kept = tuple(entry for entry in self.entries if entry.start_offset < start_offset)
+        if not kept or epoch > kept[-1].epoch:
+            kept = (*kept, EpochEntry(epoch, start_offset))
+        self.entries = kept
 
     def end_of(self, epoch: LeaderEpoch, log_end_offset: Offset) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch not above `epoch` and where it ends; (-1, -1) where that is not known."""

@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from penstock.config.topic_options import MessageTimestampType
 from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
-from penstock.model import LeaderEpoch, Offset, TopicId, TopicPartition
+from penstock.model import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader, assign, stamp_append_time
 from penstock.storage.checkpoints import RecoveryMark
+from penstock.storage.fetched_batches import FetchedBatch, check_fetched
+from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.storage.log_state import LogState, StorageContext
@@ -101,6 +103,11 @@ class Log(StoredLog):
         self.leader_epochs.assign(epoch, self.log_end_offset)
         self._epoch = self.leader_epochs.latest
 
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        """The epoch of the last record; -1 without one."""
+        return self.leader_epochs.epoch_at(Offset(self.log_end_offset - 1))
+
     # --- appending
 
     def append(
@@ -154,6 +161,61 @@ class Log(StoredLog):
         return AppendInfo(
             base_offset, Offset(last_offset), now_ms if self._append_time else -1, self.log_start_offset
         )
+
+    def append_as_follower(self, records: memoryview, leader_epoch: LeaderEpoch, now_ms: int) -> None:
+        """Append the whole batches of a range fetched from the leader, with the offsets and epochs they have."""
+        if self._failure is not None or self._context.full:
+            raise self._refusal()
+        batches = check_fetched(records, self.log_end_offset, self.last_epoch, leader_epoch)
+        place = 0
+        while place < len(batches):
+            place = self._append_run(records, batches, place, now_ms)
+
+    def _append_run(self, records: memoryview, batches: list[FetchedBatch], place: int, now_ms: int) -> int:
+        """Write as many batches as go into one segment, by one call; the place of the first that did not."""
+        start, first = batches[place]
+        segments, segment, position = self._segments, self._segments.active, 0
+        if segment is not None and not self._must_roll(segment, first.size, first.last_offset, now_ms):
+            position, base_offset = segment.size, segment.base_offset
+        else:
+            segment, base_offset = None, first.base_offset
+        after, end = place + 1, start + first.size
+        while after < len(batches):
+            header = batches[after].header
+            if (
+                position + end - start + header.size > self._segment_bytes
+                or header.last_offset - base_offset > MAX_RELATIVE_OFFSET
+            ):
+                break
+            after, end = after + 1, end + header.size
+        content = records[start:end]
+        try:
+            if segment is None:
+                segment = segments.start(Offset(base_offset), now_ms, content)
+            else:
+                (segment.writer or segments.pin(segment)).pwrite(position, (content,))
+        except OSError as error:
+            raise self._write_failed(error) from error
+        if position == 0:
+            segment.created_ms = now_ms
+        for batch_position, header in batches[place:after]:
+            self._remember(segment, position + batch_position - start, header, now_ms)
+        # In this order, as for a leader's append.
+        self.log_end_offset = batches[after - 1].header.next_offset
+        segment.size = position + len(content)
+        return after
+
+    def _remember(self, segment: Segment, position: int, header: BatchHeader, now_ms: int) -> None:
+        """A batch that came with its offsets was written at `position`."""
+        if position - segment.indexed_size >= self._index_interval_bytes:
+            segment.index.add(header.base_offset - segment.base_offset, position, segment.max_timestamp)
+            segment.indexed_size = position
+        segment.max_timestamp = max(segment.max_timestamp, header.max_timestamp)
+        if header.leader_epoch != self._epoch:
+            self.leader_epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+            self._epoch = self.leader_epochs.latest
+        if header.producer_id >= 0 and not header.is_control:
+            self.producers.record(header, header.base_offset, header.max_timestamp, now_ms)
 
     def _refusal(self) -> BrokerError:
         if self._failure is not None:
@@ -276,7 +338,7 @@ class Log(StoredLog):
             self.leader_epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: Offset, now_ms: int, keep_mark: Callable[[], None]) -> None:
-        """Drop the batch that has `offset` and all after it; waits for the disk.
+        """Drop the batch that has `offset` and all after it; waits for the disk, between `begin_cut` and `finish_cut`.
 
         `keep_mark` makes the lowered recovery point durable before anything is cut.
         """
@@ -284,7 +346,6 @@ class Log(StoredLog):
             raise self._out_of_range(offset)
         if offset == self.log_end_offset:
             return
-        assert self._job is None, "a job is under way"
         kept = floor_segment(self.segments, offset) + 1
         segment = self.segments[kept - 1]
         position, header = segment.locate(offset, segment.size, wait=True)
@@ -301,6 +362,16 @@ class Log(StoredLog):
             self.fail(error)
             raise StorageError(f"{self.topic_partition} could not be truncated: {error}") from error
         self._rebuild_state(end_offset, now_ms)
+
+    def restart_at(self, offset: Offset, now_ms: int, keep_mark: Callable[[], None]) -> None:
+        """Drop everything and go on at `offset`, as when the leader has nothing older; as `truncate_to`."""
+        self.truncate_to(self.log_start_offset, now_ms, keep_mark)
+        self.leader_epochs, self._epoch = LeaderEpochs(), NO_LEADER_EPOCH
+        self.producers.restore(())
+        self.high_watermark = self.flushed_offset = self.log_start_offset = self.log_end_offset = offset
+        self.cleaned_offset = min(self.cleaned_offset, offset)
+        if self._segments.active is not None:
+            self._start_empty_segment()  # its name says where the offsets go on
 
     def _cut(self, kept: int, segment: Segment, position: int, end_offset: Offset) -> None:
         dropped = self._segments.drop_last(kept)

@@ -204,6 +204,10 @@ class LogManager:
         gone."""
         log.truncate_to(offset, now_ms, lambda: self.write_checkpoints(both=True))
 
+    def restart(self, log: Log, offset: Offset, now_ms: int) -> None:
+        """Drop everything and go on at `offset`."""
+        log.restart_at(offset, now_ms, lambda: self.write_checkpoints(both=True))
+
     # --- topics
 
     def create(self, topic: str, topic_id: TopicId, partitions: Iterable[int], config: LogConfig) -> None:

@@ -26,6 +26,8 @@ from penstock.storage.snapshot import KEPT_SNAPSHOTS, Snapshot
 PASSING_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """After these a write can be tried another time; after any other the disk is not trusted."""
 
+_CUT = object()
+
 
 class StoredLog:
     __slots__ = (
@@ -296,6 +298,19 @@ class StoredLog:
         """What is on disk now is found out by recovery."""
         self._release(replaced)
         self.fail(error)
+
+    # --- being cut
+
+    def begin_cut(self) -> bool:
+        """Whether its end may be cut now, in a pool: no other job is under way, and none begins until
+        `finish_cut`."""
+        if self._job is not None or self.failed:
+            return False
+        self._job = _CUT
+        return True
+
+    def finish_cut(self) -> None:
+        self._release(_CUT)
 
     def _release(self, job: object) -> None:
         assert self._job is job, "a job is finished once"

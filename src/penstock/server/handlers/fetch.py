@@ -11,7 +11,7 @@ from functools import partial
 
 from penstock.config import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS
 from penstock.errors import BrokerError, ErrorCode, StorageError, WouldBlock
-from penstock.model import LeaderEpoch, Offset, TopicId
+from penstock.model import Offset, TopicId
 from penstock.net.answer import Answer, Later, Parts
 from penstock.replication.replica import Replica
 from penstock.server.dispatch import Api, Request
@@ -168,7 +168,7 @@ class _FetchOperation:
             log_start_offset=replica.log.log_start_offset,
             aborted_transactions=() if self._fetch.isolation_level == READ_COMMITTED else None,
         )
-        result.diverging_epoch = _diverging_epoch(replica, target)
+        result.diverging_epoch = replica.diverging_epoch(target.last_fetched_epoch, target.offset)
         limit = max(0, min(target.max_bytes, max_bytes))
         if result.diverging_epoch is None and (limit or at_least_one):
             result.records = self._slice(
@@ -294,16 +294,6 @@ def _has_news(target: FetchTarget, result: FetchResult) -> bool:
         or result.high_watermark != target.told_high_watermark
         or result.log_start_offset != target.told_log_start_offset
     )
-
-
-def _diverging_epoch(replica: Replica, target: FetchTarget) -> tuple[int, int] | None:
-    """Where the fetcher's history left ours, if it did (KIP-595)."""
-    if target.last_fetched_epoch < 0:
-        return None
-    epoch, end_offset = replica.log.end_of_epoch(LeaderEpoch(target.last_fetched_epoch))
-    if epoch == target.last_fetched_epoch and end_offset >= target.offset:
-        return None
-    return epoch, end_offset
 
 
 def _targets(fetch: FetchRequest) -> list[FetchTarget]:

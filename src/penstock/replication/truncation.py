@@ -1,0 +1,36 @@
+"""Where a follower cuts its log when its leader says that their histories part (KIP-101, KIP-279, KIP-320).
+
+Pure. The leader names the largest of its epochs that is not above the follower's last one, and where that ends. What
+the follower has of later epochs is not the leader's; of that epoch, only what lies below both ends. If the follower
+has no such epoch it goes back to the end of the one before, and asks again: each round drops at least one epoch,
+until the last ones are the same. The high watermark has no part in it.
+"""
+
+from __future__ import annotations
+
+from penstock.model import LeaderEpoch, Offset
+from penstock.storage.leader_epochs import LeaderEpochs
+
+
+def diverging_epoch(
+    epochs: LeaderEpochs, log_end: Offset, fetched_epoch: LeaderEpoch, offset: Offset
+) -> tuple[LeaderEpoch, Offset] | None:
+    """The leader's part: where a fetcher whose last record before `offset` is of `fetched_epoch` has left it, if so."""
+    if fetched_epoch < 0:
+        return None
+    epoch, end_offset = epochs.end_of(fetched_epoch, log_end)
+    if epoch == fetched_epoch and end_offset >= offset:
+        return None
+    return epoch, end_offset
+
+
+def truncation_offset(
+    epochs: LeaderEpochs, log_start: Offset, log_end: Offset, leader_epoch: LeaderEpoch, leader_end: Offset
+) -> Offset | None:
+    """The follower's part: its new log end; None where the leader's answer is one that no leader can give."""
+    epoch, end = epochs.end_of(leader_epoch, log_end)
+    if epoch < 0 or leader_end < 0:
+        return None
+    if epoch == leader_epoch:
+        end = min(end, leader_end)
+    return max(end, log_start)
