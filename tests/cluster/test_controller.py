@@ -1,454 +1,133 @@
+"""The elected controller: one at a time, another takes over, and one that was replaced writes nothing (T18)."""
+
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from random import Random
+from dataclasses import replace
+from functools import partial
 
 import pytest
+from node import ClusterNode
+from test_metadata import until
 
-from penstock.cluster import change_list, topic_writes, znodes
-from penstock.cluster.config_changes import (
-    ConfigAlteration,
-    ConfigChange,
-    ConfigOperation,
-    ConfigResourceType,
-)
-from penstock.cluster.controller import Controller
-from penstock.cluster.coordination import CoordinationStore
-from penstock.cluster.embedded import EmbeddedStore
-from penstock.cluster.image import ImageChange, Topic
+from penstock.cluster import znodes
+from penstock.cluster.coordination import Check
+from penstock.cluster.election import take_office
+from penstock.cluster.image import NO_LEADER, Partition
 from penstock.cluster.loading import load_image
-from penstock.cluster.memory import Faults, MemoryEnsemble
-from penstock.cluster.topics import NewPartitions, NewTopic
-from penstock.config import NUM_PARTITIONS, BrokerConfig
-from penstock.errors import BrokerError, ErrorCode, StorageError, UnknownOutcome
+from penstock.cluster.memory import MemoryEnsemble
+from penstock.cluster.topics import NewTopic
+from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId
-from penstock.threads import ThreadPools
-
-NODE = BrokerId(1)
-TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
 
 
-async def started(store: CoordinationStore, seed: int = 1, config: BrokerConfig | None = None) -> Controller:
-    made = Controller(store, NODE, config or BrokerConfig(), Random(seed))
-    await made.load()
-    await made.register_broker("localhost", 9092, "machine")
-    await made.take_leadership()
-    return made
+async def started(ensemble: MemoryEnsemble, number: int) -> ClusterNode:
+    store = ensemble.client()
+    await store.start()
+    return await ClusterNode(store, BrokerId(number), seed=number).start()
 
 
-def run(scenario: Callable[[Controller, CoordinationStore], Awaitable[None]], **settings: int) -> None:
+def partition_of(node: ClusterNode, topic: str = "a") -> Partition:
+    return node.metadata.image.topics[topic].partitions[0]
+
+
+async def kill(node: ClusterNode) -> None:
+    await node.stop()
+    node.store.expire()  # type: ignore[attr-defined]
+
+
+def test_leaders_that_die_are_replaced_from_the_in_sync_set() -> None:
     async def body() -> None:
-        store = MemoryEnsemble().client()
-        await store.start()
-        config = BrokerConfig({name.replace("_", "."): str(value) for name, value in settings.items()})
-        made = await started(store, config=config)
-        await scenario(made, store)
-        assert made.image == await load_image(store), "the image is what the store says"
+        ensemble = MemoryEnsemble()
+        nodes = {number: await started(ensemble, number) for number in (1, 2, 3)}
+        await nodes[1].metadata.reread_members()
+        await nodes[1].administration.create_topics([NewTopic("a", assignment=[(0, [2, 3, 1])])])
+        before = partition_of(nodes[1])
+        await kill(nodes[2])
+        await until(lambda: partition_of(nodes[1]).leader == 3)
+        after = partition_of(nodes[1])
+        assert after.leader_epoch == before.leader_epoch + 1
+        assert after.isr == before.isr
+        for node in nodes.values():
+            await node.stop()
 
     asyncio.run(body())
 
 
-def codes(results: list[Topic | BrokerError] | list[BrokerError | None]) -> list[ErrorCode | None]:
-    return [result.code if isinstance(result, BrokerError) else None for result in results]
+def test_a_partition_without_a_living_member_waits_for_one_to_come_back() -> None:
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        first, second = await started(ensemble, 1), await started(ensemble, 2)
+        await first.metadata.reread_members()
+        await first.administration.create_topics([NewTopic("a", assignment=[(0, [2])])])
+        await kill(second)
+        await until(lambda: partition_of(first).leader == NO_LEADER)
+        epoch = partition_of(first).leader_epoch
+        second = await started(ensemble, 2)
+        await until(lambda: partition_of(first).leader == 2)
+        assert partition_of(first).leader_epoch > epoch
+        assert partition_of(first).isr == (2,)
+        await first.stop()
+        await second.stop()
+
+    asyncio.run(body())
 
 
-def test_topics_are_created_found_and_deleted() -> None:
-    async def scenario(controller: Controller, _: CoordinationStore) -> None:
-        results = await controller.create_topics(
-            [NewTopic("a", partitions=3, configs={"retention.ms": "5"}), NewTopic("b/"), NewTopic("c")]
+def test_another_broker_takes_over_and_mends_what_the_last_controller_led() -> None:
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        first, second = await started(ensemble, 1), await started(ensemble, 2)
+        await first.metadata.reread_members()
+        await first.administration.create_topics([NewTopic("a", assignment=[(0, [1, 2])])])
+        await kill(first)
+        await until(lambda: second.metadata.image.controller_id == 2 and partition_of(second).leader == 2)
+        await second.stop()
+
+    asyncio.run(body())
+
+
+def test_a_replaced_controller_writes_nothing() -> None:
+    """T18: it is stopped in the middle, another is elected, and it goes on."""
+
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        first, second = await started(ensemble, 1), await started(ensemble, 2)
+        await first.metadata.reread_members()
+        await first.administration.create_topics([NewTopic("a", assignment=[(0, [1, 2])])])
+        office = await take_office(first.store, BrokerId(1))
+        await first.stop()
+        await first.store.delete(znodes.CONTROLLER)
+        await until(lambda: second.metadata.image.controller_id == 2)
+        stale = ClusterNode(first.store, BrokerId(1))
+        await stale.metadata.load()
+        rule = partial(_give_to, broker=BrokerId(1))
+        with pytest.raises(BrokerError) as refusal:
+            await stale.changes.rule(rule, ["a"], Check(znodes.CONTROLLER_EPOCH, office.epoch_version))
+        assert refusal.value.code is ErrorCode.not_controller
+        assert partition_of(second) == (await load_image(first.store)).topics["a"].partitions[0]
+        assert partition_of(second).leader_epoch == 0
+        await stale.stop()
+        await second.stop()
+
+    asyncio.run(body())
+
+
+def _give_to(_: object, name: object, partition: Partition, broker: BrokerId) -> Partition:
+    return replace(partition, leader=broker)
+
+
+def test_a_thousand_leaders_change_with_two_writes() -> None:
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        first, second = await started(ensemble, 1), await started(ensemble, 2)
+        await first.metadata.reread_members()
+        await first.administration.create_topics(
+            [NewTopic("a", assignment=[(n, [2, 1]) for n in range(1_000)])]
         )
-        assert codes(results) == [None, ErrorCode.invalid_topic_exception, None]
-        topic = controller.image.topic("a")
-        assert topic is results[0]
-        assert topic is not None
-        assert controller.image.topic_by_id(topic.id) is topic
-        assert topic.configs == {"retention.ms": "5"}
-        assert [partition.leader for partition in topic.partitions] == [NODE] * 3
-        assert codes(await controller.delete_topics(["a", "x"])) == [
-            None,
-            ErrorCode.unknown_topic_or_partition,
-        ]
-        assert controller.image.topic("a") is None
-        assert controller.image.topic_by_id(topic.id) is None
-        again = await controller.create_topics([NewTopic("a")])
-        assert isinstance(again[0], Topic)
-        assert again[0].id != topic.id
-
-    run(scenario)
-
-
-def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
-    async def body() -> None:
-        threads = ThreadPools()
-        path = str(tmp_path / "metadata.sqlite")
-        store = EmbeddedStore(path, threads)
-        await store.start()
-        first = await started(store)
-        await first.create_topics([NewTopic("a", partitions=2), NewTopic("b")])
-        await first.create_partitions([NewPartitions("b", 2)])
-        await first.alter_configs([ConfigChange(BROKER, "", [ConfigAlteration("num.partitions", "7")])])
-        before = first.image
-        await store.close()
-
-        store = EmbeddedStore(path, threads)
-        await store.start()
-        second = await started(store, seed=2)
-        after = second.image
-        assert after.cluster_id == before.cluster_id
-        assert after.brokers[NODE].epoch == before.brokers[NODE].epoch + 1
-        assert second.config[NUM_PARTITIONS] == 7
-        assert set(after.topics) == {"a", "b"}
-        for name, topic in after.topics.items():
-            assert topic.id == before.topics[name].id
-            assert [p.leader_epoch for p in topic.partitions] == [1, 1]
-        await store.close()
-        threads.close()
-
-    asyncio.run(body())
-
-
-def test_a_repeated_name_is_refused_in_every_place() -> None:
-    async def scenario(controller: Controller, _: CoordinationStore) -> None:
-        twice = ErrorCode.invalid_request
-        assert codes(await controller.create_topics([NewTopic("a"), NewTopic("b"), NewTopic("a")])) == [
-            twice,
-            None,
-            twice,
-        ]
-        assert codes(await controller.delete_topics(["b", "b"])) == [twice, twice]
-        grow = NewPartitions("b", 5)
-        assert codes(await controller.create_partitions([grow, grow])) == [twice, twice]
-        change = ConfigChange(TOPIC, "b", [])
-        assert codes(await controller.alter_configs([change, change])) == [twice, twice]
-        assert len(controller.image.topics["b"].partitions) == 1
-
-    run(scenario)
-
-
-def test_validate_only_changes_nothing() -> None:
-    async def scenario(controller: Controller, store: CoordinationStore) -> None:
-        await controller.create_topics([NewTopic("a")])
-        before, changes = controller.image, await store.children(znodes.CHANGES)
-        results = await controller.create_topics([NewTopic("b"), NewTopic("a")], validate_only=True)
-        assert codes(results) == [None, ErrorCode.topic_already_exists]
-        assert codes(await controller.create_partitions([NewPartitions("a", 3)], validate_only=True)) == [
-            None
-        ]
-        change = ConfigChange(TOPIC, "a", [ConfigAlteration("retention.ms", "5")])
-        assert codes(await controller.alter_configs([change], validate_only=True)) == [None]
-        assert controller.image is before
-        assert await store.children(znodes.CHANGES) == changes
-
-    run(scenario)
-
-
-def test_requests_with_too_many_items_are_refused_as_a_whole() -> None:
-    async def scenario(controller: Controller, _: CoordinationStore) -> None:
-        for call in (
-            controller.create_topics([NewTopic(f"t{n}") for n in range(4)]),
-            controller.delete_topics(["a", "b", "c", "d"]),
-            controller.create_partitions([NewPartitions(f"t{n}", 2) for n in range(4)]),
-        ):
-            with pytest.raises(BrokerError) as refusal:
-                await call
-            assert refusal.value.code is ErrorCode.policy_violation
-
-    run(scenario, max_topics_per_request=3)
-
-
-def test_subscribers_hear_of_changes_in_order_before_the_answer() -> None:
-    async def scenario(controller: Controller, _: CoordinationStore) -> None:
-        heard: list[ImageChange] = []
-        controller.subscribe(heard.append)
-        await asyncio.gather(*(controller.create_topics([NewTopic(name)]) for name in "abc"))
-        await controller.delete_topics(["b"])
-        await controller.delete_topics(["unknown"])
-        assert [sorted(change.topics) for change in heard] == [["a"], ["b"], ["c"], ["b"]]
-        assert heard[-1].before.topic("b") is not None
-        assert heard[-1].after is controller.image
-        assert all(one.after is two.before for one, two in itertools.pairwise(heard))
-
-    run(scenario)
-
-
-def test_an_update_shares_what_it_does_not_touch() -> None:
-    async def scenario(controller: Controller, _: CoordinationStore) -> None:
-        await controller.create_topics([NewTopic("a", partitions=5), NewTopic("b")])
-        kept = controller.image.topic("a")
-        await controller.alter_configs([ConfigChange(TOPIC, "b", [ConfigAlteration("segment.ms", "9")])])
-        assert controller.image.topic("a") is kept
-
-    run(scenario)
-
-
-def test_leadership_is_taken_in_multis_of_hundreds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_writes, "MAX_PARTITIONS_PER_MULTI", 4)
-
-    async def scenario(controller: Controller, store: CoordinationStore) -> None:
-        await controller.create_topics([NewTopic("a", partitions=7), NewTopic("b", partitions=3)])
-        heard: list[ImageChange] = []
-        controller.subscribe(heard.append)
-        await controller.take_leadership()
-        assert len(heard) == 3
-        for topic in controller.image.topics.values():
-            assert [partition.leader_epoch for partition in topic.partitions] == [1] * len(topic.partitions)
-
-    run(scenario)
-
-
-def test_incremental_changes_set_delete_append_and_subtract() -> None:
-    async def scenario(controller: Controller, _: CoordinationStore) -> None:
-        await controller.create_topics([NewTopic("a", configs={"retention.ms": "5", "segment.ms": "6"})])
-
-        async def alter(name: str, operation: ConfigOperation, value: str | None) -> ErrorCode | None:
-            change = ConfigChange(TOPIC, "a", [ConfigAlteration(name, value, operation)])
-            return codes(await controller.alter_configs([change]))[0]
-
-        assert await alter("retention.ms", ConfigOperation.SET, "7") is None
-        assert await alter("segment.ms", ConfigOperation.DELETE, None) is None
-        assert controller.image.topics["a"].configs == {"retention.ms": "7"}
-        assert await alter("cleanup.policy", ConfigOperation.APPEND, "compact") is None
-        assert controller.image.topics["a"].configs["cleanup.policy"] == "delete,compact"
-        assert await alter("cleanup.policy", ConfigOperation.APPEND, "compact") is None
-        assert await alter("cleanup.policy", ConfigOperation.SUBTRACT, "delete") is None
-        assert controller.image.topics["a"].configs["cleanup.policy"] == "compact"
-        before = controller.image.topics["a"].configs
-        assert await alter("retention.ms", ConfigOperation.APPEND, "1") is ErrorCode.invalid_config
-        assert await alter("retention.ms", ConfigOperation.SET, "x") is ErrorCode.invalid_config
-        assert await alter("retention.ms", ConfigOperation.SET, None) is ErrorCode.invalid_request
-        assert await alter("no.such", ConfigOperation.SET, "x") is ErrorCode.invalid_config
-        assert controller.image.topics["a"].configs == before
-        double = [ConfigAlteration("segment.ms", "1"), ConfigAlteration("segment.ms", "2")]
-        assert codes(await controller.alter_configs([ConfigChange(TOPIC, "a", double)])) == [
-            ErrorCode.invalid_request
-        ]
-
-    run(scenario)
-
-
-def test_the_older_form_replaces_all_settings() -> None:
-    async def scenario(controller: Controller, _: CoordinationStore) -> None:
-        await controller.create_topics([NewTopic("a", configs={"retention.ms": "5", "segment.ms": "6"})])
-        change = ConfigChange(TOPIC, "a", [ConfigAlteration("segment.ms", "7")], replaces=True)
-        assert codes(await controller.alter_configs([change])) == [None]
-        assert controller.image.topics["a"].configs == {"segment.ms": "7"}
-
-    run(scenario)
-
-
-def test_broker_settings_change_for_all_and_for_one() -> None:
-    async def scenario(controller: Controller, _: CoordinationStore) -> None:
-        def change(broker: str, name: str, value: str) -> ConfigChange:
-            return ConfigChange(BROKER, broker, [ConfigAlteration(name, value)])
-
-        assert codes(await controller.alter_configs([change("", "num.partitions", "4")])) == [None]
-        assert controller.config[NUM_PARTITIONS] == 4
-        assert codes(await controller.alter_configs([change("1", "num.partitions", "6")])) == [None]
-        assert controller.config[NUM_PARTITIONS] == 6
-        kept = controller.config
-        refused = [
-            change("2", "num.partitions", "4"),
-            change("one", "num.partitions", "4"),
-            change("", "node.id", "4"),
-            change("", "retention.ms", "4"),
-        ]
-        assert codes(await controller.alter_configs(refused)) == [ErrorCode.invalid_request] * 4
-        assert controller.config is kept
-        made = await controller.create_topics([NewTopic("t")])
-        assert isinstance(made[0], Topic)
-        assert len(made[0].partitions) == 6
-
-    run(scenario)
-
-
-def test_settings_of_all_and_of_one_must_fit_together() -> None:
-    async def scenario(controller: Controller, _: CoordinationStore) -> None:
-        low = ConfigAlteration("log.cleaner.max.compaction.lag.ms", "50")
-        high = ConfigAlteration("log.cleaner.min.compaction.lag.ms", "60")
-        assert codes(await controller.alter_configs([ConfigChange(BROKER, "", [low])])) == [None]
-        changed = await controller.alter_configs([ConfigChange(BROKER, "1", [high])])
-        assert codes(changed) == [ErrorCode.invalid_request]
-
-    run(scenario)
-
-
-def test_producer_ids_are_never_given_twice() -> None:
-    async def scenario(controller: Controller, _: CoordinationStore) -> None:
-        blocks = await asyncio.gather(*(controller.allocate_producer_ids() for _ in range(5)))
-        ids = [producer_id for block in blocks for producer_id in block]
-        assert len(set(ids)) == 5_000
-        assert all(len(block) == 1_000 for block in blocks)
-
-    run(scenario)
-
-
-def test_the_change_list_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_list, "MAX_CHANGES", 5)
-
-    async def scenario(controller: Controller, store: CoordinationStore) -> None:
-        for number in range(9):
-            await controller.create_topics([NewTopic(f"t{number}")])
-        names = await store.children(znodes.CHANGES)
-        assert len(names) == 5
-        last = znodes.decode((await store.get(f"{znodes.CHANGES}/{names[-1]}")).data, znodes.ChangeNode)
-        assert last.topics == ("t8",)
-
-    run(scenario)
-
-
-def test_a_replaced_controller_writes_nothing_more() -> None:
-    async def body() -> None:
-        ensemble = MemoryEnsemble()
-        old_store, new_store = ensemble.client(), ensemble.client()
-        await old_store.start()
-        await new_store.start()
-        old = await started(old_store)
-        successor = Controller(new_store, BrokerId(2), BrokerConfig(), Random(2))
-        with pytest.raises(BrokerError) as refusal:
-            await successor.load()
-        assert refusal.value.code is ErrorCode.not_controller
-        await old_store.delete(znodes.CONTROLLER)
-        await successor.load()
-        with pytest.raises(BrokerError) as refusal:
-            await old.create_topics([NewTopic("a")])
-        assert refusal.value.code is ErrorCode.not_controller
-        assert await new_store.children(znodes.TOPICS) == []
-        old_store.expire()
-        with pytest.raises(BrokerError) as refusal:
-            await old.create_topics([NewTopic("a")])
-        assert refusal.value.code is ErrorCode.not_controller
-
-    asyncio.run(body())
-
-
-def test_what_another_changed_meanwhile_is_read_and_the_decision_made_again() -> None:
-    async def scenario(controller: Controller, store: CoordinationStore) -> None:
-        await controller.create_topics([NewTopic("a")])
-        topic = znodes.TopicNode(controller.image.topics["a"].id, 1, {"retention.ms": "5"})
-        await store.set(znodes.topic_path("a"), znodes.encode(topic))
-        heard: list[ImageChange] = []
-        controller.subscribe(heard.append)
-        change = ConfigChange(TOPIC, "a", [ConfigAlteration("segment.ms", "6")])
-        assert codes(await controller.alter_configs([change])) == [None]
-        assert controller.image.topics["a"].configs == {"retention.ms": "5", "segment.ms": "6"}
-        assert [sorted(change.topics) for change in heard] == [["a"], ["a"]]
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_unknown_outcomes_leave_no_doubt(seed: int) -> None:
-    """Every answer is true of the store, nothing is done twice, and epochs only grow."""
-
-    async def body() -> None:
-        random = Random(seed)
-        ensemble = MemoryEnsemble()
-        store = ensemble.client(Faults(random, unknown_not_applied=0.2, unknown_applied=0.2))
-        await store.start()
-        made = await started(store, seed)
-        given: list[int] = []
-        expected: dict[str, int] = {}
-        for number in range(20):
-            name = f"t{number}"
-            assert codes(await made.create_topics([NewTopic(name, partitions=1)])) == [None]
-            expected[name] = 1
-            if random.random() < 0.5:
-                assert codes(await made.create_partitions([NewPartitions(name, 3)])) == [None]
-                expected[name] = 3
-            if random.random() < 0.3:
-                assert codes(await made.delete_topics([name])) == [None]
-                del expected[name]
-            given += await made.allocate_producer_ids()
-            assert made.image == await load_image(store)
-        assert {name: len(topic.partitions) for name, topic in made.image.topics.items()} == expected
-        assert len(set(given)) == len(given)
-        epochs = {
-            name: [p.leader_epoch for p in topic.partitions] for name, topic in made.image.topics.items()
-        }
-        await made.take_leadership()
-        for name, topic in made.image.topics.items():
-            assert [p.leader_epoch for p in topic.partitions] == [epoch + 1 for epoch in epochs[name]]
-        assert made.image == await load_image(store)
-
-    asyncio.run(body())
-
-
-def test_gives_up_when_the_store_never_answers_clearly() -> None:
-    async def body() -> None:
-        store = MemoryEnsemble().client()
-        await store.start()
-        made = await started(store)
-        store.faults = Faults(Random(1), unknown_not_applied=1.0)
-        for call in (made.create_topics([NewTopic("a")]), made.allocate_producer_ids()):
-            with pytest.raises(BrokerError) as refusal:
-                await call
-            assert refusal.value.code is ErrorCode.request_timed_out
-
-    asyncio.run(body())
-
-
-@pytest.mark.parametrize("error", [StorageError("full"), UnknownOutcome("broken")])
-def test_a_disk_that_refuses_is_a_storage_error_to_the_client(error: Exception, tmp_path: Path) -> None:
-    async def body() -> None:
-        threads = ThreadPools()
-        store = EmbeddedStore(str(tmp_path / "metadata.sqlite"), threads)
-        await store.start()
-        made = await started(store)
-
-        def refuse(_: object) -> None:
-            raise error
-
-        assert store._file is not None
-        store._file.write = refuse  # type: ignore[method-assign]
-        for call in (made.create_topics([NewTopic("a")]), made.allocate_producer_ids()):
-            with pytest.raises(BrokerError) as refusal:
-                await call
-            assert refusal.value.code is ErrorCode.kafka_storage_error
-        assert made.image.topic("a") is None
-        store._file.close()
-        threads.close()
-
-    asyncio.run(body())
-
-
-def test_a_topic_that_lost_a_partition_is_not_served_as_a_smaller_one() -> None:
-    async def body() -> None:
-        store = MemoryEnsemble().client()
-        await store.start()
-        made = await started(store)
-        await made.create_topics([NewTopic("a", partitions=2)])
-        await store.delete(znodes.partition_path("a", 1))
-        with pytest.raises(StorageError, match="partition 1 of topic a"):
-            await load_image(store)
-
-    asyncio.run(body())
-
-
-def test_a_broker_registers_once_at_a_time() -> None:
-    async def scenario(controller: Controller, _: CoordinationStore) -> None:
-        with pytest.raises(BrokerError) as refusal:
-            await controller.register_broker("other", 1, "machine")
-        assert refusal.value.code is ErrorCode.duplicate_broker_registration
-
-    run(scenario)
-
-
-def test_a_closed_controller_finishes_what_is_under_way_and_takes_no_more() -> None:
-    async def body() -> None:
-        ensemble = MemoryEnsemble()
-        store = ensemble.client()
-        await store.start()
-        made = await started(store)
-        creation = asyncio.ensure_future(made.create_topics([NewTopic("a")]))
-        await asyncio.sleep(0)
-        await made.close()
-        assert creation.done()
-        assert made.image == await load_image(store)
-        with pytest.raises(BrokerError) as refusal:
-            await made.create_topics([NewTopic("b")])
-        assert refusal.value.code is ErrorCode.not_controller
+        entries = ensemble.tree.children(znodes.CHANGES)
+        await kill(second)
+        await until(lambda: all(p.leader == 1 for p in first.metadata.image.topics["a"].partitions))
+        assert len(ensemble.tree.children(znodes.CHANGES)) - len(entries) == 2
+        await first.stop()
 
     asyncio.run(body())

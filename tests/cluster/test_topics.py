@@ -12,10 +12,11 @@ from penstock.model import BrokerEpoch, BrokerId
 
 
 def image_of(brokers: int) -> ClusterImage:
-    image = ClusterImage("cluster")
-    for number in range(1, brokers + 1):
-        image = image.with_broker(Broker(BrokerId(number), "h", 9092, BrokerEpoch(1), f"machine-{number}"))
-    return image
+    members = [
+        Broker(BrokerId(number), "h", 9092, BrokerEpoch(1), f"machine-{number}")
+        for number in range(1, brokers + 1)
+    ]
+    return ClusterImage("cluster").with_members(members, BrokerId(1))
 
 
 def planner(brokers: int = 1, *topics: Topic, **settings: int) -> TopicPlanner:

@@ -168,7 +168,7 @@ async def test_topic_that_grows_while_a_shard_is_loaded_is_noticed(
         class GrowingMeanwhile(Loading):
             async def run(self) -> ShardState:
                 state = await super().run()
-                await harness.context.controller.create_partitions([NewPartitions("orders", 3)])
+                await harness.context.administration.create_partitions([NewPartitions("orders", 3)])
                 return state
 
         monkeypatch.setattr(coordinator, "Loading", GrowingMeanwhile)
@@ -224,19 +224,19 @@ async def test_shard_goes_with_leadership_and_comes_back_with_its_state(tmp_path
     async with serving(tmp_path) as harness:
         await join_group(harness)
         await commit(harness, 5, "h")
-        controller, groups = harness.context.controller, harness.context.groups
-        ours = controller.image
+        metadata, groups = harness.context.metadata, harness.context.groups
+        ours = metadata.image
         topic = ours.topics[OFFSETS_TOPIC]
         moved = tuple(replace(partition, leader=BrokerId(99)) for partition in topic.partitions)
         theirs = ours.with_topics([replace(topic, partitions=moved)])
         waiting = asyncio.ensure_future(groups.shard_of("g").join("g", join_request(new_member_id="m2")))
         await asyncio.sleep(0)
-        controller.image = theirs
+        metadata.image = theirs
         groups.on_image(ImageChange(ours, theirs, frozenset({OFFSETS_TOPIC})))
         assert (await waiting).error is ErrorCode.not_coordinator
         assert code_of(groups) is ErrorCode.not_coordinator
         assert await groups.find("g") == 99
-        controller.image = ours
+        metadata.image = ours
         groups.on_image(ImageChange(theirs, ours, frozenset({OFFSETS_TOPIC})))
         assert code_of(groups) is ErrorCode.coordinator_load_in_progress
         assert [member.member_id for member in (await shard_of(harness)).describe("g").members] == ["m1"]
@@ -299,7 +299,7 @@ async def test_log_that_cannot_be_read_now_is_read_later(
 async def test_deleted_topic_takes_its_offsets_with_it_also_when_it_is_made_again(tmp_path: Path) -> None:
     async with serving(tmp_path) as harness:
         await commit(harness, 5)
-        await harness.context.controller.delete_topics(["orders"])
+        await harness.context.administration.delete_topics(["orders"])
         await harness.create("orders")
         assert await committed(harness) is None
         await commit(harness, 1)

@@ -129,11 +129,11 @@ def test_any_name_can_be_stored_changed_and_taken_away(tmp_path: Path, name: str
     async def scenario(broker: Harness) -> None:
         for value in ("50000", "60000"):
             assert await alter(broker, GROUP, name, (SESSION, SET, value)) == 0
-            await broker.context.controller._reload()
+            await broker.context.metadata.reload()
             assert broker.context.image.group_overrides() == {name: {SESSION: value}}
         assert await alter(broker, GROUP, name, (SESSION, DELETE, None)) == 0
         assert await alter(broker, GROUP, name, (SESSION, DELETE, None)) == 0
-        await broker.context.controller._reload()
+        await broker.context.metadata.reload()
         assert broker.context.image.group_configs == {}
 
     serve(tmp_path, scenario)

@@ -1,13 +1,13 @@
-"""The controller's writes: all of a change or nothing of it, fenced by its epoch, with one entry in the list.
+"""The change list: a change is written as a whole or not at all, with one entry that says what it touched.
 
-The entry tells other brokers what to read again, and its token tells the writer, after an unknown outcome,
-whether the change happened. The list keeps the last thousand.
+Any broker writes. The entry tells every broker what to read again, and its token tells the writer, after an
+unknown outcome, whether the change happened. Entries are numbered without a gap; the controller removes old ones.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from penstock.cluster import znodes
 from penstock.cluster.coordination import (
@@ -15,69 +15,85 @@ from penstock.cluster.coordination import (
     CoordinationStore,
     Create,
     Delete,
-    Node,
     Operation,
     SessionExpired,
     StoreError,
+    Unreachable,
 )
-from penstock.cluster.election import Office
-from penstock.errors import BrokerError, ErrorCode, StorageError, UnknownOutcome
+from penstock.errors import BrokerError, ErrorCode, UnknownOutcome
 
 MAX_CHANGES = 1_000
+TRIMMED_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a change is about: everything of some topics, some partitions of others, settings."""
+
+    topics: frozenset[str] = frozenset()
+    partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    broker_configs: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
 
 
 class ChangeList:
-    def __init__(self, store: CoordinationStore, office: Office) -> None:
+    """One writer of the list; `writer` is a name nobody else has."""
+
+    def __init__(self, store: CoordinationStore, writer: str) -> None:
         self._store = store
-        self._office = office
-        self._paths: deque[str] = deque()
+        self._writer = writer
         self._commits = 0
 
-    async def load(self) -> None:
-        names = await self._store.children(znodes.CHANGES)
-        self._paths = deque(f"{znodes.CHANGES}/{name}" for name in names)
+    async def commit(
+        self, operations: Sequence[Operation], scope: Scope, fence: Check | None = None
+    ) -> int | None:
+        """The number of the entry; None where a condition failed or the write got lost.
 
-    async def commit(self, operations: Sequence[Operation], topics: Sequence[str]) -> bool:
-        """Whether they are in the store now; False where a condition failed or the write got lost.
-
-        NOT_CONTROLLER when this broker is controller no more, KAFKA_STORAGE_ERROR when the disk refuses.
+        NOT_CONTROLLER where it was the fence that failed.
         """
         self._commits += 1
-        token = f"{self._office.epoch}-{self._commits}"
-        trim = [Delete(self._paths[0])] if len(self._paths) >= MAX_CHANGES else []
-        data = znodes.encode(znodes.ChangeNode(token, tuple(topics)))
-        entry = Create(znodes.CHANGE_PREFIX, data, sequential=True)
+        token = f"{self._writer}-{self._commits}"
+        node = znodes.ChangeNode(
+            token,
+            tuple(sorted(scope.topics)),
+            dict(scope.partitions),
+            tuple(sorted(scope.broker_configs)),
+            tuple(sorted(scope.groups)),
+        )
+        entry = Create(znodes.CHANGE_PREFIX, znodes.encode(node), sequential=True)
         try:
-            results = await self._write([*trim, *operations, entry])
+            results = await self._store.multi([*([fence] if fence else []), *operations, entry])
         except UnknownOutcome:
-            return await self._contains(token)
-        if results is None:
-            return False
-        if trim:
-            self._paths.popleft()
-        self._paths.append(str(results[-1]))
-        return True
+            return await self._find(token)
+        except (SessionExpired, Unreachable):
+            raise
+        except StoreError as error:
+            if fence is not None and error.path == fence.path:
+                raise BrokerError(ErrorCode.not_controller, "this broker is controller no more") from error
+            return None
+        return znodes.change_number(str(results[-1]))
 
     async def write_unseen(self, operations: Sequence[Operation]) -> bool:
         """Write what no broker looks at, so without an entry; False where it failed or may have."""
         try:
-            return await self._write(operations) is not None
-        except UnknownOutcome:
+            await self._store.multi(operations)
+        except (SessionExpired, Unreachable):
+            raise
+        except (StoreError, UnknownOutcome):
             return False
+        return True
 
-    async def _write(self, operations: Sequence[Operation]) -> list[str | Node | None] | None:
-        """None where a condition failed."""
-        fence = Check(znodes.CONTROLLER_EPOCH, self._office.epoch_version)
-        try:
-            return await self._store.multi([fence, *operations])
-        except StoreError as error:
-            if isinstance(error, SessionExpired) or error.path == znodes.CONTROLLER_EPOCH:
-                raise BrokerError(ErrorCode.not_controller, "this broker is controller no more") from error
-            return None
-        except StorageError as error:
-            raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
+    async def trim(self) -> None:
+        """Remove the oldest entries, many at once: it costs a write."""
+        names = await self._store.children(znodes.CHANGES)
+        if len(names) >= MAX_CHANGES + TRIMMED_AT_ONCE:
+            old = names[: len(names) - MAX_CHANGES]
+            await self.write_unseen([Delete(f"{znodes.CHANGES}/{name}") for name in old[:MAX_CHANGES]])
 
-    async def _contains(self, token: str) -> bool:
-        await self.load()
-        nodes = await self._store.get_many(list(self._paths))
-        return any(node and znodes.decode(node.data, znodes.ChangeNode).token == token for node in nodes)
+    async def _find(self, token: str) -> int | None:
+        names = await self._store.children(znodes.CHANGES)
+        nodes = await self._store.get_many([f"{znodes.CHANGES}/{name}" for name in names])
+        for name, node in zip(names, nodes, strict=True):
+            if node is not None and znodes.decode(node.data, znodes.ChangeNode).token == token:
+                return znodes.change_number(name)
+        return None

@@ -1,4 +1,4 @@
-"""A decision of the controller, made purely from an image, and how the items of a request are judged for it."""
+"""A decision, made purely from an image, and how the items of a request are judged for it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from penstock.cluster.change_list import Scope
 from penstock.cluster.image import ClusterImage, Topic
 from penstock.cluster.topic_writes import NOTHING, Writes
 from penstock.errors import BrokerError, ErrorCode
+
+NO_SCOPE = Scope()
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -18,12 +21,11 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[R]):
-    """What to write (perhaps nothing), the image once it is written, and what to answer."""
+    """What to write (perhaps nothing), what others read again then, and what to answer."""
 
     result: R
-    image: ClusterImage
     writes: Writes = NOTHING
-    topics: frozenset[str] = frozenset()
+    scope: Scope = NO_SCOPE
 
 
 def attempt(judge: Callable[[T], V], item: T, repeated: bool) -> V | BrokerError:
@@ -39,8 +41,8 @@ def repeated_in(names: Sequence[Hashable]) -> set[Hashable]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
-def names_of(topics: Sequence[Topic]) -> frozenset[str]:
-    return frozenset(topic.name for topic in topics)
+def scope_of(topics: Sequence[Topic]) -> Scope:
+    return Scope(frozenset(topic.name for topic in topics))
 
 
 def existing(image: ClusterImage, name: str) -> Topic:
@@ -51,9 +53,7 @@ def existing(image: ClusterImage, name: str) -> Topic:
 
 
 def decide_to_have(
-    image: ClusterImage,
-    plans: Sequence[Topic | BrokerError],
-    write: Callable[[Topic], tuple[Topic, Writes]],
+    plans: Sequence[Topic | BrokerError], write: Callable[[Topic], tuple[Topic, Writes]]
 ) -> Decision[list[Topic | BrokerError]]:
     """The decision to have these topics so, as far as they were not refused."""
     results: list[Topic | BrokerError] = []
@@ -64,4 +64,4 @@ def decide_to_have(
             writes += more
         results.append(plan)
     made = [result for result in results if isinstance(result, Topic)]
-    return Decision(results, image.with_topics(made) if made else image, writes, names_of(made))
+    return Decision(results, writes, scope_of(made))

@@ -32,6 +32,7 @@ async def make_ready(store: CoordinationStore, random: Random) -> None:
         Create(znodes.BROKERS),
         Create(znodes.BROKER_IDS),
         Create(znodes.BROKER_EPOCH, znodes.encode(znodes.BrokerEpochNode(0))),
+        Create(znodes.BROKER_DIRECTORIES),
         Create(znodes.BROKER_CONFIGS),
         Create(znodes.CONTROLLER_EPOCH, znodes.encode(znodes.ControllerEpochNode(0))),
         Create(znodes.TOPICS),
@@ -44,11 +45,12 @@ async def make_ready(store: CoordinationStore, random: Random) -> None:
             await store.multi(fixed)
         except (NodeExists, UnknownOutcome):
             continue
-    while await store.get_many([znodes.GROUP_CONFIGS]) == [None]:  # it was made before there were groups
-        try:
-            await store.multi([Create(znodes.GROUP_CONFIGS)])
-        except (NodeExists, UnknownOutcome):
-            continue
+    for path in (znodes.GROUP_CONFIGS, znodes.BROKER_DIRECTORIES):  # an older store has them not
+        while await store.get_many([path]) == [None]:
+            try:
+                await store.multi([Create(path)])
+            except (NodeExists, UnknownOutcome):
+                continue
 
 
 async def take_office(store: CoordinationStore, broker_id: BrokerId) -> Office:

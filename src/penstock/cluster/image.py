@@ -1,7 +1,7 @@
 """The cluster as one broker knows it at one moment: immutable, replaced as a whole, shared without copying.
 
 An update makes a new image that shares every topic and broker it did not touch. Answers to Metadata, routing
-and every decision of the controller are made from an image; only the controller makes new ones.
+and every decision are made from an image; only `ClusterMetadata` makes new ones.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Topic:
     """What was set on the topic itself."""
     version: int
     """The version of its node in the store."""
+    is_unfinished: bool = False
+    """A growth was begun: whoever changes the topic clears that away first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,11 @@ class ClusterImage:
             broker in partition.replicas for topic in self.topics.values() for partition in topic.partitions
         )
 
-    def with_controller(self, controller_id: BrokerId) -> ClusterImage:
-        return replace(self, controller_id=controller_id)
-
-    def with_broker(self, broker: Broker) -> ClusterImage:
-        return replace(self, brokers={**self.brokers, broker.node_id: broker})
+    def with_members(self, brokers: Iterable[Broker], controller_id: BrokerId) -> ClusterImage:
+        """With these brokers and no others."""
+        return replace(
+            self, brokers={broker.node_id: broker for broker in brokers}, controller_id=controller_id
+        )
 
     def with_topics(self, topics: Iterable[Topic]) -> ClusterImage:
         """With these topics new or changed."""

@@ -1,12 +1,16 @@
-"""From the coordination store to an image, with few pipelined reads, and from an image's parts to nodes."""
+"""From the coordination store to an image, with few pipelined reads, and from an image's parts to nodes.
+
+Reads are not one moment: whatever changes meanwhile has an entry in the change list, and is read again for it.
+A single topic, though, is never put together from two times.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.cluster import znodes
-from penstock.cluster.coordination import CoordinationStore, Node, NoNode
+from penstock.cluster.coordination import CoordinationStore, Node
 from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, Configs, Partition, Topic
 from penstock.errors import StorageError
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
@@ -14,7 +18,7 @@ from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A topic with partition nodes that do not count: someone stopped in the middle of a large change."""
+    """A topic with partition nodes that do not count: someone is, or stopped, in the middle of a large change."""
 
     topic: str
     node: znodes.TopicNode
@@ -24,87 +28,162 @@ class Unfinished:
 
 
 async def load_image(store: CoordinationStore) -> ClusterImage:
-    image, _ = await load(store)
-    return image
-
-
-async def load(store: CoordinationStore) -> tuple[ClusterImage, list[Unfinished]]:
     cluster = znodes.decode((await store.get(znodes.CLUSTER)).data, znodes.ClusterNode)
-    image = ClusterImage(cluster.cluster_id, await _load_controller(store))
-    for broker in await _load_brokers(store):
-        image = image.with_broker(broker)
-    for name in await store.children(znodes.BROKER_CONFIGS):
-        broker_id = None if name == znodes.CLUSTER_WIDE else BrokerId(int(name))
-        node = await store.get(znodes.broker_configs_path(broker_id))
-        configs = Configs(znodes.decode(node.data, znodes.ConfigsNode).configs, node.version)
-        image = image.with_configs(broker_id, configs)
-    image = replace(image, group_configs=await _load_group_configs(store))
-    topics, unfinished = await _load_topics(store)
-    return image.with_topics(topics), unfinished
+    image = ClusterImage(cluster.cluster_id)
+    image = image.with_members(*await read_members(store))
+    for broker, configs in (await read_broker_configs(store)).items():
+        image = image.with_configs(broker, configs)
+    groups = [znodes.group_of(name) for name in await store.children(znodes.GROUP_CONFIGS)]
+    for group, configs in (await read_group_configs(store, groups)).items():
+        image = image.with_group_configs(group, configs)
+    topics = await read_topics(store, await store.children(znodes.TOPICS))
+    return image.with_topics(topics.values())
 
 
-async def _load_controller(store: CoordinationStore) -> BrokerId:
-    try:
-        node = await store.get(znodes.CONTROLLER)
-    except NoNode:
-        return NO_LEADER
-    return BrokerId(znodes.decode(node.data, znodes.ControllerNode).broker_id)
-
-
-async def _load_brokers(store: CoordinationStore) -> list[Broker]:
+async def read_members(store: CoordinationStore) -> tuple[list[Broker], BrokerId]:
+    """The brokers that are there, and the controller."""
     broker_ids = [BrokerId(int(name)) for name in await store.children(znodes.BROKER_IDS)]
-    nodes = await store.get_many([znodes.broker_path(broker_id) for broker_id in broker_ids])
-    return [
+    paths = [znodes.CONTROLLER, *(znodes.broker_path(broker_id) for broker_id in broker_ids)]
+    controller, *nodes = await store.get_many(paths)
+    brokers = [
         decode_broker(broker_id, node)
         for broker_id, node in zip(broker_ids, nodes, strict=True)
         if node is not None
     ]
+    if controller is None:
+        return brokers, NO_LEADER
+    return brokers, BrokerId(znodes.decode(controller.data, znodes.ControllerNode).broker_id)
 
 
-async def _load_group_configs(store: CoordinationStore) -> dict[str, Configs]:
-    groups = [znodes.group_of(name) for name in await store.children(znodes.GROUP_CONFIGS)]
-    nodes = await store.get_many([znodes.group_configs_path(group) for group in groups])
+async def read_broker_configs(store: CoordinationStore) -> dict[BrokerId | None, Configs]:
+    names = await store.children(znodes.BROKER_CONFIGS)
+    brokers = [None if name == znodes.CLUSTER_WIDE else BrokerId(int(name)) for name in names]
+    nodes = await store.get_many([znodes.broker_configs_path(broker) for broker in brokers])
     return {
-        group: Configs(znodes.decode(node.data, znodes.ConfigsNode).configs, node.version)
-        for group, node in zip(groups, nodes, strict=True)
-        if node is not None
+        broker: _decode_configs(node) for broker, node in zip(brokers, nodes, strict=True) if node is not None
     }
 
 
-async def _load_topics(store: CoordinationStore) -> tuple[list[Topic], list[Unfinished]]:
-    """Two rounds: all topics, then all their partitions. A topic that goes in between is left out."""
-    names = await store.children(znodes.TOPICS)
-    nodes = await store.get_many([znodes.topic_path(name) for name in names])
-    found = [
-        (name, node.version, znodes.decode(node.data, znodes.TopicNode))
-        for name, node in zip(names, nodes, strict=True)
-        if node is not None
-    ]
-    paths = [
-        znodes.partition_path(name, index)
-        for name, _, topic in found
-        for index in range(max(topic.partitions, topic.pending))
-    ]
-    partitions = iter(await store.get_many(paths))
-    topics, unfinished = [], []
-    for name, version, topic in found:
-        states = [next(partitions) for _ in range(topic.partitions)]
-        rest = [index for index in range(topic.partitions, topic.pending) if next(partitions) is not None]
-        if topic.partitions:
-            made = _decode_partitions(name, states)
-            topics.append(Topic(name, TopicId(topic.topic_id), made, topic.configs, version))
-        if topic.pending:
-            unfinished.append(Unfinished(name, topic, version, rest))
-    return topics, unfinished
+async def read_group_configs(store: CoordinationStore, groups: Sequence[str]) -> dict[str, Configs]:
+    """Of each of the groups; empty where there are none."""
+    nodes = await store.get_many([znodes.group_configs_path(group) for group in groups])
+    return {
+        group: _decode_configs(node) if node is not None else Configs()
+        for group, node in zip(groups, nodes, strict=True)
+    }
 
 
-def _decode_partitions(topic: str, nodes: Sequence[Node | None]) -> tuple[Partition, ...]:
-    if None in nodes:
-        # Leaving partitions out would make their records look deleted.
-        raise StorageError(
-            f"partition {nodes.index(None)} of topic {topic} is missing in the coordination store"
-        )
-    return tuple(decode_partition(node) for node in nodes if node is not None)
+async def read_topics(store: CoordinationStore, names: Collection[str]) -> dict[str, Topic]:
+    """Those of them that there are."""
+    topics: dict[str, Topic] = {}
+    async for name, read in _read_whole(store, names):
+        if read.topic.partitions:
+            topics[name] = read.visible()
+    return topics
+
+
+async def read_unfinished(store: CoordinationStore, names: Collection[str]) -> list[Unfinished]:
+    """Those of the topics that someone is, or stopped, in the middle of changing."""
+    found: list[Unfinished] = []
+    async for _, read in _read_whole(store, names):
+        if read.topic.pending:
+            found.append(read.unfinished())
+    return found
+
+
+async def reread_partitions(
+    store: CoordinationStore, wanted: Mapping[str, Sequence[int]], known: Mapping[str, Topic]
+) -> dict[str, Topic]:
+    """The known topics with these partitions as they are now; read as a whole where more has changed."""
+    names = [name for name in wanted if name in known]
+    paths = [path for name in names for path in _around(name, wanted[name])]
+    nodes = iter(await store.get_many(paths))
+    topics: dict[str, Topic] = {}
+    for name in names:
+        first, *states, last = [next(nodes) for _ in range(len(wanted[name]) + 2)]
+        topic = known[name]
+        if not (_is_same(first, last) and _is_known(first, topic)):
+            continue
+        partitions = list(topic.partitions)
+        for index, state in zip(wanted[name], states, strict=True):
+            if state is None:
+                raise _missing(name, index)
+            partitions[index] = decode_partition(state)
+        topics[name] = replace(topic, partitions=tuple(partitions))
+    return topics | await read_topics(store, wanted.keys() - topics.keys())
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A topic's nodes, all of one time."""
+
+    name: str
+    topic: znodes.TopicNode
+    version: int
+    states: Sequence[Node | None]
+
+    def visible(self) -> Topic:
+        states = self.states[: self.topic.partitions]
+        if None in states:
+            raise _missing(self.name, states.index(None))
+        partitions = tuple(decode_partition(node) for node in states if node is not None)
+        topic_id, is_unfinished = TopicId(self.topic.topic_id), self.topic.pending > 0
+        return Topic(self.name, topic_id, partitions, self.topic.configs, self.version, is_unfinished)
+
+    def unfinished(self) -> Unfinished:
+        count = self.topic.partitions
+        rest = [index for index, node in enumerate(self.states) if index >= count and node is not None]
+        return Unfinished(self.name, self.topic, self.version, rest)
+
+
+async def _read_whole(store: CoordinationStore, names: Collection[str]) -> AsyncIterator[tuple[str, _Read]]:
+    """Two rounds: all topics, then all their partitions; a topic that changes in between is read again."""
+    left = list(names)
+    while left:
+        nodes = await store.get_many([znodes.topic_path(name) for name in left])
+        found = {
+            name: (node, znodes.decode(node.data, znodes.TopicNode))
+            for name, node in zip(left, nodes, strict=True)
+            if node is not None
+        }
+        counts = {name: max(topic.partitions, topic.pending) for name, (_, topic) in found.items()}
+        paths = [path for name, count in counts.items() for path in _around(name, range(count))[1:]]
+        again = iter(await store.get_many(paths))
+        left = []
+        for name, (node, topic) in found.items():
+            *states, last = [next(again) for _ in range(counts[name] + 1)]
+            if _is_same(node, last):
+                yield name, _Read(name, topic, node.version, states)
+            else:
+                left.append(name)
+
+
+def _around(topic: str, partitions: Sequence[int]) -> list[str]:
+    """The topic before and after its partitions: when it is the same, they belong to it."""
+    path = znodes.topic_path(topic)
+    return [path, *(znodes.partition_path(topic, index) for index in partitions), path]
+
+
+def _is_same(first: Node | None, last: Node | None) -> bool:
+    if first is None or last is None:
+        return first is last
+    return (first.created, first.version) == (last.created, last.version)
+
+
+def _is_known(node: Node | None, topic: Topic) -> bool:
+    """Whether the node is still the one that the topic was read from."""
+    if node is None or node.version != topic.version:
+        return False
+    return znodes.decode(node.data, znodes.TopicNode).topic_id == topic.id
+
+
+def _missing(topic: str, partition: int) -> StorageError:
+    """Leaving partitions out would make their records look deleted."""
+    return StorageError(f"partition {partition} of topic {topic} is missing in the coordination store")
+
+
+def _decode_configs(node: Node) -> Configs:
+    return Configs(znodes.decode(node.data, znodes.ConfigsNode).configs, node.version)
 
 
 def decode_broker(broker_id: BrokerId, node: Node) -> Broker:
@@ -137,5 +216,6 @@ def encode_partition(partition: Partition) -> bytes:
     )
 
 
-def encode_topic(topic: Topic, pending: int = 0) -> bytes:
-    return znodes.encode(znodes.TopicNode(topic.id, len(topic.partitions), dict(topic.configs), pending))
+def encode_topic(topic: Topic, pending: int = 0, writer: str = "") -> bytes:
+    node = znodes.TopicNode(topic.id, len(topic.partitions), dict(topic.configs), pending, writer)
+    return znodes.encode(node)

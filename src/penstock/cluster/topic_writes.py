@@ -3,7 +3,8 @@
 A topic has as many partitions as its node says, and none means that there is no such topic: nodes of partitions
 beyond that number are invisible. So a large change writes them beforehand, or removes them afterwards, in multis
 of a size that ZooKeeper takes, and is made visible by one write to the topic's node, which until then and from
-then on tells (`pending`) how far invisible ones may be found. Whoever loads the store removes what a crash left.
+then on tells (`pending`, `writer`) how far invisible ones may be found, and whose they are. Every part is
+conditional on that node's version: who claims the topic meanwhile, stops the other.
 """
 
 from __future__ import annotations
@@ -15,70 +16,94 @@ from typing import TypeVar
 import msgspec
 
 from penstock.cluster import znodes
-from penstock.cluster.coordination import Create, Delete, Operation, Set
+from penstock.cluster.coordination import Check, Create, Delete, Operation, Set
 from penstock.cluster.image import Topic
 from penstock.cluster.loading import Unfinished, encode_partition, encode_topic
 
 MAX_PARTITIONS_PER_MULTI = 500
+
+BYTES_PER_PARTITION = 1_000
+"""What a partition takes of a multi, generously; so much of anything else counts as one."""
+
+MAX_NODE_BYTES = 400_000
+"""ZooKeeper takes 1 MB in one request, and a node never travels alone."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """One change: what is written before, unseen; what makes it visible; what is tidied away afterwards."""
+    """One change: what announces it and is written before, unseen; what shows it; what is tidied away afterwards."""
 
     visible: tuple[Operation, ...] = ()
+    announced: tuple[Operation, ...] = ()
     before: tuple[Sequence[Operation], ...] = ()
     after: tuple[Sequence[Operation], ...] = ()
 
     def __add__(self, other: Writes) -> Writes:
-        return Writes(self.visible + other.visible, self.before + other.before, self.after + other.after)
+        return Writes(
+            self.visible + other.visible,
+            self.announced + other.announced,
+            self.before + other.before,
+            self.after + other.after,
+        )
 
 
 NOTHING = Writes()
 
 
-def creation(topic: Topic) -> tuple[Topic, Writes]:
+def creation(topic: Topic, writer: str) -> tuple[Topic, Writes]:
     """The topic as it will be in the store, too: its version depends on the number of writes."""
     path, states = znodes.topic_path(topic.name), _partition_nodes(topic, 0)
     if len(states) <= MAX_PARTITIONS_PER_MULTI:
         return topic, Writes((Create(path, encode_topic(topic)), *states))
     made = replace(topic, version=1)
-    announced = Create(path, encode_topic(replace(topic, partitions=()), pending=len(states)))
-    return made, Writes((Set(path, encode_topic(made), 0),), ([announced], *chunks(states)))
+    announced = Create(path, encode_topic(replace(topic, partitions=()), len(states), writer))
+    return made, Writes((Set(path, encode_topic(made), 0),), (announced,), _parts(path, 0, states))
 
 
-def growth(topic: Topic, present: int) -> tuple[Topic, Writes]:
+def growth(topic: Topic, present: int, writer: str) -> tuple[Topic, Writes]:
     """`topic` has the partitions after `present` added."""
     path, states, version = znodes.topic_path(topic.name), _partition_nodes(topic, present), topic.version - 1
     if len(states) <= MAX_PARTITIONS_PER_MULTI:
         return topic, Writes((Set(path, encode_topic(topic), version), *states))
     grown = replace(topic, version=version + 2)
     before = replace(topic, partitions=topic.partitions[:present])
-    announced = Set(path, encode_topic(before, pending=len(topic.partitions)), version)
-    return grown, Writes((Set(path, encode_topic(grown), version + 1),), ([announced], *chunks(states)))
+    announced = Set(path, encode_topic(before, len(topic.partitions), writer), version)
+    shown = Set(path, encode_topic(grown), version + 1)
+    return grown, Writes((shown,), (announced,), _parts(path, version + 1, states))
 
 
-def deletion(topic: Topic) -> Writes:
+def deletion(topic: Topic, writer: str) -> Writes:
     path, count = znodes.topic_path(topic.name), len(topic.partitions)
     removals = [Delete(znodes.partition_path(topic.name, index)) for index in range(count)]
     if count <= MAX_PARTITIONS_PER_MULTI:
         return Writes((*removals, Delete(path, topic.version)))
-    hidden = Set(path, encode_topic(replace(topic, partitions=()), pending=count), topic.version)
-    return Writes((hidden,), after=(*chunks(removals), [Delete(path)]))
+    hidden = Set(path, encode_topic(replace(topic, partitions=()), count, writer), topic.version)
+    version = topic.version + 1
+    return Writes((hidden,), after=(*_parts(path, version, removals), [Delete(path, version)]))
 
 
-def tidying(unfinished: Unfinished) -> list[Sequence[Operation]]:
-    """What removes the invisible rest of a change that was not finished."""
-    path = znodes.topic_path(unfinished.topic)
+def claim(unfinished: Unfinished, writer: str) -> Operation:
+    """What makes the rest of an unfinished change ours alone to tidy."""
+    node = msgspec.structs.replace(unfinished.node, writer=writer)
+    return Set(znodes.topic_path(unfinished.topic), znodes.encode(node), unfinished.version)
+
+
+def tidying(unfinished: Unfinished) -> Writes:
+    """What removes the invisible rest of a change that was not finished, once it is claimed."""
+    path, version = znodes.topic_path(unfinished.topic), unfinished.version
     if unfinished.node.partitions:
-        settled = msgspec.structs.replace(unfinished.node, pending=0)
-        last: Operation = Set(path, znodes.encode(settled), unfinished.version)
+        settled = msgspec.structs.replace(unfinished.node, pending=0, writer="")
+        last: Operation = Set(path, znodes.encode(settled), version)
     else:
-        last = Delete(path, unfinished.version)
+        last = Delete(path, version)
     removals = [Delete(znodes.partition_path(unfinished.topic, index)) for index in unfinished.partitions]
-    return [*chunks(removals), [last]]
+    return Writes((last,), before=_parts(path, version, removals))
+
+
+def _parts(path: str, version: int, operations: Sequence[Operation]) -> tuple[Sequence[Operation], ...]:
+    return tuple([Check(path, version), *chunk] for chunk in chunks(operations))
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -87,7 +112,7 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[Sequence[T]]:
-    """The items in order, as many at a time as have no more partitions than one multi takes, but at least one."""
+    """The items in order, as many at a time as one multi takes, but at least one; sizes are in partitions."""
     start = size = 0
     for end, more in enumerate(sizes):
         if end > start and size + more > MAX_PARTITIONS_PER_MULTI:

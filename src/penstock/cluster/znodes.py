@@ -3,6 +3,7 @@
     /cluster                            ClusterNode                 written once, when the store is new
     /brokers/ids/<id>                   BrokerNode                  ephemeral: there while the broker lives
     /brokers/epoch                      BrokerEpochNode             the last broker epoch given out
+    /brokers/directories/<id>           DirectoryNode               how the broker registered last
     /brokers/configs/<id or default>    ConfigsNode                 settings changed at run time
     /controller                         ControllerNode              ephemeral: who acts as controller
     /controller_epoch                   ControllerEpochNode         every write of a controller checks it
@@ -12,7 +13,7 @@
     /group_configs/<group, quoted>      ConfigsNode                 settings of a consumer group
     /changes/change-<sequence>          ChangeNode                  what to read again, in order
 
-Only the controller and, later, leaders write here, always on condition of what they have read.
+Any broker writes here, always on condition of what it has read; what is the controller's alone checks its epoch.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ CLUSTER = "/cluster"
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 BROKER_EPOCH = "/brokers/epoch"
+BROKER_DIRECTORIES = "/brokers/directories"
 BROKER_CONFIGS = "/brokers/configs"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -46,6 +48,10 @@ def broker_path(broker_id: BrokerId) -> str:
     return f"{BROKER_IDS}/{broker_id}"
 
 
+def directory_path(broker_id: BrokerId) -> str:
+    return f"{BROKER_DIRECTORIES}/{broker_id}"
+
+
 def broker_configs_path(broker: BrokerId | None) -> str:
     return f"{BROKER_CONFIGS}/{CLUSTER_WIDE if broker is None else broker}"
 
@@ -57,6 +63,15 @@ def group_configs_path(group_id: str) -> str:
 
 def group_of(node_name: str) -> str:
     return unquote(node_name)
+
+
+def change_path(number: int) -> str:
+    return f"{CHANGE_PREFIX}{number:010d}"
+
+
+def change_number(name: str) -> int:
+    """Of an entry's name or path: they are counted through without a gap."""
+    return int(name.rpartition("-")[2])
 
 
 def topic_path(topic: str) -> str:
@@ -84,6 +99,13 @@ class BrokerEpochNode(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class DirectoryNode(msgspec.Struct, frozen=True):
+    """The data directory of a broker, by its id, and the broker epoch it was given: kept when it stops."""
+
+    directory_id: UUID
+    epoch: int
+
+
 class ControllerNode(msgspec.Struct, frozen=True):
     broker_id: int
     epoch: int
@@ -104,6 +126,8 @@ class TopicNode(msgspec.Struct, frozen=True, omit_defaults=True):
     configs: dict[str, str]
     pending: int = 0
     """Partitions from `partitions` up to this may have nodes, of a change that is not finished."""
+    writer: str = ""
+    """Whose change that is: node id and broker epoch."""
 
 
 class PartitionNode(msgspec.Struct, frozen=True):
@@ -117,11 +141,17 @@ class ProducerIdsNode(msgspec.Struct, frozen=True):
     next_producer_id: int
 
 
-class ChangeNode(msgspec.Struct, frozen=True):
-    """One multi of the controller; by the `token` its writer finds out whether it happened."""
+class ChangeNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change, what to read again for it; by the `token` its writer finds out whether it happened."""
 
     token: str
     topics: tuple[str, ...] = ()
+    partitions: dict[str, tuple[int, ...]] = {}
+    """Of topics of which nothing else has changed."""
+    broker_configs: tuple[str, ...] = ()
+    """Names of nodes: a broker's id or `default`."""
+    groups: tuple[str, ...] = ()
+    """Whose settings have changed."""
 
 
 N = TypeVar("N", bound=msgspec.Struct)

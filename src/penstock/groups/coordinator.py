@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import cast
 
 from penstock.clock import Clock
-from penstock.cluster.controller import Controller
+from penstock.cluster.administration import Administration
 from penstock.cluster.image import NO_LEADER, ClusterImage, ImageChange
 from penstock.cluster.internal_topics import OFFSETS_TOPIC, new_offsets_topic
+from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import OFFSETS_RETENTION_CHECK_INTERVAL_MS, BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.appender import Appender
@@ -38,17 +39,19 @@ class GroupCoordinator:
     def __init__(
         self,
         node_id: BrokerId,
-        controller: Controller,
+        metadata: ClusterMetadata,
+        administration: Administration,
         replicas: ReplicaManager,
         clock: Clock,
         threads: Threads,
         log: Log,
     ) -> None:
-        self.settings = GroupSettings(controller.config, controller.image.group_overrides())
+        self.settings = GroupSettings(metadata.config, metadata.image.group_overrides())
         self.timers = Timers(clock, self._on_due)
         self.counts = Counts()
         self._node_id = node_id
-        self._controller = controller
+        self._metadata = metadata
+        self._administration = administration
         self._replicas = replicas
         self._clock = clock
         self._threads = threads
@@ -66,11 +69,11 @@ class GroupCoordinator:
 
     @property
     def image(self) -> ClusterImage:
-        return self._controller.image
+        return self._metadata.image
 
     @property
     def config(self) -> BrokerConfig:
-        return self._controller.config
+        return self._metadata.config
 
     def wall_ms(self) -> int:
         return self._clock.now_ms()
@@ -122,7 +125,7 @@ class GroupCoordinator:
 
     async def _create_topic(self) -> None:
         try:
-            (result,) = await self._controller.create_topics([new_offsets_topic(self.config)])
+            (result,) = await self._administration.create_topics([new_offsets_topic(self.config)])
         except BrokerError as error:
             result = error
         if isinstance(result, BrokerError) and result.code is not ErrorCode.topic_already_exists:

@@ -10,8 +10,14 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+from penstock.cluster.administration import Administration
+from penstock.cluster.change_list import ChangeList
+from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.controller import Controller
+from penstock.cluster.election import make_ready
 from penstock.cluster.image import ClusterImage, ImageChange
+from penstock.cluster.membership import Identity, Membership
+from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.topics import draw_uuid
 from penstock.config import (
     HOST,
@@ -24,13 +30,14 @@ from penstock.config import (
     NODE_ID,
     PORT,
     SHUTDOWN_TIMEOUT_MS,
+    Address,
     BrokerConfig,
 )
 from penstock.gateway.health import BrokerState, Health
 from penstock.gateway.service import HttpService
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group_metrics import GroupMetrics
-from penstock.model import BrokerEpoch, BrokerId
+from penstock.model import BrokerEpoch, BrokerId, TopicPartition
 from penstock.observability.logs import Log
 from penstock.observability.loop_lag import LoopLag
 from penstock.observability.metrics import BrokerMetrics, TopicSize
@@ -68,23 +75,26 @@ class Broker:
             {api.key: api_name(api.key) for api in apis}, config[METRICS_MAX_TOPICS]
         )
         self._logs = LogManager(environment.disk, self._node_id, config[LOG_OPEN_FILES_MAX])
-        self._controller = Controller(environment.store, self._node_id, config, environment.random)
+        self._join_cluster()
         self._flusher = Flusher(environment.disk, threads, clock, self._metrics.flushes.observe)
         self._replicas = ReplicaManager(
             self._node_id, config, self._logs, self._flusher, threads, clock, log
         )
-        self._groups = GroupCoordinator(self._node_id, self._controller, self._replicas, clock, threads, log)
+        self._groups = GroupCoordinator(
+            self._node_id, self._metadata, self._administration, self._replicas, clock, threads, log
+        )
         self._context = BrokerContext(
             node_id=self._node_id,
             config=config,
             clock=clock,
             threads=threads,
             disk=environment.disk,
-            controller=self._controller,
+            metadata=self._metadata,
+            administration=self._administration,
             logs=self._logs,
             replicas=self._replicas,
             groups=self._groups,
-            producer_ids=ProducerIds(self._controller.allocate_producer_ids),
+            producer_ids=ProducerIds(self._administration.allocate_producer_ids),
             fetch_sessions=self._make_fetch_sessions(),
             long_polls=LongPolls(Random(environment.random.getrandbits(64))),
             authorizer=AllowAll(),
@@ -97,24 +107,38 @@ class Broker:
         self._http = HttpService(threads, self._metrics, self._health)
         self._loop_lag = LoopLag(self._metrics.event_loop_lag)
 
+    def _join_cluster(self) -> None:
+        store, random, node_id, log = (
+            self._environment.store,
+            self._environment.random,
+            self._node_id,
+            self._log,
+        )
+        self._metadata = ClusterMetadata(store, node_id, self._config, log)
+        change_list = ChangeList(store, f"{node_id}-{random.getrandbits(64):x}")
+        self._changes = ChangeMaker(store, self._metadata, node_id, change_list)
+        self._administration = Administration(store, self._metadata, self._changes, random)
+        self._membership = Membership(store, self._metadata, self._changes, node_id)
+        self._controller = Controller(store, self._metadata, self._changes, change_list, node_id, log)
+
     async def start(self) -> None:
         """Returns when clients are served. An error leaves nothing behind that a restart would not mend."""
         environment = self._environment
         await self._open_logs()
         await environment.store.start()
-        image = await self._controller.load()
+        await make_ready(environment.store, environment.random)
+        image = await self._metadata.load()
         await environment.threads.run("background", lambda: self._logs.join_cluster(image.cluster_id))
         self._report_orphans(image)
-        self._context.config = config = self._controller.config
+        self._context.config = config = self._metadata.config
         self.port = await self._acceptor.listen(environment.network, config[HOST], config[PORT])
         address = config.advertised_address(self.port)
-        self._epoch = await self._controller.register_broker(
-            address.host, address.port, environment.machine_id
-        )
-        await self._controller.take_leadership()
-        await self._replicas.load(self._controller.image)
+        self._epoch = await self._membership.register(self._identity(address), self._has_log)
+        await self._membership.take_leadership()
+        await self._controller.start()
+        await self._replicas.load(self._metadata.image)
         self._report_problems()
-        self._controller.subscribe(self._on_image)
+        self._metadata.subscribe(self._on_image)
         self._groups.start()
         await self._maintenance.start()
         self._show_metrics()
@@ -124,6 +148,14 @@ class Broker:
         self._log.info("serving", address=address, node_id=self._node_id, partitions=len(self._replicas))
         if config[HTTP_PORT] >= 0:
             self.http_port = await self._http.start(config[HOST], config[HTTP_PORT])
+
+    def _identity(self, address: Address) -> Identity:
+        machine_id, logs = self._environment.machine_id, self._logs
+        return Identity(address.host, address.port, machine_id, logs.directory_id, logs.was_clean)
+
+    def _has_log(self, name: TopicPartition) -> bool:
+        topic = self._metadata.image.topics[name.topic]
+        return self._logs.get(topic.id, name.partition) is not None
 
     async def _open_logs(self) -> None:
         now_ms = self._environment.clock.now_ms()
@@ -152,7 +184,9 @@ class Broker:
         for replica in self._replicas:
             replica.give_up_held()
         await self._dispatcher.close()
-        await self._controller.close()
+        await self._controller.stop()
+        await self._changes.close()
+        await self._metadata.close()
         await self._http.stop()
         self._loop_lag.stop()
         await self._maintenance.stop()
@@ -183,7 +217,7 @@ class Broker:
 
     def _on_image(self, change: ImageChange) -> None:
         if change.before.broker_configs != change.after.broker_configs:
-            self._context.config = self._controller.config
+            self._context.config = self._metadata.config
         self._replicas.follow(change, self._context.config)
         self._groups.on_image(change)
 

@@ -8,8 +8,9 @@ from functools import partial
 from random import Random  # noqa: TID251 - the type; the numbers come from the environment
 
 from penstock.clock import Clock
-from penstock.cluster.controller import Controller
+from penstock.cluster.administration import Administration
 from penstock.cluster.image import ClusterImage
+from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import BrokerConfig
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.model import BrokerId
@@ -31,7 +32,8 @@ class BrokerContext:
     clock: Clock
     threads: Threads
     disk: Disk
-    controller: Controller
+    metadata: ClusterMetadata
+    administration: Administration
     logs: LogManager
     replicas: ReplicaManager
     groups: GroupCoordinator
@@ -46,7 +48,7 @@ class BrokerContext:
 
     @property
     def image(self) -> ClusterImage:
-        return self.controller.image
+        return self.metadata.image
 
     async def write_checkpoints(self, *, both: bool = False) -> None:
         """Keep where logs start and how far they were committed; not broken off when the caller is."""

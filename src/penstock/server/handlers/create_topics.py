@@ -22,7 +22,7 @@ async def handle(request: Request, message: Any) -> Fields:
     wanted = [
         _new_topic(asked) for asked, refusal in zip(message.topics, refusals, strict=True) if refusal is None
     ]
-    change = request.broker.controller.create_topics(wanted, validate_only=message.validate_only)
+    change = request.broker.administration.create_topics(wanted, validate_only=message.validate_only)
     outcomes = iter(await carried_out(request, change, len(wanted), message.timeout))
     topics = [
         _result(request, asked.name, refusal or next(outcomes))

@@ -25,7 +25,7 @@ async def handle(request: Request, message: Any) -> Fields:
     for target in targets:
         _check(request, target)
     wanted = [target for target in targets if target.error is None]
-    change = request.broker.controller.delete_topics(
+    change = request.broker.administration.delete_topics(
         [target.name for target in wanted if target.name is not None]
     )
     results = await carried_out(request, change, len(wanted), message.timeout)

@@ -73,7 +73,7 @@ def _is_name(name: str) -> bool:
 async def _create_and_answer(
     request: Request, message: Any, asked: Asked | None, missing: list[str]
 ) -> Fields:
-    change = request.broker.controller.create_topics([NewTopic(name) for name in missing])
+    change = request.broker.administration.create_topics([NewTopic(name) for name in missing])
     results = await carried_out(request, change, len(missing))
     refusals = {
         name: result.code

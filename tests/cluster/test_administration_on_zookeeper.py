@@ -9,16 +9,14 @@ from random import Random
 
 import pytest
 from cutting_proxy import Cut, CuttingProxy
+from node import ClusterNode
 
-from penstock.cluster.controller import Controller
 from penstock.cluster.coordination import CoordinationStore, SessionState
 from penstock.cluster.image import Topic
 from penstock.cluster.loading import load_image
 from penstock.cluster.topics import NewPartitions, NewTopic
 from penstock.cluster.zookeeper import ZooKeeperStore
-from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import BrokerId
 from penstock.threads import ThreadPools
 
 pytestmark = pytest.mark.process
@@ -31,7 +29,7 @@ BOUND_SECONDS = 30
 @asynccontextmanager
 async def cluster(
     zookeeper: str, session_timeout_ms: int = 10_000
-) -> AsyncIterator[tuple[Controller, ZooKeeperStore, CoordinationStore, CuttingProxy]]:
+) -> AsyncIterator[tuple[ClusterNode, ZooKeeperStore, CoordinationStore, CuttingProxy]]:
     """A controller behind a proxy, its store, and another session that sees the truth."""
     address, _, chroot = zookeeper.partition("/")
     proxy = CuttingProxy(int(address.rpartition(":")[2]))
@@ -41,12 +39,11 @@ async def cluster(
     observer = ZooKeeperStore(zookeeper, threads)
     await store.start()
     await observer.start()
-    controller = Controller(store, BrokerId(1), BrokerConfig(), Random(1))
-    await controller.load()
-    await controller.register_broker("localhost", 9092, "machine")
+    node = await ClusterNode(store).start()
     try:
-        yield controller, store, observer, proxy
+        yield node, store, observer, proxy
     finally:
+        await node.stop()
         await store.close()
         await observer.close()
         threads.close()
@@ -58,27 +55,27 @@ def test_every_answer_is_true_of_the_store_while_connections_are_cut(zookeeper: 
     async def scenario() -> None:
         random = Random(seed)
         expected: dict[str, int] = {}
-        async with cluster(zookeeper) as (controller, store, observer, proxy):
+        async with cluster(zookeeper) as (node, store, observer, proxy):
             states: list[SessionState] = []
             store.on_session(states.append)
             for number in range(25):
                 proxy.next_multi = random.choice([None, *Cut])
                 name = f"t{number}"
-                [made] = await controller.create_topics([NewTopic(name, 1)])
+                [made] = await node.administration.create_topics([NewTopic(name, 1)])
                 assert isinstance(made, Topic)
                 expected[name] = 1
                 if random.random() < 0.5:
                     proxy.next_multi = random.choice([None, *Cut])
-                    [grown] = await controller.create_partitions([NewPartitions(name, 3)])
+                    [grown] = await node.administration.create_partitions([NewPartitions(name, 3)])
                     assert isinstance(grown, Topic)
                     expected[name] = 3
                 if random.random() < 0.3:
-                    [gone] = await controller.delete_topics([name])
+                    [gone] = await node.administration.delete_topics([name])
                     assert isinstance(gone, Topic)
                     del expected[name]
-            seen = {name: len(topic.partitions) for name, topic in controller.image.topics.items()}
+            seen = {name: len(topic.partitions) for name, topic in node.metadata.image.topics.items()}
             assert seen == expected
-            assert controller.image == await load_image(observer)
+            assert node.metadata.image == await load_image(observer)
             assert SessionState.SUSPENDED in states
             assert SessionState.EXPIRED not in states
 
@@ -87,12 +84,12 @@ def test_every_answer_is_true_of_the_store_while_connections_are_cut(zookeeper: 
 
 def test_a_controller_whose_session_expired_is_controller_no_more(zookeeper: str) -> None:
     async def scenario() -> None:
-        async with cluster(zookeeper, 1_000) as (controller, store, observer, proxy):
+        async with cluster(zookeeper, 1_000) as (node, store, observer, proxy):
             expired = asyncio.Event()
             store.on_session(lambda state: expired.set() if state is SessionState.EXPIRED else None)
             proxy.cut()
             with pytest.raises(BrokerError) as refusal:
-                await controller.create_topics([NewTopic("a")])
+                await node.administration.create_topics([NewTopic("a")])
             assert refusal.value.code is ErrorCode.request_timed_out
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while (await load_image(observer)).brokers:
@@ -100,7 +97,7 @@ def test_a_controller_whose_session_expired_is_controller_no_more(zookeeper: str
             proxy.restore()
             await asyncio.wait_for(expired.wait(), PATIENCE_SECONDS)
             with pytest.raises(BrokerError) as refusal:
-                await controller.create_topics([NewTopic("a")])
+                await node.administration.create_topics([NewTopic("a")])
             assert refusal.value.code is ErrorCode.not_controller
             assert not (await load_image(observer)).topics
 
@@ -109,18 +106,18 @@ def test_a_controller_whose_session_expired_is_controller_no_more(zookeeper: str
 
 def test_ten_thousand_partitions_are_made_loaded_led_and_deleted_in_seconds(zookeeper: str) -> None:
     async def scenario() -> None:
-        async with cluster(zookeeper) as (controller, store, observer, _):
+        async with cluster(zookeeper) as (node, store, observer, _):
             async with asyncio.timeout(BOUND_SECONDS):
-                await controller.create_topics([NewTopic("large", 10_000, 1)])
+                await node.administration.create_topics([NewTopic("large", 10_000, 1)])
             async with asyncio.timeout(BOUND_SECONDS):
-                assert await load_image(observer) == controller.image
+                assert await load_image(observer) == node.metadata.image
             async with asyncio.timeout(BOUND_SECONDS):
-                await controller.take_leadership()
-            assert {partition.leader_epoch for partition in controller.image.topics["large"].partitions} == {
-                1
-            }
+                await node.membership.take_leadership()
+            assert {
+                partition.leader_epoch for partition in node.metadata.image.topics["large"].partitions
+            } == {1}
             async with asyncio.timeout(BOUND_SECONDS):
-                await controller.delete_topics(["large"])
+                await node.administration.delete_topics(["large"])
             assert await store.children("/topics") == []
 
     asyncio.run(scenario())

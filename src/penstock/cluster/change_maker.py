@@ -1,0 +1,141 @@
+"""How a broker changes what the cluster agrees on: decide from the image, write on condition of it, or decide again.
+
+There is no other way to write topics, leaders and settings. One change at a time is under way in a broker; others
+of other brokers may get in between, then a condition fails and the decision is made anew from what they left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from penstock.cluster import leaders
+from penstock.cluster.change_list import ChangeList, Scope
+from penstock.cluster.coordination import Check, CoordinationStore, SessionExpired, Unreachable
+from penstock.cluster.decisions import Decision
+from penstock.cluster.image import ClusterImage
+from penstock.cluster.loading import Unfinished, read_unfinished
+from penstock.cluster.metadata import ClusterMetadata
+from penstock.cluster.topic_writes import Writes, chunks, claim, tidying
+from penstock.errors import BrokerError, ErrorCode, StorageError
+from penstock.model import BrokerId
+
+MAX_ATTEMPTS = 10
+UNCLEAR = "the coordination store does not give a clear answer; try again"
+
+R = TypeVar("R")
+
+
+class ChangeMaker:
+    def __init__(
+        self, store: CoordinationStore, metadata: ClusterMetadata, node_id: BrokerId, change_list: ChangeList
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._node_id = node_id
+        self._change_list = change_list
+        self._changing = asyncio.Lock()
+        self._is_closed = False
+
+    async def close(self) -> None:
+        """Let a change that is under way come to its end, and make no more."""
+        async with self._changing:
+            self._is_closed = True
+
+    @property
+    def writer(self) -> str:
+        """Whose an unfinished change is: this broker's, since it registered."""
+        broker = self._metadata.image.brokers.get(self._node_id)
+        return f"{self._node_id}-{broker.epoch if broker else -1}"
+
+    async def make(self, decide: Callable[[ClusterImage], Decision[R]], fence: Check | None = None) -> R:
+        """Make the change that `decide` finds right for the image of the moment, and see it applied.
+
+        BrokerError: NOT_CONTROLLER when the fence does not hold or this broker has lost its session,
+        KAFKA_STORAGE_ERROR when the disk refuses, REQUEST_TIMED_OUT when there is no clear answer.
+        """
+        async with self._changing:
+            if self._is_closed:
+                raise BrokerError(ErrorCode.not_controller, "this broker stops")
+            try:
+                return await self._make(decide, fence)
+            except SessionExpired as error:
+                raise BrokerError(
+                    ErrorCode.not_controller, "this broker is in the cluster no more"
+                ) from error
+            except Unreachable as error:
+                raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
+            except StorageError as error:
+                raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
+
+    async def rule(self, rule: leaders.Rule, topics: Iterable[str], fence: Check | None = None) -> None:
+        """Have the partitions of these topics as the rule says, hundreds with one write."""
+        for names in chunks(leaders.affected(self._metadata.image, topics, rule)):
+            await self.make(partial(leaders.decide, names=names, rule=rule), fence)
+
+    async def tidy(self, names: Collection[str]) -> None:
+        """Remove what nobody will finish of changes to these topics; refused where somebody still may."""
+        for rest in await read_unfinished(self._store, names):
+            if rest.node.writer != self.writer and self._is_alive(rest.node.writer):
+                raise BrokerError(
+                    ErrorCode.request_timed_out,
+                    f"another change of topic {rest.topic} is under way; try again",
+                )
+            await self._tidy(rest)
+
+    async def _make(self, decide: Callable[[ClusterImage], Decision[R]], fence: Check | None) -> R:
+        for attempt in range(MAX_ATTEMPTS):
+            decision = decide(self._metadata.image)
+            if not decision.writes.visible:
+                return decision.result
+            if await self._clear(decision.scope):
+                continue
+            entry = await self._write(decision.writes, decision.scope, fence)
+            if entry is not None:
+                await self._metadata.applied(entry)
+                await self._tidy_up_after(decision.writes)
+                return decision.result
+            await self._metadata.catch_up()
+            if attempt:  # not a matter of one change that was missed
+                await self._metadata.reload()
+            await self.tidy(decision.scope.topics)
+        raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
+
+    async def _clear(self, scope: Scope) -> bool:
+        """Whether something had to be tidied first: the image is another one then."""
+        topics = self._metadata.image.topics
+        unfinished = [name for name in scope.topics if name in topics and topics[name].is_unfinished]
+        await self.tidy(unfinished)
+        return bool(unfinished)
+
+    async def _write(self, writes: Writes, scope: Scope, fence: Check | None = None) -> int | None:
+        if writes.announced and await self._change_list.commit(writes.announced, scope) is None:
+            return None
+        for operations in writes.before:
+            if not await self._change_list.write_unseen(operations):
+                return None
+        return await self._change_list.commit(writes.visible, scope, fence)
+
+    async def _tidy_up_after(self, writes: Writes) -> None:
+        """The change is made: what cannot be removed now is found by whoever needs the name, or the controller."""
+        with suppress(StorageError, Unreachable, SessionExpired):
+            for operations in writes.after:
+                if not await self._change_list.write_unseen(operations):
+                    return
+
+    async def _tidy(self, rest: Unfinished) -> None:
+        scope = Scope(frozenset({rest.topic}))
+        entry = await self._change_list.commit([claim(rest, self.writer)], scope)
+        if entry is not None:
+            for claimed in await read_unfinished(self._store, [rest.topic]):
+                if claimed.version == rest.version + 1:
+                    await self._write(tidying(claimed), scope)
+        await self._metadata.catch_up()
+
+    def _is_alive(self, writer: str) -> bool:
+        return any(
+            f"{broker.node_id}-{broker.epoch}" == writer for broker in self._metadata.image.brokers.values()
+        )

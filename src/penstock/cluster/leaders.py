@@ -1,0 +1,97 @@
+"""Who leads a partition, and who is in sync with it: the rules of elections. Pure: an image in, new states out.
+
+A leader comes from the recorded in-sync set and is alive, or there is none; whenever leadership is given anew the
+leader epoch grows. Nobody else decides about leaders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from penstock.cluster import znodes
+from penstock.cluster.change_list import Scope
+from penstock.cluster.coordination import Operation, Set
+from penstock.cluster.decisions import Decision
+from penstock.cluster.image import NO_LEADER, ClusterImage, Partition
+from penstock.cluster.loading import encode_partition
+from penstock.cluster.topic_writes import Writes
+from penstock.model import BrokerId, LeaderEpoch, TopicPartition
+
+Rule = Callable[[ClusterImage, TopicPartition, Partition], Partition | None]
+"""How a partition shall be; None where it is right as it is."""
+
+
+def elect(image: ClusterImage, _: TopicPartition, partition: Partition) -> Partition | None:
+    """Where the leader is gone another member of the in-sync set leads, or nobody, until one is back."""
+    if partition.leader in image.brokers:
+        return None
+    leader = _first_alive(image, partition, partition.isr)
+    return None if leader == partition.leader else _led_by(partition, leader)
+
+
+def depart(broker: BrokerId, has_lost: Callable[[TopicPartition], bool]) -> Rule:
+    """What has to be before a broker comes back that did not stop in order.
+
+    It may miss what it had acknowledged, so it leaves every in-sync set with other members. Alone it stays, for what
+    it had acknowledged then was on its disk; unless that is gone.
+    """
+
+    def rule(image: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
+        rest = tuple(member for member in partition.isr if member != broker)
+        if broker not in partition.isr or not (rest or has_lost(name)):
+            return None
+        left = replace(partition, isr=rest)
+        if partition.leader != broker:
+            return left
+        return _led_by(left, _first_alive(image, partition, rest))
+
+    return rule
+
+
+def come_back(broker: BrokerId) -> Rule:
+    """A broker that started leads what it led, and what was waiting for it.
+
+    Always in a new leader epoch: one that crashed may have lost records of the last one.
+    """
+
+    def rule(_: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
+        is_ours = broker in partition.isr and partition.leader in (broker, NO_LEADER)
+        return _led_by(partition, broker) if is_ours else None
+
+    return rule
+
+
+def affected(image: ClusterImage, topics: Iterable[str], rule: Rule) -> list[TopicPartition]:
+    """The partitions of these topics that the rule would change."""
+    names = (
+        (TopicPartition(topic.name, index), partition)
+        for topic in map(image.topic, topics)
+        if topic is not None
+        for index, partition in enumerate(topic.partitions)
+    )
+    return [name for name, partition in names if rule(image, name, partition) is not None]
+
+
+def decide(image: ClusterImage, names: Sequence[TopicPartition], rule: Rule) -> Decision[None]:
+    operations: list[Operation] = []
+    touched: dict[str, list[int]] = {}
+    for name in names:
+        partition = image.partition(name)
+        ruled = rule(image, name, partition) if partition else None
+        if partition is not None and ruled is not None:
+            path = znodes.partition_path(name.topic, name.partition)
+            operations.append(Set(path, encode_partition(ruled), partition.partition_epoch))
+            touched.setdefault(name.topic, []).append(name.partition)
+    scope = Scope(partitions={topic: tuple(indexes) for topic, indexes in touched.items()})
+    return Decision(None, Writes(tuple(operations)), scope)
+
+
+def _first_alive(image: ClusterImage, partition: Partition, members: Sequence[BrokerId]) -> BrokerId:
+    """In the order of the replicas: the preferred leader first."""
+    alive = (broker for broker in partition.replicas if broker in members and broker in image.brokers)
+    return next(alive, NO_LEADER)
+
+
+def _led_by(partition: Partition, leader: BrokerId) -> Partition:
+    return replace(partition, leader=leader, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))

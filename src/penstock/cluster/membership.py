@@ -1,0 +1,118 @@
+"""Being a member of the cluster: a broker registers, with a broker epoch that was never given out before.
+
+Whoever did not stop in order gives up what it may have lost before it is seen again (`leaders.departures`), and
+leads in new leader epochs afterwards. A registration lasts as long as the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from penstock.cluster import leaders, znodes
+from penstock.cluster.change_maker import MAX_ATTEMPTS, UNCLEAR, ChangeMaker
+from penstock.cluster.coordination import (
+    BadVersion,
+    CoordinationStore,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    Operation,
+    Set,
+)
+from penstock.cluster.image import Broker
+from penstock.cluster.loading import encode_broker
+from penstock.cluster.metadata import ClusterMetadata
+from penstock.errors import BrokerError, ErrorCode, UnknownOutcome
+from penstock.model import BrokerEpoch, BrokerId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a broker brings along when it registers."""
+
+    host: str
+    port: int
+    machine_id: str
+    directory_id: UUID
+    """Of its data directory: another one is another disk."""
+    clean_epoch: BrokerEpoch | None = None
+    """The broker epoch under which it stopped in order, if it did."""
+    rack: str | None = None
+
+
+class Membership:
+    def __init__(
+        self, store: CoordinationStore, metadata: ClusterMetadata, changes: ChangeMaker, node_id: BrokerId
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._changes = changes
+        self._node_id = node_id
+
+    async def register(self, identity: Identity, has_log: Callable[[TopicPartition], bool]) -> BrokerEpoch:
+        """Announce this broker; `has_log` tells what is in its data directory."""
+        last = await self._last_registration()
+        if last is None or last.epoch != identity.clean_epoch:
+            is_same_disk = last is None or last.directory_id == identity.directory_id
+            rule = leaders.depart(self._node_id, lambda name: not (is_same_disk or has_log(name)))
+            await self._changes.rule(rule, self._metadata.image.topics)
+        epoch = await self._register(identity)
+        await self._metadata.reread_members()
+        return epoch
+
+    async def take_leadership(self) -> None:
+        """Lead what this broker led before it started, and what waited for it."""
+        await self._changes.rule(leaders.come_back(self._node_id), self._metadata.image.topics)
+
+    async def _last_registration(self) -> znodes.DirectoryNode | None:
+        [node] = await self._store.get_many([znodes.directory_path(self._node_id)])
+        return znodes.decode(node.data, znodes.DirectoryNode) if node else None
+
+    async def _register(self, identity: Identity) -> BrokerEpoch:
+        for _ in range(MAX_ATTEMPTS):
+            paths = [
+                znodes.BROKER_EPOCH,
+                znodes.broker_path(self._node_id),
+                znodes.directory_path(self._node_id),
+            ]
+            counter, registration, directory = await self._store.get_many(paths)
+            if counter is None:
+                raise NoNode(znodes.BROKER_EPOCH)
+            epoch = BrokerEpoch(znodes.decode(counter.data, znodes.BrokerEpochNode).epoch + 1)
+            broker = Broker(
+                self._node_id, identity.host, identity.port, epoch, identity.machine_id, identity.rack
+            )
+            mine = znodes.encode(znodes.DirectoryNode(identity.directory_id, epoch))
+            operations: list[Operation] = [
+                Set(znodes.BROKER_EPOCH, znodes.encode(znodes.BrokerEpochNode(epoch)), counter.version),
+                Create(paths[2], mine) if directory is None else Set(paths[2], mine, directory.version),
+            ]
+            if registration is not None:
+                self._check_stale(directory.data if directory else b"", identity)
+                operations.append(Delete(paths[1], registration.version))
+            operations.append(Create(paths[1], encode_broker(broker), ephemeral=True))
+            try:
+                await self._store.multi(operations)
+            except (BadVersion, NoNode, NodeExists):
+                continue
+            except UnknownOutcome:
+                [written] = await self._store.get_many([paths[2]])
+                if written is None or written.data != mine:
+                    continue
+            return epoch
+        raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
+
+    def _check_stale(self, directory: bytes, identity: Identity) -> None:
+        """A registration made with our own data directory, which is locked, is one of a process that is no more."""
+        if (
+            not directory
+            or znodes.decode(directory, znodes.DirectoryNode).directory_id != identity.directory_id
+        ):
+            raise BrokerError(
+                ErrorCode.duplicate_broker_registration,
+                f"broker {self._node_id} is registered already, with another data directory; give each its own "
+                "--node-id, or wait until the session of one that died has expired",
+            )

@@ -1,0 +1,188 @@
+"""What this broker knows of the cluster: its image, which changes only by what the store says.
+
+Changes, own ones too, come through the change list, in its order; brokers and the controller, whose nodes vanish
+without an entry, through watches. A maker of a change waits (`applied`) until it is in the image. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import takewhile
+
+from penstock.cluster import znodes
+from penstock.cluster.coordination import CoordinationStore, SessionExpired
+from penstock.cluster.image import ClusterImage, ImageChange
+from penstock.cluster.loading import (
+    load_image,
+    read_broker_configs,
+    read_group_configs,
+    read_members,
+    read_topics,
+    reread_partitions,
+)
+from penstock.config import BrokerConfig
+from penstock.errors import PenstockError
+from penstock.model import BrokerId
+from penstock.observability.logs import Log
+
+READ_AHEAD = 8
+RETRY_SECONDS = 1.0
+
+
+class ClusterMetadata:
+    def __init__(self, store: CoordinationStore, node_id: BrokerId, config: BrokerConfig, log: Log) -> None:
+        """`config` is what the broker was started with; `self.config` also has the changes at run time."""
+        self.image = ClusterImage("")
+        self.config = config
+        self.started_with = config
+        self._store = store
+        self._node_id = node_id
+        self._log = log
+        self._subscribers: list[Callable[[ImageChange], None]] = []
+        self._reading = asyncio.Lock()
+        self._last_applied = -1
+        self._woken = asyncio.Event()
+        self._members_changed = False
+        self._following: asyncio.Task[None] | None = None
+        self._unwatch: list[Callable[[], None]] = []
+
+    def subscribe(self, callback: Callable[[ImageChange], None]) -> None:
+        """Be called, on the loop, with every later change, in order and before its maker gets an answer."""
+        self._subscribers.append(callback)
+
+    async def load(self) -> ClusterImage:
+        """Read everything, and follow what changes from now on."""
+        self._unwatch = [
+            self._store.watch(znodes.CHANGES, self._woken.set),
+            self._store.watch(znodes.BROKER_IDS, self._wake_for_members),
+            self._store.watch(znodes.CONTROLLER, self._wake_for_members),
+        ]
+        await self.reload()
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+        return self.image
+
+    async def close(self) -> None:
+        for stop in self._unwatch:
+            stop()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+
+    async def applied(self, entry: int) -> None:
+        """Wait until the change with this number is in the image."""
+        async with self._reading:
+            while self._last_applied < entry:
+                await self._apply_next()
+
+    async def catch_up(self) -> None:
+        """Apply all there is in the list by now."""
+        async with self._reading:
+            while await self._apply_next():
+                pass
+
+    async def reload(self) -> None:
+        """Read everything again; subscribers hear of what is different."""
+        async with self._reading:
+            await self._reload()
+
+    async def reread_members(self) -> None:
+        """Read who is there and who is the controller, without waiting for the watch."""
+        async with self._reading:
+            members = await read_members(self._store)
+            self._publish(self.image.with_members(*members))
+
+    def _wake_for_members(self) -> None:
+        self._members_changed = True
+        self._woken.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            try:
+                if self._members_changed:
+                    self._members_changed = False
+                    await self.reread_members()
+                await self.catch_up()
+            except SessionExpired:
+                return  # there is another one for the next session
+            except PenstockError as error:
+                self._log.error_rarely("the cluster's metadata cannot be read", error)
+                self._members_changed = True
+                self._woken.set()
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _apply_next(self) -> bool:
+        """Whether there was an entry to apply.
+
+        Old entries go first: as long as the last one applied is there, the one after it has not gone unseen.
+        """
+        last = self._last_applied
+        numbers = range(max(last, 0), last + 1 + READ_AHEAD)
+        nodes = await self._store.get_many([znodes.change_path(number) for number in numbers])
+        news = nodes if last < 0 else nodes[1:]
+        entries = [
+            znodes.decode(node.data, znodes.ChangeNode) for node in takewhile(lambda node: node, news) if node
+        ]
+        if entries:
+            await self._apply(entries)
+            self._last_applied += len(entries)
+        elif nodes[0] is None and await self._store.children(znodes.CHANGES):
+            await self._reload()
+        return bool(entries)
+
+    async def _apply(self, entries: Iterable[znodes.ChangeNode]) -> None:
+        whole: set[str] = set()
+        parts: dict[str, set[int]] = {}
+        groups: set[str] = set()
+        has_broker_configs = False
+        for entry in entries:
+            whole.update(entry.topics)
+            groups.update(entry.groups)
+            has_broker_configs |= bool(entry.broker_configs)
+            for topic, partitions in entry.partitions.items():
+                parts.setdefault(topic, set()).update(partitions)
+        wanted = {topic: sorted(partitions) for topic, partitions in parts.items() if topic not in whole}
+        image = self.image
+        found = await read_topics(self._store, whole)
+        if wanted:
+            found |= await reread_partitions(self._store, wanted, image.topics)
+        names = whole | wanted.keys()
+        gone = [name for name in names if name in image.topics and name not in found]
+        changed = [topic for name, topic in found.items() if image.topics.get(name) != topic]
+        # A name may stand for another topic than before: its old id must go.
+        replaced = [topic.name for topic in changed if _is_another(image, topic.name, topic.id)]
+        if gone or replaced:
+            image = image.without_topics([*gone, *replaced])
+        if changed:
+            image = image.with_topics(changed)
+        if has_broker_configs:
+            for broker, configs in (await read_broker_configs(self._store)).items():
+                image = image.with_configs(broker, configs)
+        for group, configs in (await read_group_configs(self._store, sorted(groups))).items():
+            image = image.with_group_configs(group, configs)
+        self._publish(image, frozenset(gone).union(topic.name for topic in changed))
+
+    async def _reload(self) -> None:
+        names = await self._store.children(znodes.CHANGES)
+        image = await load_image(self._store)
+        before, after = self.image.topics, image.topics
+        changed = (name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        self._publish(image, frozenset(changed))
+        self._last_applied = znodes.change_number(names[-1]) if names else -1
+
+    def _publish(self, image: ClusterImage, topics: frozenset[str] = frozenset()) -> None:
+        if image == self.image:
+            return
+        change = ImageChange(self.image, image, topics)
+        if image.broker_configs != self.image.broker_configs:
+            self.config = self.started_with.with_overrides(image.broker_overrides(self._node_id))
+        self.image = image
+        for callback in self._subscribers:
+            callback(change)
+
+
+def _is_another(image: ClusterImage, name: str, topic_id: object) -> bool:
+    known = image.topic(name)
+    return known is not None and known.id != topic_id

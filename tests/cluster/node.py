@@ -1,0 +1,71 @@
+"""What a broker has of the cluster, put together without the broker: for tests of how they change it."""
+
+from __future__ import annotations
+
+from random import Random
+from uuid import UUID
+
+from penstock.clock import SystemClock
+from penstock.cluster.administration import Administration
+from penstock.cluster.change_list import ChangeList
+from penstock.cluster.change_maker import ChangeMaker
+from penstock.cluster.controller import Controller
+from penstock.cluster.coordination import CoordinationStore
+from penstock.cluster.election import make_ready
+from penstock.cluster.membership import Identity, Membership
+from penstock.cluster.metadata import ClusterMetadata
+from penstock.config import BrokerConfig
+from penstock.model import BrokerEpoch, BrokerId
+from penstock.observability.logs import Log
+
+NODE = BrokerId(1)
+
+
+def quiet_log() -> Log:
+    return Log(SystemClock(), lambda _: None, lambda *_: "")
+
+
+class ClusterNode:
+    """One session of a broker on a store."""
+
+    def __init__(
+        self,
+        store: CoordinationStore,
+        node_id: BrokerId = NODE,
+        seed: int = 1,
+        config: BrokerConfig | None = None,
+    ) -> None:
+        random = Random(seed)
+        self.node_id = node_id
+        self.store = store
+        self.metadata = ClusterMetadata(store, node_id, config or BrokerConfig(), quiet_log())
+        change_list = ChangeList(store, f"{node_id}-{random.getrandbits(64):x}")
+        self.changes = ChangeMaker(store, self.metadata, node_id, change_list)
+        self.administration = Administration(store, self.metadata, self.changes, random)
+        self.membership = Membership(store, self.metadata, self.changes, node_id)
+        self.controller = Controller(store, self.metadata, self.changes, change_list, node_id, quiet_log())
+        self._random = random
+
+    async def load(self) -> None:
+        await make_ready(self.store, self._random)
+        await self.metadata.load()
+
+    async def register(
+        self, directory: int | None = None, clean_epoch: BrokerEpoch | None = None, *, has_logs: bool = True
+    ) -> BrokerEpoch:
+        directory_id = UUID(int=self.node_id if directory is None else directory)
+        identity = Identity("localhost", 9092, f"machine-{self.node_id}", directory_id, clean_epoch)
+        return await self.membership.register(identity, lambda _: has_logs)
+
+    async def start(self) -> ClusterNode:
+        """As a broker does, without a clean stop before."""
+        await self.load()
+        await self.register()
+        await self.membership.take_leadership()
+        await self.controller.start()
+        return self
+
+    async def stop(self) -> None:
+        await self.controller.stop()
+        await self.changes.close()
+        await self.metadata.close()

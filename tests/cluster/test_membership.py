@@ -1,0 +1,177 @@
+"""Registration: who did not stop in order gives up what it may have lost before it is seen again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import pytest
+from node import ClusterNode
+
+from penstock.cluster import znodes
+from penstock.cluster.coordination import Set
+from penstock.cluster.image import NO_LEADER, ImageChange, Partition
+from penstock.cluster.loading import encode_partition, load_image
+from penstock.cluster.memory import Faults, MemoryEnsemble
+from penstock.cluster.topics import NewTopic
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch
+
+Scenario = Callable[[MemoryEnsemble, BrokerEpoch], Awaitable[None]]
+
+
+async def opened(ensemble: MemoryEnsemble, number: int) -> ClusterNode:
+    store = ensemble.client()
+    await store.start()
+    node = ClusterNode(store, BrokerId(number), seed=number)
+    await node.load()
+    return node
+
+
+def run(scenario: Scenario) -> None:
+    """Broker 1 was there, with broker 2, and is not any more; broker 2 is."""
+
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        first, second = await opened(ensemble, 1), await opened(ensemble, 2)
+        epoch = await first.register()
+        await second.register()
+        await first.metadata.reread_members()
+        await first.administration.create_topics(
+            [
+                NewTopic("both", assignment=[(0, [1, 2]), (1, [2, 1])]),
+                NewTopic("alone", assignment=[(0, [1])]),
+            ]
+        )
+        await first.stop()
+        await first.store.close()
+        await scenario(ensemble, epoch)
+        await second.stop()
+
+    asyncio.run(body())
+
+
+async def states(node: ClusterNode) -> tuple[Partition, Partition, Partition]:
+    image = await load_image(node.store)
+    return (*image.topics["both"].partitions, image.topics["alone"].partitions[0])
+
+
+def test_after_a_clean_stop_everything_is_as_it_was() -> None:
+    async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
+        node = await opened(ensemble, 1)
+        before = await states(node)
+        assert await node.register(clean_epoch=epoch) > epoch
+        assert await states(node) == before
+        await node.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("mark", [None, BrokerEpoch(0), BrokerEpoch(99)])
+def test_without_the_mark_of_its_last_epoch_a_broker_leaves_the_sets_it_shares(
+    mark: BrokerEpoch | None,
+) -> None:
+    async def scenario(ensemble: MemoryEnsemble, _: BrokerEpoch) -> None:
+        node = await opened(ensemble, 1)
+        led, followed, alone = await states(node)
+        await node.register(clean_epoch=mark)
+        led_now, followed_now, alone_now = await states(node)
+        assert (led_now.leader, led_now.isr, led_now.leader_epoch) == (2, (2,), led.leader_epoch + 1)
+        assert (followed_now.leader, followed_now.isr) == (2, (2,))
+        assert followed_now.leader_epoch == followed.leader_epoch
+        assert alone_now == alone
+        await node.stop()
+
+    run(scenario)
+
+
+def test_another_disk_leaves_even_the_sets_it_was_alone_in() -> None:
+    async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
+        node = await opened(ensemble, 1)
+        await node.register(directory=77, clean_epoch=None, has_logs=False)
+        led, followed, alone = await states(node)
+        assert (alone.leader, alone.isr) == (NO_LEADER, ())
+        assert led.isr == followed.isr == (2,)
+        await node.membership.take_leadership()
+        assert (await states(node))[2] == alone, "until an operator decides"
+        await node.stop()
+
+    run(scenario)
+
+
+def test_a_directory_that_lost_its_name_but_not_its_logs_stays_where_it_was_alone() -> None:
+    async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
+        node = await opened(ensemble, 1)
+        before = await states(node)
+        await node.register(directory=77, has_logs=True)
+        assert (await states(node))[2] == before[2]
+        await node.stop()
+
+    run(scenario)
+
+
+def test_sets_are_left_before_the_broker_is_seen() -> None:
+    async def scenario(ensemble: MemoryEnsemble, _: BrokerEpoch) -> None:
+        node = await opened(ensemble, 1)
+        seen: list[list[str]] = []
+
+        def on_change(change: ImageChange) -> None:
+            if change.topics:
+                seen.append(ensemble.tree.children(znodes.BROKER_IDS))
+
+        node.metadata.subscribe(on_change)
+        await node.register()
+        assert seen == [["2"]]
+        await node.stop()
+
+    run(scenario)
+
+
+def test_leadership_is_taken_of_what_has_no_leader_and_never_from_another() -> None:
+    async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
+        node = await opened(ensemble, 1)
+        offline = Partition(NO_LEADER, LeaderEpoch(5), (BrokerId(1),), (BrokerId(1),), 0)
+        await node.store.multi([Set(znodes.partition_path("alone", 0), encode_partition(offline))])
+        await node.metadata.reload()
+        await node.register(clean_epoch=epoch)
+        await node.membership.take_leadership()
+        led, followed, alone = await states(node)
+        assert (alone.leader, alone.leader_epoch) == (1, 6)
+        assert (led.leader, led.leader_epoch) == (1, 1)
+        assert (followed.leader, followed.leader_epoch) == (2, 0)
+        await node.stop()
+
+    run(scenario)
+
+
+def test_a_stale_registration_is_replaced_and_a_foreign_one_is_not() -> None:
+    async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
+        stale, again, foreign = [await opened(ensemble, 1) for _ in range(3)]
+        await stale.register()
+        newer = await again.register()
+        assert again.metadata.image.brokers[BrokerId(1)].epoch == newer
+        with pytest.raises(BrokerError) as refusal:
+            await foreign.register(directory=77)
+        assert refusal.value.code is ErrorCode.duplicate_broker_registration
+        stale.store.expire()  # type: ignore[attr-defined]
+        assert ensemble.tree.children(znodes.BROKER_IDS) == ["1", "2"]
+        for node in (stale, again, foreign):
+            await node.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_unknown_outcome_gives_no_epoch_twice(seed: int) -> None:
+    async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
+        given = [epoch]
+        for _ in range(5):
+            node = await opened(ensemble, 1)
+            node.store.faults = Faults(Random(seed), unknown_applied=0.3, unknown_not_applied=0.3)  # type: ignore[attr-defined]
+            given.append(await node.register())
+            await node.stop()
+            assert (await load_image(node.store)).brokers[BrokerId(1)].epoch == given[-1]
+        assert sorted(set(given)) == given
+
+    run(scenario)
