@@ -25,6 +25,7 @@ from penstock.wire.headers import (
 )
 from penstock.wire.heartbeat import decode_heartbeat_request
 from penstock.wire.messages import decode_request, decode_response
+from penstock.wire.offset_commit import decode_offset_commit_request
 from penstock.wire.produce import (
     ProduceResult,
     ProduceTopicResult,
@@ -34,7 +35,7 @@ from penstock.wire.produce import (
 from penstock.wire.produce_client import decode_produce_response
 from penstock.wire.schema import Direction
 
-PRODUCE, FETCH, HEARTBEAT = 0, 1, 12
+PRODUCE, FETCH, OFFSET_COMMIT, HEARTBEAT = 0, 1, 8, 12
 SERVED_API_KEYS = [api.key for api in all_apis() if api.handle is not None]
 
 seeds = st.integers(0, 2**32)
@@ -118,6 +119,7 @@ def test_any_message(direction: Direction) -> None:
         (PRODUCE, decode_produce_request),
         (FETCH, decode_fetch_request),
         (HEARTBEAT, decode_heartbeat_request),
+        (OFFSET_COMMIT, decode_offset_commit_request),
     ],
 )
 def test_handwritten_request(api_key: int, decode: Callable[[memoryview, int, int], object]) -> None:

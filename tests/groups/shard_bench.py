@@ -150,7 +150,7 @@ class Bench:
         return await task
 
     async def commit(self, offset: int, group: str = "g", partition: TopicPartition = P0) -> None:
-        await self.shard.commit(group, outside(offset, partition))
+        await self.shard.commit(group, outside(offset, partition, at_ms=self.wall_ms()))
 
     async def join_group(self, group: str = "g", member_id: str = "m1") -> int:
         """A member alone in its group, with its assignment; the generation."""
@@ -170,9 +170,11 @@ def topic(name: str, topic_id: TopicId, partitions: int = 2) -> Topic:
     return Topic(name, topic_id, (state,) * partitions, {"retention.ms": "1000"}, 0)
 
 
-def outside(offset: int, partition: TopicPartition = P0, topic_id: TopicId = ORDERS) -> OffsetCommit:
+def outside(
+    offset: int, partition: TopicPartition = P0, topic_id: TopicId = ORDERS, at_ms: int = 1
+) -> OffsetCommit:
     """A commit from someone who is in no group."""
-    return OffsetCommit("", None, -1, {partition: CommittedOffset(offset, -1, "", topic_id)})
+    return OffsetCommit("", None, -1, {partition: CommittedOffset(offset, -1, "", topic_id, at_ms)})
 
 
 def join_request(member_id: str = "", new_member_id: str = "m1", **changes: object) -> JoinRequest:

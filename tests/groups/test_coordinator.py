@@ -88,7 +88,7 @@ def code_of(groups: GroupCoordinator, group: str = "g") -> ErrorCode:
 def commit_of(harness: Harness, offset: int, member_id: str = "", generation: int = -1) -> OffsetCommit:
     topic = harness.context.image.topic("orders")
     assert topic is not None
-    return OffsetCommit(member_id, None, generation, {P0: CommittedOffset(offset, -1, "", topic.id)})
+    return OffsetCommit(member_id, None, generation, {P0: CommittedOffset(offset, -1, "", topic.id, 1)})
 
 
 async def commit(harness: Harness, offset: int, group: str = "g") -> None:

@@ -21,6 +21,7 @@ Whatever the bytes are, `decode_record` raises nothing but UnknownRecord. Pure; 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
 
@@ -71,6 +72,8 @@ TARGET_MEMBER_KIND: Final = 7
 CURRENT_ASSIGNMENT_KIND: Final = 8
 
 _OFFSET_HEAD = Struct(">hqi")
+_KEYS_KEPT = 16_384
+"""A consumer commits the same few partitions again and again."""
 _FLEXIBLE = 4
 """The first flexible version of the offset's and the classic group's value."""
 
@@ -117,6 +120,7 @@ def _check_version(version: int, newest: int) -> None:
 # --- keys
 
 
+@lru_cache(_KEYS_KEPT)
 def _encode_offset_key(key: OffsetKey) -> bytes:
     return p.INT16(OFFSET_KIND) + p.string(key.group_id) + p.string(key.topic) + p.INT32(key.partition)
 

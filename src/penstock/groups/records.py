@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from penstock.model import TopicId
 
@@ -16,22 +16,21 @@ Assignment: TypeAlias = dict[TopicId, frozenset[int]]
 """Partitions by topic id; a topic without partitions is left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetKey:
+class OffsetKey(NamedTuple):
+    """(A tuple, like its value and the record: there is one in every commit, and a dataclass takes longer to make.)"""
+
     group_id: str
     topic: str
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetValue:
+class OffsetValue(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
     topic_id: TopicId
     """So that an offset is never taken for one of a later topic of the same name."""
-    commit_timestamp_ms: int = -1
-    """Filled in by the shard."""
+    commit_timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,6 @@ Value: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupRecord(NamedTuple):
     key: Key
     value: Value | None

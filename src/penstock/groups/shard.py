@@ -120,7 +120,25 @@ class Shard:
 
     # --- offsets
 
-    async def commit(self, group_id: str, commit: OffsetCommit) -> None:
+    def commit(self, group_id: str, commit: OffsetCommit) -> asyncio.Future[None]:
+        """Done when it is committed, or a BrokerError. (No coroutine: consumers do this all the time.)"""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            self._check_commit(group_id, commit)
+        except BrokerError as error:
+            future.set_exception(error)
+            return future
+        records = [
+            GroupRecord(OffsetKey(group_id, partition.topic, partition.partition), offset)
+            for partition, offset in commit.offsets.items()
+        ]
+        self.offsets.begin(group_id, commit.offsets)
+        self._appender.add(records, partial(self._on_commit, group_id, commit, records, future))
+        if not future.done():
+            self._limit_wait(future)
+        return future
+
+    def _check_commit(self, group_id: str, commit: OffsetCommit) -> None:
         self._check_open()
         group = self._groups.get(group_id)
         if group is None:
@@ -128,17 +146,6 @@ class Shard:
                 raise BrokerError(ErrorCode.illegal_generation, f"there is no group {group_id[:80]!r}")
             group = self._groups.add_classic(group_id)
         group.check_commit(commit.member_id, commit.instance_id, commit.generation, self._now_ms())
-        now_ms = self._around.wall_ms()
-        records = [
-            GroupRecord(OffsetKey(group_id, partition.topic, partition.partition), _stamped(offset, now_ms))
-            for partition, offset in commit.offsets.items()
-        ]
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.offsets.begin(group_id, commit.offsets)
-        self._appender.add(records, partial(self._on_commit, group_id, commit, records, future))
-        if not future.done():
-            self._limit_wait(future)
-        await future
 
     def fetch_offsets(
         self,
@@ -206,7 +213,8 @@ class Shard:
             self._commits.popleft()
         deadline_ms = self._now_ms() + self._around.config[OFFSETS_COMMIT_TIMEOUT_MS]
         self._commits.append((deadline_ms, future))
-        self._around.timers.schedule((self, None), self._commits[0][0])
+        if len(self._commits) == 1:
+            self._around.timers.schedule((self, None), deadline_ms)
 
     # --- whole groups
 
@@ -375,10 +383,6 @@ def _answer(ticket: Ticket, result: Result) -> None:
     future = cast("asyncio.Future[Result]", ticket)
     if not future.done():
         future.set_result(result)
-
-
-def _stamped(offset: CommittedOffset, now_ms: int) -> OffsetValue:
-    return OffsetValue(offset.offset, offset.leader_epoch, offset.metadata, offset.topic_id, now_ms)
 
 
 def _unavailable(error: BrokerError) -> BrokerError:

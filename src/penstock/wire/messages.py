@@ -1,4 +1,4 @@
-"""Every message but Produce, Fetch and Heartbeat: requests and responses of any API in any version that has a schema.
+"""Requests and responses of any API in any version that has a schema; the most frequent ones are also read by hand.
 
 Decoded messages are kio's frozen dataclasses (a time is a timedelta there, a topic id of zeros is None).
 Encoding takes nested mappings by kio's field names; times may be plain milliseconds. Bytes from outside raise

@@ -5,73 +5,93 @@ What may be committed of a request is committed together; the rest is refused pa
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from functools import partial
 
 from penstock.cluster.image import Topic
 from penstock.config import OFFSET_METADATA_MAX_BYTES
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.model import TopicPartition
-from penstock.server.dispatch import Api, Fields, Request
-from penstock.server.handlers.administration import NO_TIME
-from penstock.server.handlers.group_requests import shard_for, topic_key
+from penstock.net.answer import Answer, Later, Parts
+from penstock.server.dispatch import Api, Request
+from penstock.server.handlers.group_requests import shard_for
 from penstock.server.security import Operation, ResourceType
+from penstock.wire.offset_commit import (
+    NO_LEADER_EPOCH,
+    CommitTopic,
+    OffsetCommitRequest,
+    decode_offset_commit_request,
+    encode_offset_commit_response,
+)
 
 FIRST_VERSION_WITH_MEMBER_EPOCH = 9
-FIRST_VERSION_BY_ID = 10
-NO_LEADER_EPOCH = -1
 
 Refusals = list[list[ErrorCode | None]]
 """Of each partition in each topic of the request; None where the outcome of the commit counts."""
 
 
-async def handle(request: Request, message: Any) -> Fields:
+def handle(request: Request, frame: memoryview, position: int) -> Answer:
+    asked = decode_offset_commit_request(frame, position, request.header.api_version)
     try:
-        shard = shard_for(request, Operation.READ, message.group_id, may_be_empty=True)
+        shard = shard_for(request, Operation.READ, asked.group_id, may_be_empty=True)
     except BrokerError as error:
-        return _fields(message, [[error.code] * len(asked.partitions) for asked in message.topics])
+        return _answer(request, asked, [[error.code] * len(topic.partitions) for topic in asked.topics])
     offsets: dict[TopicPartition, CommittedOffset] = {}
-    refusals = [_take(request, asked, offsets) for asked in message.topics]
-    outcome = ErrorCode.none
-    if offsets:
-        try:
-            await shard.commit(message.group_id, _commit(message, offsets))
-        except BrokerError as error:
-            outcome = _told(request, error.code)
-    return _fields(message, refusals, outcome)
+    refusals = [_take(request, topic, offsets) for topic in asked.topics]
+    if not offsets:
+        return _answer(request, asked, refusals)
+    wanted = OffsetCommit(asked.member_id, asked.instance_id, asked.generation, offsets)
+    later = Later(barrier=True)
+    committing = shard.commit(asked.group_id, wanted)
+    committing.add_done_callback(partial(_finish, request, asked, refusals, later))
+    return later
 
 
-API = Api(8, 2, 10, handle)
+API = Api(8, 2, 10, handle_raw=handle)
+
+
+def _finish(
+    request: Request,
+    asked: OffsetCommitRequest,
+    refusals: Refusals,
+    later: Later,
+    committing: asyncio.Future[None],
+) -> None:
+    error = committing.exception()
+    assert error is None or isinstance(error, BrokerError), error
+    later.resolve(_answer(request, asked, refusals, ErrorCode.none if error is None else error.code))
 
 
 def _take(
-    request: Request, asked: Any, offsets: dict[TopicPartition, CommittedOffset]
+    request: Request, asked: CommitTopic, offsets: dict[TopicPartition, CommittedOffset]
 ) -> list[ErrorCode | None]:
     """Add to `offsets` what may be committed of a topic, and say what may not."""
     try:
         topic = _topic(request, asked)
     except BrokerError as error:
         return [error.code] * len(asked.partitions)
-    max_bytes = request.broker.config[OFFSET_METADATA_MAX_BYTES]
+    max_bytes, now_ms = request.broker.config[OFFSET_METADATA_MAX_BYTES], request.broker.clock.now_ms()
     refusals: list[ErrorCode | None] = []
     for partition in asked.partitions:
-        metadata = partition.committed_metadata or ""
-        if not 0 <= partition.partition_index < len(topic.partitions):
+        metadata = partition.metadata or ""
+        if not 0 <= partition.partition < len(topic.partitions):
             refusals.append(ErrorCode.unknown_topic_or_partition)
         elif len(metadata.encode()) > max_bytes:
             refusals.append(ErrorCode.offset_metadata_too_large)
         else:
-            leader_epoch = max(NO_LEADER_EPOCH, getattr(partition, "committed_leader_epoch", NO_LEADER_EPOCH))
-            offsets[TopicPartition(topic.name, partition.partition_index)] = CommittedOffset(
-                partition.committed_offset, leader_epoch, metadata, topic.id
+            leader_epoch = max(NO_LEADER_EPOCH, partition.leader_epoch)
+            offsets[TopicPartition(topic.name, partition.partition)] = CommittedOffset(
+                partition.offset, leader_epoch, metadata, topic.id, now_ms
             )
             refusals.append(None)
     return refusals
 
 
-def _topic(request: Request, asked: Any) -> Topic:
+def _topic(request: Request, asked: CommitTopic) -> Topic:
     image = request.broker.image
-    if request.version >= FIRST_VERSION_BY_ID:
+    if asked.name is None:
+        assert asked.topic_id is not None
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:
             raise BrokerError(ErrorCode.unknown_topic_id)
@@ -84,34 +104,12 @@ def _topic(request: Request, asked: Any) -> Topic:
     return topic
 
 
-def _commit(message: Any, offsets: dict[TopicPartition, CommittedOffset]) -> OffsetCommit:
-    return OffsetCommit(
-        member_id=message.member_id,
-        instance_id=getattr(message, "group_instance_id", None),
-        generation=message.generation_id_or_member_epoch,
-        offsets=offsets,
-    )
-
-
-def _told(request: Request, code: ErrorCode) -> ErrorCode:
-    """Older versions have no member epochs, and no word for a wrong one."""
-    if code is ErrorCode.stale_member_epoch and request.version < FIRST_VERSION_WITH_MEMBER_EPOCH:
-        return ErrorCode.unsupported_version
-    return code
-
-
-def _fields(message: Any, refusals: Refusals, outcome: ErrorCode = ErrorCode.none) -> Fields:
-    topics = [
-        topic_key(asked)
-        | {
-            "partitions": [
-                {
-                    "partition_index": partition.partition_index,
-                    "error_code": outcome if code is None else code,
-                }
-                for partition, code in zip(asked.partitions, codes, strict=True)
-            ]
-        }
-        for asked, codes in zip(message.topics, refusals, strict=True)
-    ]
-    return {"throttle_time": NO_TIME, "topics": topics}
+def _answer(
+    request: Request, asked: OffsetCommitRequest, refusals: Refusals, outcome: ErrorCode = ErrorCode.none
+) -> Parts:
+    version = request.header.api_version
+    if outcome is ErrorCode.stale_member_epoch and version < FIRST_VERSION_WITH_MEMBER_EPOCH:
+        # Older versions have no member epochs, and no word for a wrong one.
+        outcome = ErrorCode.unsupported_version
+    codes = [[outcome if code is None else code for code in of_topic] for of_topic in refusals]
+    return [encode_offset_commit_response(request.header.correlation_id, version, asked.topics, codes)]
