@@ -38,7 +38,13 @@ def ack_before_fsync() -> AbstractContextManager[Any]:
 
 def high_watermark_above_the_flushed_offset() -> AbstractContextManager[Any]:
     """Readers see what a power loss can take back."""
-    return patch.object(Partition, "_bound", lambda self: self._log_end)
+
+    def advance(self: Partition) -> bool:
+        moved = self._log_end > self.high_watermark
+        self.high_watermark = max(self.high_watermark, self._log_end)
+        return moved
+
+    return patch.object(Partition, "_advance", advance)
 
 
 def flushed_up_to_where_the_log_ends_now() -> AbstractContextManager[Any]:
