@@ -189,7 +189,8 @@ class Shard:
             self._apply_offsets(records)
             self._around.counts.commits += 1
         self.offsets.end(group_id, commit.offsets)
-        self._drop_if_blank(group_id)
+        if error is not None:
+            self._drop_if_blank(group_id)
         self._settle(future, error)
 
     def _apply_offsets(self, records: Iterable[GroupRecord]) -> None:
