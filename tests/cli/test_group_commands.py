@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -14,11 +15,14 @@ import pytest
 
 from broker_process import Address
 from penstock.cli.main import run
+from penstock.net.client import Client
+from penstock.net.network import TcpNetwork
 
 pytestmark = pytest.mark.process
 
 STARTED_MS = 1_700_000_000_000
 PATIENCE_S = 30
+FIND_COORDINATOR, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP = 10, 11, 13, 14
 
 
 @pytest.fixture
@@ -214,6 +218,41 @@ def test_groups_are_deleted_with_their_offsets(penstock: Penstock, topic: str, g
     assert not {group, f"{group}-2"} & {each["group"] for each in penstock.json("group", "list")}
     assert f"there is no group '{group}'" in penstock.refused("group", "describe", group)
     assert len(penstock("consume", topic, "--group", group).split()) == 10
+
+
+def test_a_group_of_others_is_said_to_be_one_and_can_be_deleted(
+    penstock: Penstock, broker: Address, group: str
+) -> None:
+    asyncio.run(work_and_leave(broker, group))
+    assert f"'{group}' is not a group of consumers" in penstock.refused("group", "describe", group)
+    assert penstock("group", "delete", group) == f"deleted group {group}\n"
+    assert f"there is no group '{group}'" in penstock.refused("group", "delete", group)
+
+
+async def work_and_leave(broker: Address, group: str) -> None:
+    """As a worker of Kafka Connect does."""
+    host, _, port = broker.bootstrap.rpartition(":")
+    client = await Client.connect(TcpNetwork(), host, int(port))
+    await client.request(FIND_COORDINATOR, 2, {"key": group, "key_type": 0})
+    joined = await client.request(
+        JOIN_GROUP,
+        3,
+        {
+            "group_id": group,
+            "session_timeout": 10_000,
+            "rebalance_timeout": 10_000,
+            "member_id": "",
+            "protocol_type": "connect",
+            "protocols": [{"name": "sessioned", "metadata": b"a worker"}],
+        },
+    )
+    member = {"group_id": group, "member_id": joined.member_id}
+    synced = await client.request(
+        SYNC_GROUP, 2, member | {"generation_id": joined.generation_id, "assignments": []}
+    )
+    left = await client.request(LEAVE_GROUP, 2, member)
+    assert (joined.error_code, synced.error_code, left.error_code) == (0, 0, 0)
+    client.close()
 
 
 @pytest.mark.parametrize(

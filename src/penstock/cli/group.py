@@ -9,7 +9,13 @@ import typer
 
 from penstock.cli.cluster import NO_GROUP, REQUEST_SECONDS, Cluster, answer
 from penstock.cli.failures import ExitCode, Failure
-from penstock.cli.group_description import describe_group, describe_groups, group_ids, print_group
+from penstock.cli.group_description import (
+    describe_group,
+    describe_groups,
+    group_ids,
+    is_group_of_others,
+    print_group,
+)
 from penstock.cli.group_reset import (
     TO_EARLIEST,
     TO_LATEST,
@@ -128,7 +134,8 @@ def delete(
 ) -> None:
     """Delete groups that have no members, and their committed offsets."""
     cluster = Cluster(bootstrap)
-    missing = sorted(set(groups) - set(group_ids(cluster)))
+    unlisted = sorted(set(groups) - set(group_ids(cluster)))
+    missing = [group for group in unlisted if not is_group_of_others(cluster, group)]
     if missing:
         raise Failure(f"there is no group {missing[0]!r}", NO_GROUP)
     confirm(f"Delete {_named(groups)} and all committed offsets?", yes=yes)

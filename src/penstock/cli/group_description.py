@@ -94,6 +94,12 @@ def group_ids(cluster: Cluster) -> list[str]:
     return sorted(each.group_id for each in listed.valid)
 
 
+def is_group_of_others(cluster: Cluster, group: str) -> bool:
+    """Whether there is such a group, and it is not one of consumers."""
+    asked = cluster.admin.describe_consumer_groups([group], request_timeout=REQUEST_SECONDS)
+    return bool(_error_code(asked[group]) == KafkaError._INVALID_ARG)
+
+
 def describe_groups(cluster: Cluster, groups: Sequence[str]) -> list[Group]:
     """Those of them that exist."""
     if not groups:
@@ -157,11 +163,18 @@ def _row(partition: GroupPartition) -> tuple[object, ...]:
 
 
 def _existing(future: Future[ConsumerGroupDescription], group: str) -> ConsumerGroupDescription | None:
-    error = future.exception(REQUEST_SECONDS)
-    if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+    code = _error_code(future)
+    if code == KafkaError.GROUP_ID_NOT_FOUND:
         return None
+    if code == KafkaError._INVALID_ARG:
+        raise Failure(f"{group!r} is not a group of consumers", "Kafka Connect and others use groups too.")
     found = answer(future, group)
     return None if found.state == ConsumerGroupState.DEAD else found
+
+
+def _error_code(future: Future[ConsumerGroupDescription]) -> int | None:
+    error = future.exception(REQUEST_SECONDS)
+    return error.args[0].code() if isinstance(error, KafkaException) else None
 
 
 def _group(found: ConsumerGroupDescription, offsets: Offsets, ends: Mapping[tuple[str, int], int]) -> Group:
