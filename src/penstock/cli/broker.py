@@ -21,6 +21,7 @@ _SHORTHANDS = (
     ("--host", "host", "HOST", "the address to listen on"),
     ("--advertised", "advertised.listeners", "HOST:PORT", "the address clients are told to use"),
     ("--node-id", "node.id", "N", "the broker's number"),
+    ("--zookeeper", "zookeeper.connect", "HOST:PORT[/CHROOT]", "the ZooKeeper of the broker's cluster"),
 )
 
 

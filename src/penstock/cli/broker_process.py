@@ -55,7 +55,7 @@ def run_broker(config: BrokerConfig) -> None:
 async def _serve(config: BrokerConfig, environment: Environment, log: Log) -> None:
     stop = asyncio.Event()
     _on_signals(stop.set)
-    broker = Broker(config, environment, log)
+    broker = Broker(config, environment, log, stop.set)
     try:
         await broker.start()
     except (OSError, PenstockError) as error:
@@ -67,6 +67,10 @@ async def _serve(config: BrokerConfig, environment: Environment, log: Log) -> No
     print(_greeting(config, broker), flush=True)
     await stop.wait()
     await broker.stop()
+    if broker.is_lost:
+        raise Failure(
+            "the broker lost its place in the cluster", "Start it again: it joins with what it has."
+        )
 
 
 def _on_signals(stop: Callable[[], None]) -> None:
@@ -99,7 +103,7 @@ def _loop_factory(config: BrokerConfig) -> Callable[[], asyncio.AbstractEventLoo
 def _open_environment(config: BrokerConfig) -> Environment:
     try:
         return real_environment(config)
-    except OSError as error:
+    except (OSError, PenstockError) as error:
         raise _cannot_start(config, error, BrokerState.STARTING) from None
 
 

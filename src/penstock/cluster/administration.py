@@ -57,12 +57,18 @@ V = TypeVar("V")
 
 class Administration:
     def __init__(
-        self, store: CoordinationStore, metadata: ClusterMetadata, changes: ChangeMaker, random: Random
+        self,
+        store: CoordinationStore,
+        metadata: ClusterMetadata,
+        changes: ChangeMaker,
+        random: Random,
+        max_replication_factor: int,
     ) -> None:
         self._store = store
         self._metadata = metadata
         self._changes = changes
         self._random = random
+        self._max_replication_factor = max_replication_factor
 
     async def create_topics(
         self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
@@ -72,7 +78,7 @@ class Administration:
 
         def decide(batch: Sequence[NewTopic], image: ClusterImage) -> Decision[list[Topic | BrokerError]]:
             planner = TopicPlanner(image, self._metadata.config, self._random)
-            plans = [attempt(partial(_plan, planner), new, new.name in repeated) for new in batch]
+            plans = [attempt(partial(self._plan, planner), new, new.name in repeated) for new in batch]
             if validate_only:
                 return Decision(plans)
             return decide_to_have(plans, partial(creation, writer=self._changes.writer))
@@ -157,6 +163,17 @@ class Administration:
                 raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
             return range(first, first + PRODUCER_ID_BLOCK)
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
+
+    def _plan(self, planner: TopicPlanner, new: NewTopic) -> Topic:
+        topic = planner.plan_topic(new)
+        most = self._max_replication_factor
+        if any(len(partition.replicas) > most for partition in topic.partitions):
+            raise BrokerError(
+                ErrorCode.invalid_replication_factor,
+                f"a replication factor of more than {most} is not supported",
+            )
+        _fitting(encode_topic(topic))
+        return topic
 
     def _check_count(self, items: Sequence[object]) -> None:
         most = self._metadata.config[MAX_TOPICS_PER_REQUEST]
@@ -249,12 +266,6 @@ class Administration:
                 return results + [error] * (len(items) - len(results))
             results += decided
         return results
-
-
-def _plan(planner: TopicPlanner, new: NewTopic) -> Topic:
-    topic = planner.plan_topic(new)
-    _fitting(encode_topic(topic))
-    return topic
 
 
 def _fitting(data: bytes) -> bytes:

@@ -67,6 +67,34 @@ HTTP_PORT: Option[int] = IDENTITY.option(
     8_080,
     "The port for /metrics and /health; 0 takes a free one, -1 is none.",
 )
+BROKER_RACK: Option[str | None] = IDENTITY.option(
+    "broker.rack",
+    Optional(Text()),
+    None,
+    "Where the broker stands. Copies of a partition are spread over racks.",
+)
+
+CLUSTER = Group("Cluster")
+ZOOKEEPER_CONNECT: Option[str | None] = CLUSTER.option(
+    "zookeeper.connect",
+    Optional(Text()),
+    None,
+    "The ZooKeeper that the brokers of a cluster agree through: `host:port,host:port/chroot`, the same for all. "
+    "Without it the broker is alone and keeps its metadata in its data directory.",
+)
+ZOOKEEPER_SESSION_TIMEOUT_MS: Option[int] = CLUSTER.option(
+    "zookeeper.session.timeout.ms",
+    Integer(1_000, 600_000),
+    6_000,
+    "How long ZooKeeper waits for a broker that it does not hear of before it counts as gone.",
+)
+ZOOKEEPER_DIGEST: Option[str | None] = CLUSTER.option(
+    "zookeeper.digest",
+    Optional(Text()),
+    None,
+    "`user:password` for ZooKeeper. All that brokers write can then be read and changed by this user alone.",
+    sensitive=True,
+)
 
 TOPIC_RULES = Group("Topics and partitions")
 AUTO_CREATE_TOPICS_ENABLE: Option[bool] = TOPIC_RULES.option(
@@ -348,6 +376,7 @@ SHUTDOWN_TIMEOUT_MS: Option[int] = PROCESS.option(
 
 BROKER_GROUPS = (
     IDENTITY,
+    CLUSTER,
     TOPIC_RULES,
     CONNECTIONS,
     FETCHING,

@@ -60,8 +60,10 @@ class ReplicaManager:
     def get(self, topic: str, partition: int) -> Replica:
         replica = self._replicas.get((topic, partition))
         if replica is None:
+            known = self._image is not None and self._image.partition(TopicPartition(topic, partition))
             raise BrokerError(
-                ErrorCode.unknown_topic_or_partition, f"{topic}-{partition} is not on this broker"
+                ErrorCode.not_leader_or_follower if known else ErrorCode.unknown_topic_or_partition,
+                f"{topic}-{partition} is not on this broker",
             )
         return replica
 

@@ -8,18 +8,21 @@ which makes the next start instant.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 
 from penstock.cluster.administration import Administration
 from penstock.cluster.change_list import ChangeList
 from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.controller import Controller
+from penstock.cluster.coordination import SessionState
 from penstock.cluster.election import make_ready
 from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.cluster.membership import Identity, Membership
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.topics import draw_uuid
 from penstock.config import (
+    BROKER_RACK,
     HOST,
     HTTP_PORT,
     LOG_OPEN_FILES_MAX,
@@ -58,10 +61,21 @@ from penstock.wire.apis import api_name
 
 SESSION_PARTITIONS_PER_SLOT = 100
 
+MAX_REPLICATION_FACTOR = 1
+"""Followers do not copy yet."""
+
 
 class Broker:
-    def __init__(self, config: BrokerConfig, environment: Environment, log: Log) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        environment: Environment,
+        log: Log,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_lost` is called when the broker is in its cluster no more: it serves nobody, and has to be stopped."""
         apis = all_apis()
+        self.is_lost = False
         self.state = BrokerState.STARTING
         self.port = config[PORT]
         self.http_port = config[HTTP_PORT]
@@ -70,6 +84,7 @@ class Broker:
         self._log = log
         self._node_id = BrokerId(config[NODE_ID])
         self._epoch = BrokerEpoch(-1)
+        self._on_lost = on_lost
         clock, threads = environment.clock, environment.threads
         self._metrics = BrokerMetrics(
             {api.key: api_name(api.key) for api in apis}, config[METRICS_MAX_TOPICS]
@@ -117,7 +132,9 @@ class Broker:
         self._metadata = ClusterMetadata(store, node_id, self._config, log)
         change_list = ChangeList(store, f"{node_id}-{random.getrandbits(64):x}")
         self._changes = ChangeMaker(store, self._metadata, node_id, change_list)
-        self._administration = Administration(store, self._metadata, self._changes, random)
+        self._administration = Administration(
+            store, self._metadata, self._changes, random, MAX_REPLICATION_FACTOR
+        )
         self._membership = Membership(store, self._metadata, self._changes, node_id)
         self._controller = Controller(store, self._metadata, self._changes, change_list, node_id, log)
 
@@ -125,6 +142,7 @@ class Broker:
         """Returns when clients are served. An error leaves nothing behind that a restart would not mend."""
         environment = self._environment
         await self._open_logs()
+        environment.store.on_session(self._on_session)
         await environment.store.start()
         await make_ready(environment.store, environment.random)
         image = await self._metadata.load()
@@ -151,7 +169,8 @@ class Broker:
 
     def _identity(self, address: Address) -> Identity:
         machine_id, logs = self._environment.machine_id, self._logs
-        return Identity(address.host, address.port, machine_id, logs.directory_id, logs.was_clean)
+        rack = self._config[BROKER_RACK]
+        return Identity(address.host, address.port, machine_id, logs.directory_id, logs.was_clean, rack)
 
     def _has_log(self, name: TopicPartition) -> bool:
         topic = self._metadata.image.topics[name.topic]
@@ -215,7 +234,24 @@ class Broker:
             self._environment.random,
         )
 
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self._lose("the session with the coordination store has expired")
+
+    def _lose(self, reason: str) -> None:
+        """Others may lead now what this broker led: nobody gets another answer from it."""
+        if self.is_lost or self.state is BrokerState.STOPPING:
+            return
+        self.is_lost = True
+        self._log.error("in the cluster no more", reason=reason, node_id=self._node_id)
+        self._acceptor.close_listener()
+        self._acceptor.close()
+        self._on_lost()
+
     def _on_image(self, change: ImageChange) -> None:
+        own = change.after.brokers.get(self._node_id)
+        if own is None or own.epoch != self._epoch:
+            self._lose("its registration is gone")
         if change.before.broker_configs != change.after.broker_configs:
             self._context.config = self._metadata.config
         self._replicas.follow(change, self._context.config)

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from penstock.clock import Clock, SystemClock
 from penstock.cluster.coordination import CoordinationStore
 from penstock.cluster.embedded import EmbeddedStore
-from penstock.config import LOG_DIR, SOCKET_SEND_BUFFER_BYTES, BrokerConfig
+from penstock.config import (
+    LOG_DIR,
+    SOCKET_SEND_BUFFER_BYTES,
+    ZOOKEEPER_CONNECT,
+    ZOOKEEPER_DIGEST,
+    ZOOKEEPER_SESSION_TIMEOUT_MS,
+    BrokerConfig,
+)
+from penstock.errors import ConfigError
 from penstock.net.network import Network, TcpNetwork
 from penstock.storage.disk import Disk, RealDisk
 from penstock.threads import ThreadPools, Threads
@@ -35,13 +43,28 @@ def real_environment(config: BrokerConfig) -> Environment:
     disk = RealDisk(data_dir)
     network = TcpNetwork(config[SOCKET_SEND_BUFFER_BYTES])
     threads = ThreadPools()
-    store = EmbeddedStore(os.path.join(data_dir, STORE_FILE), threads)
     return Environment(
         SystemClock(),
         random.SystemRandom(),
         disk,
         network,
         threads,
-        store,
+        _open_store(config, threads),
         machine_id=socket.gethostname(),
     )
+
+
+def _open_store(config: BrokerConfig, threads: Threads) -> CoordinationStore:
+    path = os.path.join(config[LOG_DIR], STORE_FILE)
+    hosts = config[ZOOKEEPER_CONNECT]
+    if hosts is None:
+        return EmbeddedStore(path, threads)
+    if os.path.exists(path):
+        raise ConfigError(
+            f"{path} holds the topics of a broker that was alone; one of a cluster needs a data directory of its own"
+        )
+    try:
+        from penstock.cluster.zookeeper import ZooKeeperStore
+    except ImportError:
+        raise ConfigError("a cluster needs kazoo: install penstock[cluster]") from None
+    return ZooKeeperStore(hosts, threads, config[ZOOKEEPER_SESSION_TIMEOUT_MS], config[ZOOKEEPER_DIGEST])

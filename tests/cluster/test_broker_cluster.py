@@ -1,0 +1,160 @@
+"""Two broker processes on a real ZooKeeper, used by an unmodified client."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
+
+from broker_process import BrokerProcess, answers
+
+pytestmark = pytest.mark.process
+
+PATIENCE_SECONDS = 60.0
+SESSION_TIMEOUT_MS = 2_000
+
+
+@pytest.fixture
+def brokers(zookeeper: str, tmp_path: Path) -> Iterator[dict[int, BrokerProcess]]:
+    made = {}
+    for number in (1, 2):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        settings = (
+            f"node.id={number}",
+            f"zookeeper.connect={zookeeper}",
+            f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}",
+            "offsets.topic.num.partitions=4",
+        )
+        made[number] = BrokerProcess(directory, settings)
+    try:
+        for broker in made.values():
+            broker.start()
+        yield made
+    finally:
+        for broker in made.values():
+            broker.kill()
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come to that"
+        time.sleep(0.05)
+
+
+def admin_of(broker: BrokerProcess) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+def metadata_of(broker: BrokerProcess) -> ClusterMetadata:
+    return admin_of(broker).list_topics(timeout=PATIENCE_SECONDS)
+
+
+def create(broker: BrokerProcess, topic: str, partitions: int, replication_factor: int = 1) -> None:
+    admin = admin_of(broker)
+    admin.create_topics([NewTopic(topic, partitions, replication_factor)])[topic].result(PATIENCE_SECONDS)
+
+
+def produce(bootstrap: str, topic: str, partitions: int, values: int) -> None:
+    failed = []
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 60_000})
+    for number in range(values):
+        producer.produce(
+            topic,
+            str(number).encode(),
+            partition=number % partitions,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    assert not failed
+
+
+def consume(bootstrap: str, topic: str, values: int) -> set[int]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": f"of-{topic}", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    seen: set[int] = set()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(seen) < values and time.monotonic() < deadline:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            seen.add(int(message.value() or b""))
+    consumer.close()
+    return seen
+
+
+def test_topics_are_spread_over_brokers_that_see_each_other(brokers: dict[int, BrokerProcess]) -> None:
+    for broker in brokers.values():
+        until(lambda broker=broker: set(metadata_of(broker).brokers) == {1, 2})
+    assert {metadata_of(broker).controller_id for broker in brokers.values()} == {1}
+    for number, broker in brokers.items():
+        create(broker, f"from-{number}", 4)
+    for broker in brokers.values():
+        until(lambda broker=broker: {"from-1", "from-2"} <= set(metadata_of(broker).topics))
+        for number in brokers:
+            partitions = metadata_of(broker).topics[f"from-{number}"].partitions.values()
+            assert sorted(partition.leader for partition in partitions) == [1, 1, 2, 2]
+    for number, broker in brokers.items():
+        other = brokers[3 - number]
+        produce(broker.bootstrap, f"from-{number}", 4, 200)
+        assert consume(other.bootstrap, f"from-{number}", 200) == set(range(200))
+    with pytest.raises(KafkaException) as refusal:
+        create(brokers[1], "copied", 1, 2)
+    assert refusal.value.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR
+    for broker in brokers.values():
+        broker.stop()
+
+
+def test_another_broker_takes_over_from_a_controller_that_is_killed(
+    brokers: dict[int, BrokerProcess],
+) -> None:
+    first, second = brokers[1], brokers[2]
+    create(first, "orders", 4)
+    produce(first.bootstrap, "orders", 4, 100)
+    first.kill()
+    until(lambda: (seen := metadata_of(second)).controller_id == 2 and set(seen.brokers) == {2})
+
+    def leaders() -> list[int]:
+        partitions = metadata_of(second).topics["orders"].partitions.values()
+        return sorted(partition.leader for partition in partitions)
+
+    until(lambda: leaders() == [-1, -1, 2, 2])
+    create(second, "alone", 2)
+    produce(second.bootstrap, "alone", 2, 10)
+    first.start()
+    until(lambda: leaders() == [1, 1, 2, 2])
+    assert metadata_of(first).controller_id == 2
+    assert consume(second.bootstrap, "orders", 100) == set(range(100))
+    for broker in brokers.values():
+        broker.stop()
+
+
+def test_a_killed_broker_starts_again_before_its_session_has_expired(
+    brokers: dict[int, BrokerProcess],
+) -> None:
+    create(brokers[1], "orders", 4)
+    produce(brokers[1].bootstrap, "orders", 4, 100)
+    brokers[2].kill()
+    brokers[2].start()
+    assert consume(brokers[1].bootstrap, "orders", 100) == set(range(100))
+
+
+def test_a_broker_that_was_taken_for_dead_serves_nobody_any_more(brokers: dict[int, BrokerProcess]) -> None:
+    first, second = brokers[1], brokers[2]
+    create(first, "orders", 4)
+    os.kill(second.pid, signal.SIGSTOP)
+    until(lambda: set(metadata_of(first).brokers) == {1})
+    os.kill(second.pid, signal.SIGCONT)
+    until(lambda: "in the cluster no more" in second.log_tail())
+    until(lambda: not answers(second.port))
+    second.kill()
+    second.start()
+    until(lambda: set(metadata_of(first).brokers) == {1, 2})
