@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -258,6 +260,22 @@ async def test_disk_without_space_makes_groups_wait_and_nothing_else(
         shard = await shard_of(harness)
         assert shard.describe("g") == before
         assert shard.heartbeat("g", joined.member_id, None, joined.generation) is ErrorCode.none
+
+
+async def test_shard_that_was_lost_is_not_kept_until_the_last_deadline_of_its_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "RETRY_SECONDS", 0.01)
+    async with serving(tmp_path) as harness:
+        joined = await join_group(harness)
+        lost = weakref.ref(await shard_of(harness))
+        harness.context.logs.full = True
+        with pytest.raises(BrokerError):
+            await harness.context.groups.shard_of("g").leave("g", [LeavingMember(joined.member_id, None)])
+        harness.context.logs.full = False
+        await shard_of(harness)
+        gc.collect()
+        assert lost() is None
 
 
 async def test_failed_log_takes_its_groups_out_of_service_until_the_next_start(tmp_path: Path) -> None:

@@ -303,6 +303,22 @@ def test_closed_shard_appends_nothing_and_tells_everybody(run: Run) -> None:
     run(scenario)
 
 
+def test_closed_shard_keeps_nothing_in_memory_not_even_what_was_under_way(run: Run) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.join_group()
+        await bench.flushed(bench.commit(5, group="h"))
+        bench.storage.full = True
+        leave = asyncio.ensure_future(bench.shard.leave("g", [LeavingMember("m1", None)]))
+        await asyncio.sleep(0)
+        commit = asyncio.ensure_future(bench.commit(6, group="h"))
+        assert await refused(leave) is ErrorCode.coordinator_not_available
+        assert await refused(commit) is ErrorCode.coordinator_not_available
+        assert not bench.shard.groups
+        assert len(bench.shard.offsets) == 0
+
+    run(scenario)
+
+
 def test_log_that_fails_takes_the_shard_with_it(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.flushed(bench.commit(5))

@@ -255,8 +255,11 @@ class GroupCoordinator:
     # --- time
 
     def _on_due(self, key: Hashable) -> None:
-        shard, group_id = cast("tuple[Shard, str | None]", key)
-        shard.on_due(group_id)
+        # Not the shard itself: one that was closed would live on until its last deadline.
+        index, group_id = cast("tuple[int, str | None]", key)
+        shard = self._shards.get(index)
+        if shard is not None:
+            shard.on_due(group_id)
 
     async def _sweep(self) -> None:
         while True:

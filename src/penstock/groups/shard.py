@@ -35,7 +35,7 @@ from penstock.groups.group import (
     SyncResult,
     Ticket,
 )
-from penstock.groups.offsets import CommittedOffset, OffsetCommit
+from penstock.groups.offsets import CommittedOffset, OffsetCommit, Offsets
 from penstock.groups.records import GroupRecord, OffsetKey, OffsetValue
 from penstock.groups.roster import Roster, no_group
 from penstock.groups.surroundings import ShardState, Surroundings
@@ -188,9 +188,10 @@ class Shard:
         if error is None:
             self._apply_offsets(records)
             self._around.counts.commits += 1
-        self.offsets.end(group_id, commit.offsets)
-        if error is not None:
-            self._drop_if_blank(group_id)
+        if self._closed is None:
+            self.offsets.end(group_id, commit.offsets)
+            if error is not None:
+                self._drop_if_blank(group_id)
         self._settle(future, error)
 
     def _apply_offsets(self, records: Iterable[GroupRecord]) -> None:
@@ -215,7 +216,7 @@ class Shard:
         deadline_ms = self._now_ms() + self._around.config[OFFSETS_COMMIT_TIMEOUT_MS]
         self._commits.append((deadline_ms, future))
         if len(self._commits) == 1:
-            self._around.timers.schedule((self, None), deadline_ms)
+            self._around.timers.schedule((self.partition, None), deadline_ms)
 
     # --- whole groups
 
@@ -296,7 +297,8 @@ class Shard:
             _ignore(self._forget(group_id, group))
 
     def close(self, code: ErrorCode) -> None:
-        """Everybody who waits is told so; nothing more is appended, nobody is served any more."""
+        """Everybody who waits is told so; nothing more is appended, nobody is served any more. Nothing is kept: while
+        a disk is full, shards are read again faster than garbage is collected."""
         if self._closed is not None:
             return
         self._closed = BrokerError(code)
@@ -304,6 +306,8 @@ class Shard:
             for ticket, result in group.give_up(code).answers:
                 _answer(ticket, result)
         self._appender.close(self._closed)
+        self._groups.clear()
+        self.offsets = Offsets()
 
     # --- from a step to its answers
 
@@ -359,10 +363,10 @@ class Shard:
                     BrokerError(ErrorCode.request_timed_out, "stored, but not known to be safe in time")
                 )
         if self._commits:
-            self._around.timers.schedule((self, None), self._commits[0][0])
+            self._around.timers.schedule((self.partition, None), self._commits[0][0])
 
     def _schedule(self, group_id: str, group: Group) -> None:
-        self._around.timers.schedule((self, group_id), group.next_deadline_ms)
+        self._around.timers.schedule((self.partition, group_id), group.next_deadline_ms)
 
     def _existing(self, group_id: str) -> Group:
         self._check_open()
