@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from penstock.errors import ErrorCode
-from penstock.groups.classic_deadlines import Deadlines
 from penstock.groups.classic_members import ClassicMembers, Member
+from penstock.groups.deadlines import Deadlines
 from penstock.groups.group import (
     NO_MEMBER,
     GroupState,

@@ -5,8 +5,8 @@ A member has one deadline, the first of several; when it passes, the member is o
 
 from __future__ import annotations
 
-from penstock.groups.classic_deadlines import Deadlines
 from penstock.groups.consumer_member import ConsumerMember
+from penstock.groups.deadlines import Deadlines
 from penstock.groups.records import CurrentAssignmentValue, MemberState
 from penstock.groups.settings import GroupSettings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.groups.classic_deadlines import Deadlines
+from penstock.groups.deadlines import Deadlines
 
 KEYS = st.sampled_from("abcd")
 TIMES = st.integers(0, 50)
