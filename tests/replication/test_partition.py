@@ -96,7 +96,7 @@ def test_a_follower_hears_of_no_more_than_it_has() -> None:
     assert follower.high_watermark == 5
     assert not follower.on_heard(Offset(3)), "a new leader may know of less; what was committed stays so"
     assert not follower.on_append(Offset(8))
-    follower.on_truncate(Offset(4), Offset(4))
+    follower.on_truncate(Offset(4), Offset(4), Offset(4))
     assert follower.high_watermark == 4
 
 

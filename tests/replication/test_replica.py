@@ -91,7 +91,7 @@ class Bench:
         name = TopicPartition("orders", index)
         log = Log.create(self._context, f"logs/orders-{index}", name, ID, self._config)
         partition = Partition(self._durability, log.log_end_offset, log.flushed_offset, log.high_watermark)
-        replica = Replica(name, ID, log, partition, self.flusher, self.threads, self.changed)
+        replica = Replica(name, ID, log, partition, self.flusher, self.threads, self.changed, lambda: None)
         replica.become_leader(
             LeaderEpoch(1), InSync(ME, (ME,), frozenset((ME,)), 0, log.log_end_offset, {}, NOW_MS)
         )

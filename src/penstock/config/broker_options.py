@@ -335,6 +335,40 @@ REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS: Option[int] = STORAGE.option(
     "How often the high watermarks are written to disk.",
 )
 
+REPLICATION = Group("Replication")
+CLUSTER_SECRET: Option[str | None] = REPLICATION.option(
+    "cluster.secret",
+    Optional(Text()),
+    None,
+    "What the brokers of a cluster know and nobody else does: by it they prove to each other who they are. The same on "
+    "all of them; without one no broker may copy from this one.",
+    sensitive=True,
+)
+REPLICA_FETCH_MAX_BYTES: Option[int] = REPLICATION.option(
+    "replica.fetch.response.max.bytes",
+    Integer(1, INT_MAX),
+    10 * 1024 * 1024,
+    "The most bytes a follower asks for at a time; a batch that is larger still comes.",
+)
+REPLICA_FETCH_WAIT_MAX_MS: Option[int] = REPLICATION.option(
+    "replica.fetch.wait.max.ms",
+    Integer(1, INT_MAX),
+    500,
+    "How long a leader keeps a follower's fetch waiting when there is nothing new.",
+)
+REPLICA_LAG_TIME_MAX_MS: Option[int] = REPLICATION.option(
+    "replica.lag.time.max.ms",
+    Integer(1, LONG_MAX),
+    10_000,
+    "A follower that has lacked something for longer than this is no longer in sync.",
+)
+REPLICA_SOCKET_TIMEOUT_MS: Option[int] = REPLICATION.option(
+    "replica.socket.timeout.ms",
+    Integer(1, INT_MAX),
+    30_000,
+    "How long a follower waits for an answer of its leader before it connects anew.",
+)
+
 PROCESS = Group("Process")
 EVENT_LOOP: Option[EventLoop] = PROCESS.option(
     "event.loop",
@@ -382,6 +416,7 @@ BROKER_GROUPS = (
     FETCHING,
     CONSUMER_GROUPS,
     STORAGE,
+    REPLICATION,
     PROCESS,
     TOPIC_DEFAULTS,
 )

@@ -187,10 +187,7 @@ class InSync:
         members |= {
             replica
             for replica, follower in self.followers.items()
-            if replica not in self.recorded
-            and alive.get(replica) == follower.broker_epoch
-            and follower.log_end >= high_watermark
-            and follower.log_end >= self._epoch_start
+            if self.may_join(replica, high_watermark) and alive.get(replica) == follower.broker_epoch
         }
         is_one_machine = self._is_one_machine(members)
         if _Condition((), is_one_machine).needs_flush(durability):
@@ -205,6 +202,16 @@ class InSync:
         self._refresh()
         must_flush = durability is not Durability.OS and is_one_machine and flushed < log_end
         return InSyncChange(self._pending, self.partition_epoch, log_end if must_flush else None)
+
+    def may_join(self, replica: BrokerId, high_watermark: Offset) -> bool:
+        """Whether one that is not in sync has everything that may be committed."""
+        follower = self.followers.get(replica)
+        return (
+            follower is not None
+            and replica not in self.recorded
+            and follower.log_end >= high_watermark
+            and follower.log_end >= self._epoch_start
+        )
 
     def _is_slow(
         self,

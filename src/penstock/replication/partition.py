@@ -86,12 +86,12 @@ class Partition:
         self._flushed = flushed
         return self._advance()
 
-    def on_truncate(self, log_end: Offset, flushed: Offset) -> None:
-        """A follower's log ends earlier now."""
+    def on_truncate(self, log_end: Offset, flushed: Offset, high_watermark: Offset) -> None:
+        """A follower's log ends elsewhere now."""
         assert not self.is_leader, "a leader's log is never cut"
         self._log_end = log_end
         self._flushed = flushed
-        self.high_watermark = min(self.high_watermark, log_end)
+        self.high_watermark = high_watermark
 
     def on_heard(self, high_watermark: Offset) -> bool:
         """A follower hears of its leader's high watermark; true when its own moved."""

@@ -1,20 +1,23 @@
 """This broker's copy of a partition: its log, what may be shown of it, and those who wait for it to move.
 
-Loop thread only. Appends keep their order: while one waits for its records to be looked at in a pool, later
-ones queue behind it, so that a producer's next batch never overtakes one that is held.
+Loop thread only. A leader appends what producers send, a follower what its leader has; whoever waits for a leader is
+told when it is none any more. Appends keep their order: while one waits for its records to be looked at in a pool,
+later ones queue behind it, so that a producer's next batch never overtakes one that is held.
 """
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from penstock.config import Durability
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import LeaderEpoch, Offset, TopicId, TopicPartition
+from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader
 from penstock.records.validation import check_records
 from penstock.replication.flusher import Flusher
@@ -40,6 +43,12 @@ class _HeldAppend:
     callback: AppendCallback
 
 
+class Watcher(Protocol):
+    """Whoever is told of every move of a replica's log: a follower's fetches."""
+
+    def on_moved(self, replica: Replica) -> None: ...
+
+
 class Replica:
     def __init__(
         self,
@@ -50,6 +59,7 @@ class Replica:
         flusher: Flusher,
         threads: Threads,
         changed: dict[Replica, None],
+        on_joinable: Callable[[], None],
     ) -> None:
         self.name = name
         self.topic_id = topic_id
@@ -59,7 +69,14 @@ class Replica:
         self.max_message_bytes = log.config.max_message_bytes
         self._checks_records = log.config.checks_records
         self.data_waiters = DataWaiters()
+        self._on_joinable = on_joinable
+        self.watchers: dict[Watcher, None] = {}
+        self.flushes_as_follower = False
+        """Whether its leader counts what it has fsynced."""
+        self.cutting: asyncio.Future[None] | None = None
+        """Set while the end of the log is cut: no role is taken before that is done."""
         self._commit_waiters = CommitWaiters()
+        self._flush_waiters = CommitWaiters()
         self._flusher = flusher
         self._threads = threads
         self._changed = changed
@@ -76,6 +93,27 @@ class Replica:
         self.log.assign_epoch(leader_epoch)
         self.on_moved(self.partition.lead(leader_epoch, in_sync))
 
+    def become_follower(self, leader_epoch: LeaderEpoch) -> None:
+        """Another leads in this epoch, or nobody."""
+        self.stop_leading()
+        self.partition.follow(leader_epoch)
+
+    def stop_leading(self) -> None:
+        """At once, for what remains of this epoch: whoever waits is told to look for the leader elsewhere."""
+        if self.partition.is_leader:
+            self.partition.follow(self.partition.leader_epoch)
+            self.give_up_held()
+            self._commit_waiters.fail(self._departure())
+            self.data_waiters.wake()
+            self._tell_watchers()
+
+    @property
+    def lacks_replicas(self) -> bool:
+        """Whether fewer are in sync, as recorded, than a producer with acks=all asks for."""
+        return self.min_insync_replicas > 1 and (
+            not self.partition.is_leader or len(self.partition.in_sync.recorded) < self.min_insync_replicas
+        )
+
     def on_moved(self, has_moved: bool) -> None:
         """Something about who is in sync has changed, and perhaps with it the high watermark."""
         if has_moved:
@@ -85,6 +123,8 @@ class Replica:
 
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
         """Append one checked batch; BrokerError when it is refused, and then nothing has changed."""
+        if not self.partition.is_leader:
+            raise self._departure()
         try:
             info = self.log.append(batch, header, self.partition.leader_epoch, now_ms)
         except BrokerError:
@@ -98,7 +138,55 @@ class Replica:
             self._flusher.request(self)
         else:
             self._write_back(len(batch))
+        if self.watchers:
+            self._tell_watchers()
         return info
+
+    def _tell_watchers(self) -> None:
+        for watcher in tuple(self.watchers):
+            watcher.on_moved(self)
+
+    # --- following
+
+    def append_fetched(self, records: memoryview, now_ms: int) -> None:
+        """Append what the leader has from the end of this log on; as `append`."""
+        self.log.append_as_follower(records, self.partition.leader_epoch, now_ms)
+        self._changed[self] = None
+        self.partition.on_append(self.log.log_end_offset)
+        if self.flushes_as_follower:
+            self._flusher.request(self)
+        else:
+            self._write_back(len(records))
+
+    def on_heard(self, high_watermark: Offset, log_start_offset: Offset) -> None:
+        """What the leader says of itself."""
+        if self.partition.on_heard(high_watermark):
+            self.log.high_watermark = self.partition.high_watermark
+        if log_start_offset > self.log.log_start_offset:
+            self.log.advance_log_start(min(log_start_offset, self.log.log_end_offset))
+
+    def on_cut(self) -> None:
+        """The end of the log was cut, or all of it went."""
+        self.cutting = None
+        self._changed[self] = None
+        self.partition.on_truncate(self.log.log_end_offset, self.log.flushed_offset, self.log.high_watermark)
+
+    async def flushed(self) -> None:
+        """Wait until everything that is in the log now is durable; BrokerError when it will not be."""
+        required = self.log.log_end_offset
+        if self.log.flushed_offset >= required:
+            return
+        done: Future[None] = asyncio.get_running_loop().create_future()
+
+        def finish(error: BrokerError | None) -> None:
+            if not done.done():
+                done.set_result(None) if error is None else done.set_exception(error)
+
+        self._flush_waiters.add(required, finish)
+        self._flusher.request(self)
+        await done
+
+    # --- appends that are held
 
     def _write_back(self, appended_bytes: int) -> None:
         """Nobody waits for the disk; but the system stalls who lets dirty pages pile up."""
@@ -190,13 +278,17 @@ class Replica:
         self.on_moved(self.partition.set_durability(durability))
 
     def on_flushed(self, job: FlushJob) -> None:
+        if self.cutting is not None:
+            return  # it was begun before the cut, and counts no more
         self.log.finish_flush(job)
+        self._flush_waiters.committed(self.log.flushed_offset)
         if self.partition.on_flush(self.log.flushed_offset):
             self._on_high_watermark()
 
     def on_flush_failed(self, error: OSError) -> None:
         self.log.fail(error)
         self._commit_waiters.fail(self._failure())
+        self._flush_waiters.fail(self._failure())
 
     def on_checkpoint_failed(self) -> None:
         """Perhaps only for lack of space; but a log that failed with it commits nothing more."""
@@ -205,9 +297,18 @@ class Replica:
 
     def retire(self) -> None:
         """The partition is no longer here: whoever waits is told to look for it elsewhere."""
-        self.give_up_held()
-        self._commit_waiters.fail(self._departure())
-        self.data_waiters.wake()
+        self.stop_leading()
+        self._flush_waiters.fail(self._departure())
+
+    def on_follower_fetch(
+        self, replica: BrokerId, broker_epoch: BrokerEpoch, offset: Offset, flushed: Offset, now_ms: int
+    ) -> None:
+        """A follower has everything below `offset` as we have it."""
+        partition = self.partition
+        if partition.on_follower_fetch(replica, broker_epoch, offset, flushed, now_ms):
+            self._on_high_watermark()
+        if partition.in_sync.may_join(replica, partition.high_watermark):
+            self._on_joinable()
 
     def _on_high_watermark(self) -> None:
         self.log.high_watermark = self.partition.high_watermark
@@ -215,7 +316,7 @@ class Replica:
         self.data_waiters.wake()
 
     def _departure(self) -> BrokerError:
-        return BrokerError(ErrorCode.not_leader_or_follower, f"{self.name} is not here any more")
+        return BrokerError(ErrorCode.not_leader_or_follower, f"this broker does not lead {self.name}")
 
     def _failure(self) -> BrokerError:
         return BrokerError(

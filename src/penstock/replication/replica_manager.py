@@ -1,54 +1,48 @@
-"""The replicas this broker holds, kept in step with the cluster image.
+"""The replicas this broker holds, kept in step with the cluster image: which it leads, and whom it follows.
 
-Topics and partitions come and go only through `apply`; nothing is ever deleted because the image is merely empty:
-a log whose topic the image does not know, and did not know a moment ago, is an orphan and stays. Loop thread only.
+Topics and partitions come and go, and roles change, only through `load` and `follow`; nothing is ever deleted because
+the image is merely empty: a log whose topic the image does not know, and did not know a moment ago, is an orphan and
+stays. Loop thread only.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from penstock.clock import Clock
-from penstock.cluster.image import ClusterImage, ImageChange, Topic
-from penstock.config import DURABILITY, MIN_INSYNC_REPLICAS, BrokerConfig, TopicConfig
+from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, ImageChange, Topic
+from penstock.cluster.image import Partition as State
+from penstock.config import DURABILITY, MIN_INSYNC_REPLICAS, BrokerConfig, Durability, TopicConfig
 from penstock.errors import BrokerError, ErrorCode, StorageError
-from penstock.model import BrokerId, TopicPartition
-from penstock.observability.logs import Log
-from penstock.replication.flusher import Flusher
+from penstock.model import BrokerEpoch, BrokerId, TopicPartition
+from penstock.replication.fetchers import Fetchers
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
 from penstock.replication.replica import Replica
+from penstock.replication.services import ReplicaServices
 from penstock.storage.log_config import LogConfig
-from penstock.storage.log_manager import LogManager
-from penstock.threads import Threads
 
 RETRY_SECONDS = 1.0
 
 
 class ReplicaManager:
-    def __init__(
-        self,
-        node_id: BrokerId,
-        config: BrokerConfig,
-        logs: LogManager,
-        flusher: Flusher,
-        threads: Threads,
-        clock: Clock,
-        log: Log,
-    ) -> None:
-        self._node_id = node_id
-        self._log = log
-        self._image: ClusterImage | None = None
-        self._config = config
-        self._logs = logs
-        self._flusher = flusher
-        self._threads = threads
-        self._clock = clock
-        self._replicas: dict[tuple[str, int], Replica] = {}
+    def __init__(self, services: ReplicaServices, config: BrokerConfig) -> None:
+        self.config = config
         self.changed: dict[Replica, None] = {}
         """Those appended to since they were last checkpointed."""
+        self.writing_checkpoints = asyncio.Lock()
+        """Held while the logs' checkpoints are written: one writer at a time."""
+        self.in_sync_due = asyncio.Event()
+        """Set when an in-sync set may have to change: a follower has caught up, or brokers came or went."""
+        self._services = services
+        self._node_id = services.node_id
+        self._logs = services.logs
+        self._threads = services.threads
+        self._log = services.log
+        self._image: ClusterImage | None = None
+        self._replicas: dict[tuple[str, int], Replica] = {}
+        self._fetchers = Fetchers(self, services)
         self._following: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -58,6 +52,7 @@ class ReplicaManager:
         return iter(tuple(self._replicas.values()))
 
     def get(self, topic: str, partition: int) -> Replica:
+        """The replica, if it leads."""
         replica = self._replicas.get((topic, partition))
         if replica is None:
             known = self._image is not None and self._image.partition(TopicPartition(topic, partition))
@@ -65,7 +60,29 @@ class ReplicaManager:
                 ErrorCode.not_leader_or_follower if known else ErrorCode.unknown_topic_or_partition,
                 f"{topic}-{partition} is not on this broker",
             )
+        if not replica.partition.is_leader:
+            raise BrokerError(
+                ErrorCode.not_leader_or_follower, f"this broker does not lead {topic}-{partition}"
+            )
         return replica
+
+    # --- the cluster, as fetchers ask for it
+
+    @property
+    def alive(self) -> Mapping[BrokerId, BrokerEpoch]:
+        """The registered brokers and their epochs."""
+        return (
+            {} if self._image is None else {each.node_id: each.epoch for each in self._image.brokers.values()}
+        )
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        return self.alive.get(self._node_id, BrokerEpoch(-1))
+
+    def broker(self, broker_id: BrokerId) -> Broker | None:
+        return None if self._image is None else self._image.brokers.get(broker_id)
+
+    # --- changes
 
     async def load(self, image: ClusterImage) -> None:
         """Take up everything the image gives this broker, at start."""
@@ -74,8 +91,35 @@ class ReplicaManager:
             await self._follow_topic(None, topic)
 
     def follow(self, change: ImageChange, config: BrokerConfig) -> None:
-        """Bring the replicas in step with a change of the image, after all earlier ones."""
+        """Bring the replicas in step with a change of the image, after all earlier ones. One that another leads now
+        stops at once."""
+        for name in change.topics:
+            self._stop_leading(change.after.topic(name))
         self._following = asyncio.get_running_loop().create_task(self._apply(self._following, change, config))
+
+    def _stop_leading(self, topic: Topic | None) -> None:
+        if topic is not None:
+            for index, state in enumerate(topic.partitions):
+                replica = self._replicas.get((topic.name, index))
+                if (
+                    replica is not None
+                    and state.leader != self._node_id
+                    and state.leader_epoch > replica.partition.leader_epoch
+                ):
+                    replica.stop_leading()
+
+    def on_lost_session(self) -> None:
+        """The store has given this broker up: it leads nothing until it is told to anew, in a later epoch."""
+        for replica in self._replicas.values():
+            replica.stop_leading()
+
+    async def stop(self) -> None:
+        """Follow nobody any more; a cut that is under way comes to its end."""
+        await self.settled()
+        await self._fetchers.stop()
+        cutting = [replica.cutting for replica in self._replicas.values() if replica.cutting is not None]
+        if cutting:
+            await asyncio.wait(cutting)
 
     async def settled(self) -> None:
         """Wait until every change so far has been followed: new partitions take writes, old ones are gone."""
@@ -87,9 +131,11 @@ class ReplicaManager:
     ) -> None:
         if earlier is not None:
             await asyncio.wait([earlier])
-        names = change.topics if config is self._config else change.topics | change.after.topics.keys()
-        self._config = config
+        names = change.topics if config is self.config else change.topics | change.after.topics.keys()
+        self.config = config
         self._image = change.after
+        if change.before.brokers != change.after.brokers:
+            self._on_brokers()
         for name in sorted(names):
             await self._follow_topic(change.before.topic(name), change.after.topic(name))
 
@@ -118,8 +164,8 @@ class ReplicaManager:
         await self._follow_topic(None, topic)
 
     async def _apply_topic(self, topic: Topic) -> None:
-        settings = TopicConfig(self._config, topic.configs)
-        config = LogConfig.resolve(settings, self._config)
+        settings = TopicConfig(self.config, topic.configs)
+        config = LogConfig.resolve(settings, self.config)
         mine = [index for index, state in enumerate(topic.partitions) if self._node_id in state.replicas]
         missing = [index for index in mine if self._logs.get(topic.id, index) is None]
         if missing:
@@ -130,6 +176,7 @@ class ReplicaManager:
             if replica is None:
                 replica = self._take_up(topic, index, settings)
             replica.configure(config, settings[DURABILITY], settings[MIN_INSYNC_REPLICAS])
+            await self._take_role(replica, topic.partitions[index])
 
     def _take_up(self, topic: Topic, index: int, settings: TopicConfig) -> Replica:
         log = self._logs.get(topic.id, index)
@@ -138,25 +185,103 @@ class ReplicaManager:
             settings[DURABILITY], log.log_end_offset, log.flushed_offset, log.high_watermark
         )
         name = TopicPartition(topic.name, index)
-        replica = Replica(name, topic.id, log, partition, self._flusher, self._threads, self.changed)
+        replica = Replica(
+            name,
+            topic.id,
+            log,
+            partition,
+            self._services.flusher,
+            self._threads,
+            self.changed,
+            self.in_sync_due.set,
+        )
         self._replicas[topic.name, index] = replica
-        state = topic.partitions[index]
-        in_sync = InSync(
+        return replica
+
+    # --- roles
+
+    async def _take_role(self, replica: Replica, state: State) -> None:
+        if replica.cutting is not None:
+            await asyncio.wait([replica.cutting])
+        partition = replica.partition
+        if state.leader_epoch > partition.leader_epoch:
+            if state.leader == self._node_id:
+                self._fetchers.unfollow(replica)
+                replica.become_leader(state.leader_epoch, self._in_sync(replica, state))
+            else:
+                replica.become_follower(state.leader_epoch)
+                if state.leader == NO_LEADER:
+                    self._fetchers.unfollow(replica)
+                else:
+                    self._fetchers.follow(replica, state.leader)
+        elif partition.is_leader:
+            in_sync = partition.in_sync
+            in_sync.set_replicas(state.replicas, self._services.clock.now_ms())
+            in_sync.recorded_as(frozenset(state.isr), state.partition_epoch)
+            replica.on_moved(partition.on_in_sync())
+        replica.flushes_as_follower = self._counts_by_flush(replica, state)
+
+    def _in_sync(self, replica: Replica, state: State) -> InSync:
+        return InSync(
             self._node_id,
             state.replicas,
             frozenset(state.isr),
             state.partition_epoch,
-            log.log_end_offset,
-            {},
-            self._clock.now_ms(),
+            replica.log.log_end_offset,
+            self._machines(),
+            self._services.clock.now_ms(),
         )
-        replica.become_leader(state.leader_epoch, in_sync)
-        return replica
+
+    def _machines(self) -> Mapping[BrokerId, str]:
+        brokers = {} if self._image is None else self._image.brokers
+        return {broker.node_id: broker.machine_id for broker in brokers.values()}
+
+    def _counts_by_flush(self, replica: Replica, state: State) -> bool:
+        """Whether a set with this broker in it may be one machine, as the leader reckons (`InSync`)."""
+        durability = replica.partition.durability
+        if durability is not Durability.AUTO:
+            return durability is Durability.FSYNC
+        machines = self._machines()
+        mine = machines.get(self._node_id)
+        return all(machines.get(member, mine) == mine for member in (*state.isr, state.leader))
+
+    def _on_brokers(self) -> None:
+        """Brokers came or went, and with them machines."""
+        assert self._image is not None
+        self.in_sync_due.set()
+        machines = self._machines()
+        for replica in self._replicas.values():
+            state = self._image.partition(replica.name)
+            if replica.partition.is_leader:
+                replica.partition.in_sync.set_machines(machines)
+                replica.on_moved(replica.partition.on_in_sync())
+            elif state is not None:
+                replica.flushes_as_follower = self._counts_by_flush(replica, state)
+
+    async def cut(self, replica: Replica, work: Callable[[], None]) -> bool:
+        """Have the end of a follower's log cut in a pool; false when another job changes its files."""
+        if not replica.log.begin_cut():
+            return False
+        # A task of its own: who waits for it may be stopped, the work may not.
+        replica.cutting = asyncio.get_running_loop().create_task(self._cut(replica, work))
+        await asyncio.shield(replica.cutting)
+        return True
+
+    async def _cut(self, replica: Replica, work: Callable[[], None]) -> None:
+        try:
+            async with self.writing_checkpoints:
+                await self._threads.run("background", work)
+        finally:
+            replica.log.finish_cut()
+            replica.on_cut()
 
     async def _remove_topic(self, topic: Topic) -> None:
         for index in range(len(topic.partitions)):
             replica = self._replicas.pop((topic.name, index), None)
             if replica is not None:
+                self._fetchers.unfollow(replica)
+                if replica.cutting is not None:
+                    await asyncio.wait([replica.cutting])
                 replica.retire()
                 self.changed.pop(replica, None)
         await self._threads.run("background", self._logs.begin_delete(topic.id).work)

@@ -136,6 +136,8 @@ class Acceptor:
         if not self._by_host[session.host]:
             del self._by_host[session.host]
         self._broker.fetch_sessions.close(session)
+        if session.follower is not None:
+            session.follower.close()
         if error is not None:
             self._broker.metrics.refused(type(error).__name__)
             self._log.error_rarely("connection closed", error, peer=session.peer)

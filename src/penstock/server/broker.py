@@ -46,6 +46,7 @@ from penstock.observability.loop_lag import LoopLag
 from penstock.observability.metrics import BrokerMetrics, TopicSize
 from penstock.replication.flusher import Flusher
 from penstock.replication.replica_manager import ReplicaManager
+from penstock.replication.services import ReplicaServices
 from penstock.server.acceptor import Acceptor
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Dispatcher
@@ -92,9 +93,17 @@ class Broker:
         self._logs = LogManager(environment.disk, self._node_id, config[LOG_OPEN_FILES_MAX])
         self._join_cluster()
         self._flusher = Flusher(environment.disk, threads, clock, self._metrics.flushes.observe)
-        self._replicas = ReplicaManager(
-            self._node_id, config, self._logs, self._flusher, threads, clock, log
+        services = ReplicaServices(
+            self._node_id,
+            self._logs,
+            self._flusher,
+            threads,
+            clock,
+            environment.network,
+            environment.random,
+            log,
         )
+        self._replicas = ReplicaManager(services, config)
         self._groups = GroupCoordinator(
             self._node_id, self._metadata, self._administration, self._replicas, clock, threads, log
         )
@@ -209,9 +218,9 @@ class Broker:
         await self._http.stop()
         self._loop_lag.stop()
         await self._maintenance.stop()
-        await self._replicas.settled()
+        await self._replicas.stop()
         await self._flusher.drain()
-        async with self._context.writing_checkpoints:
+        async with self._replicas.writing_checkpoints:
             await self._environment.threads.run("background", lambda: self._logs.close(self._epoch))
         await self._environment.store.close()
         self._environment.threads.close()

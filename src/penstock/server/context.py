@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from random import Random  # noqa: TID251 - the type; the numbers come from the environment
 
@@ -43,8 +43,6 @@ class BrokerContext:
     authorizer: Authorizer
     metrics: BrokerMetrics
     random: Random
-    writing_checkpoints: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while the logs' checkpoints are written: one writer at a time."""
 
     @property
     def image(self) -> ClusterImage:
@@ -54,7 +52,7 @@ class BrokerContext:
         """Keep where logs start and how far they were committed; not broken off when the caller is."""
 
         async def write() -> None:
-            async with self.writing_checkpoints:
+            async with self.replicas.writing_checkpoints:
                 await self.threads.run("background", partial(self.logs.write_checkpoints, both=both))
 
         writing = asyncio.ensure_future(write())

@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import BrokerError, ProtocolError
+from penstock.model import BrokerId
 from penstock.net.answer import Answer, Later
 from penstock.server.context import BrokerContext
+from penstock.server.follower_session import FollowerSession
 from penstock.server.security import DENIED, SUPPORTED_OPERATIONS, Operation, Principal, ResourceType
+from penstock.wire.broker_handshake import Challenge
 from penstock.wire.headers import RequestHeader, decode_request_header
 from penstock.wire.messages import decode_request, encode_response_frame
 
@@ -40,13 +43,19 @@ class Api:
     handle_raw: RawHandler | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Session:
     """What is known of the client behind a connection."""
 
     peer: str
     host: str
     principal: Principal
+    challenge: Challenge | None = None
+    """What a broker that says who it is has still to answer."""
+    broker_id: BrokerId | None = None
+    """Of a broker of this cluster that has proved it."""
+    follower: FollowerSession | None = None
+    """What that broker copies from this one."""
 
 
 @dataclass(slots=True)

@@ -107,12 +107,16 @@ _APIS: Final[dict[int, tuple[str, int]]] = {
 }
 
 
-FLEXIBLE_FROM: Final = {key: version for key, (_, version) in _APIS.items()}
+BROKER_HANDSHAKE: Final = 32_000
+# Between brokers only: beyond the keys Kafka gives out, and no client is told of them.
+_PRIVATE: Final[dict[int, tuple[str, int]]] = {BROKER_HANDSHAKE: ("BrokerHandshake", NEVER)}
+
+FLEXIBLE_FROM: Final = {key: version for key, (_, version) in (_APIS | _PRIVATE).items()}
 """The first version of each API whose messages have compact lengths and tagged fields (KIP-482)."""
 
 
 def api_name(api_key: int) -> str:
-    return _APIS[api_key][0]
+    return (_APIS.get(api_key) or _PRIVATE[api_key])[0]
 
 
 def has_flexible_response_header(api_key: int, version: int) -> bool:

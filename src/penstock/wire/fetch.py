@@ -40,6 +40,8 @@ CLUSTER_ID_TAG: Final = 0
 REPLICA_STATE_TAG: Final = 1
 DIRECTORY_ID_TAG: Final = 0
 HIGH_WATERMARK_TAG: Final = 1
+FLUSHED_OFFSET_TAG: Final = 10_000
+"""Our own, between brokers: how far a follower has fsynced."""
 DIVERGING_EPOCH_TAG: Final = 0
 CURRENT_LEADER_TAG: Final = 1
 NODE_ENDPOINTS_TAG: Final = 0
@@ -77,6 +79,7 @@ class FetchPartition:
     log_start_offset: int = -1
     replica_directory_id: UUID | None = None
     high_watermark: int = UNKNOWN_HIGH_WATERMARK
+    flushed_offset: int = -1
 
 
 class FetchTopic(NamedTuple):
@@ -213,6 +216,9 @@ def _read_partition_tags(reader: Reader, partition: FetchPartition, version: int
             reader.close_tag(end)
         elif last == HIGH_WATERMARK_TAG and version >= HIGH_WATERMARK_FROM:
             partition.high_watermark = reader.int64()
+            reader.close_tag(end)
+        elif last == FLUSHED_OFFSET_TAG:
+            partition.flushed_offset = reader.int64()
             reader.close_tag(end)
         reader.position = end
 

@@ -15,6 +15,7 @@ from penstock.wire.fetch import (
     DIVERGING_EPOCH_TAG,
     FETCH,
     FLEXIBLE_FROM,
+    FLUSHED_OFFSET_TAG,
     HIGH_WATERMARK_FROM,
     HIGH_WATERMARK_TAG,
     ISOLATION_FROM,
@@ -105,6 +106,8 @@ def _encode_partition(partition: FetchPartition, version: int) -> bytes:
             tags.append(primitives.tagged(DIRECTORY_ID_TAG, partition.replica_directory_id.bytes))
         if version >= HIGH_WATERMARK_FROM and partition.high_watermark != UNKNOWN_HIGH_WATERMARK:
             tags.append(primitives.tagged(HIGH_WATERMARK_TAG, primitives.INT64(partition.high_watermark)))
+        if partition.flushed_offset >= 0:
+            tags.append(primitives.tagged(FLUSHED_OFFSET_TAG, primitives.INT64(partition.flushed_offset)))
         parts += (primitives.unsigned_varint(len(tags)), *tags)
     return b"".join(parts)
 

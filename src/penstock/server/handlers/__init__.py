@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.server.dispatch import Api
 from penstock.server.handlers import (
     alter_configs,
+    broker_handshake,
     consumer_group_describe,
     consumer_group_heartbeat,
     create_partitions,
@@ -75,4 +76,4 @@ _HANDLERS = (
 
 def all_apis() -> list[Api]:
     apis = [handler.API for handler in _HANDLERS]
-    return [*apis, api_versions(apis)]
+    return [*apis, api_versions(apis), broker_handshake.API]

@@ -16,6 +16,7 @@ from penstock.net.answer import Answer, Later, Parts
 from penstock.replication.replica import Replica
 from penstock.server.dispatch import Api, Request
 from penstock.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, FetchTarget
+from penstock.server.handlers.replica_fetch import handle_replica_fetch
 from penstock.server.security import Operation, ResourceType
 from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.wire.fetch import (
@@ -29,11 +30,15 @@ from penstock.wire.fetch import (
 FIRST_RECORD_BATCH_VERSION = 4
 FIRST_SESSION_VERSION = 7
 READ_COMMITTED = 1
+CONSUMER = -1
 
 
 def handle(request: Request, frame: memoryview, position: int) -> Answer:
     fetch = decode_fetch_request(frame, position, request.header.api_version)
     try:
+        _check_replica(request, fetch)
+        if fetch.replica_id != CONSUMER:
+            return handle_replica_fetch(request, fetch)
         operation = _FetchOperation(request, fetch)
     except BrokerError as error:
         return _refuse(request, fetch, error.code)
@@ -41,6 +46,12 @@ def handle(request: Request, frame: memoryview, position: int) -> Answer:
 
 
 API = Api(1, 0, 18, handle_raw=handle)
+
+
+def _check_replica(request: Request, fetch: FetchRequest) -> None:
+    """What a follower has fetched moves the high watermark: only that broker itself may say so (CVE-2018-1288)."""
+    if fetch.replica_id != CONSUMER and fetch.replica_id != request.session.broker_id:
+        raise BrokerError(ErrorCode.cluster_authorization_failed, "only a broker may fetch as a replica")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +113,6 @@ class _FetchOperation:
         self._is_due = False
 
     def _check(self) -> None:
-        if self._fetch.replica_id >= 0:
-            raise BrokerError(ErrorCode.cluster_authorization_failed, "only a broker may fetch as a replica")
         if self._request.header.api_version < FIRST_RECORD_BATCH_VERSION:
             raise BrokerError(ErrorCode.unsupported_version)
 

@@ -130,7 +130,7 @@ class _ProduceOperation:
             raise BrokerError(ErrorCode.invalid_record, "a batch is missing")
         header = check_batch(partition.records, max_bytes=replica.max_message_bytes)
         self._check_batch(header)
-        if self._produce.acks == ACKS_ALL and replica.min_insync_replicas > 1:
+        if self._produce.acks == ACKS_ALL and replica.lacks_replicas:
             raise BrokerError(
                 ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas"
             )
@@ -151,10 +151,11 @@ class _ProduceOperation:
         result.base_offset = info.base_offset
         result.log_append_time_ms = info.log_append_time_ms
         result.log_start_offset = info.log_start_offset
-        if self._produce.acks == ACKS_ALL and not replica.when_committed(
-            info, partial(self._on_commit, result)
-        ):
-            self._waiting.add(result)
+        if self._produce.acks == ACKS_ALL:
+            if not replica.when_committed(info, partial(self._on_commit, replica, result)):
+                self._waiting.add(result)
+            elif replica.lacks_replicas:
+                raise _too_few_after_append()
 
     def _on_held_append(
         self, replica: Replica, result: ProduceResult, outcome: AppendInfo | BrokerError
@@ -174,10 +175,12 @@ class _ProduceOperation:
             else:
                 self._finish()
 
-    def _on_commit(self, result: ProduceResult, error: BrokerError | None) -> None:
+    def _on_commit(self, replica: Replica, result: ProduceResult, error: BrokerError | None) -> None:
         if result not in self._waiting:
             return
         self._waiting.discard(result)
+        if error is None and replica.lacks_replicas:
+            error = _too_few_after_append()
         if error is not None:
             self._refuse(result, error)
         if not self._waiting and not self._held:
@@ -223,3 +226,10 @@ class _ProduceOperation:
         result.error_message = str(error)
         result.base_offset = -1
         result.log_append_time_ms = -1
+
+
+def _too_few_after_append() -> BrokerError:
+    return BrokerError(
+        ErrorCode.not_enough_replicas_after_append,
+        "stored, but fewer replicas are in sync than min.insync.replicas",
+    )

@@ -1,0 +1,259 @@
+"""Following one leader: one connection, one task, everything this broker copies from that broker.
+
+A request names only partitions that have something new to say: where they are, how far they have fsynced. An answer
+is applied only to a replica that still follows in the epoch it was asked for. Where the leader says that histories
+part, the end of the log is cut first. Trouble with one partition holds up that one; trouble with the connection is
+tried again for ever, as long as there is something to follow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from penstock.cluster.image import Broker
+from penstock.config import (
+    CLUSTER_SECRET,
+    REPLICA_FETCH_MAX_BYTES,
+    REPLICA_FETCH_WAIT_MAX_MS,
+    REPLICA_SOCKET_TIMEOUT_MS,
+    BrokerConfig,
+)
+from penstock.errors import BrokerError, ErrorCode, PenstockError, StorageError
+from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from penstock.net.client import Client
+from penstock.replication.authentication import prove
+from penstock.replication.replica import Replica
+from penstock.replication.services import ReplicaServices
+from penstock.replication.truncation import truncation_offset
+from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic, ForgottenTopic
+from penstock.wire.fetch_client import FetchResponse, decode_fetch_response, encode_fetch_request
+
+FETCH_VERSION = 17
+RETRY_SECONDS = 0.1
+_PARTITION_MAX_BYTES = 1 << 20
+
+Key = tuple[TopicId, int]
+
+
+class Surroundings(Protocol):
+    """What a fetcher asks of whoever knows the cluster."""
+
+    config: BrokerConfig
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch: ...
+
+    def broker(self, broker_id: BrokerId) -> Broker | None: ...
+
+    async def cut(self, replica: Replica, work: Callable[[], None]) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Followed:
+    replica: Replica
+    leader_epoch: LeaderEpoch
+
+    @property
+    def is_current(self) -> bool:
+        partition = self.replica.partition
+        return not partition.is_leader and partition.leader_epoch == self.leader_epoch
+
+
+class Fetcher:
+    def __init__(self, leader: BrokerId, around: Surroundings, services: ReplicaServices) -> None:
+        self._leader = leader
+        self._around = around
+        self._services = services
+        self._followed: dict[Key, _Followed] = {}
+        self._unsaid: dict[Key, None] = {}
+        """To be named in the next request."""
+        self._forgotten: dict[Key, None] = {}
+        self._has_work = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def follow(self, replica: Replica) -> None:
+        key = (replica.topic_id, replica.name.partition)
+        self._followed[key] = _Followed(replica, replica.partition.leader_epoch)
+        self._say(key)
+
+    def unfollow(self, replica: Replica) -> None:
+        key = (replica.topic_id, replica.name.partition)
+        if self._followed.pop(key, None) is not None:
+            self._unsaid.pop(key, None)
+            self._forgotten[key] = None
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def _say(self, key: Key) -> None:
+        if key in self._followed:
+            self._unsaid[key] = None
+            self._forgotten.pop(key, None)
+            self._has_work.set()
+
+    def _say_later(self, key: Key) -> None:
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._say, key)
+
+    # --- the connection
+
+    async def _run(self) -> None:
+        while True:
+            await self._has_work.wait()
+            try:
+                await self._follow_leader()
+            except (OSError, PenstockError, TimeoutError) as error:
+                self._services.log.error_rarely("leader could not be followed", error, leader=self._leader)
+            except Exception as error:  # noqa: BLE001 - a loop that dies would end replication for good
+                self._services.log.error("following a leader failed", error, leader=self._leader)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _follow_leader(self) -> None:
+        broker, config = self._around.broker(self._leader), self._around.config
+        if broker is None:
+            raise ConnectionError("the leader is not registered")
+        timeout_seconds = config[REPLICA_SOCKET_TIMEOUT_MS] / 1000
+        me = self._services.node_id
+        async with asyncio.timeout(timeout_seconds):
+            client = await Client.connect(
+                self._services.network, broker.host, broker.port, f"penstock-broker-{me}"
+            )
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await prove(client, config[CLUSTER_SECRET], me, self._leader, self._services.random)
+            await self._fetch(client, timeout_seconds)
+        finally:
+            client.close()
+
+    async def _fetch(self, client: Client, timeout_seconds: float) -> None:
+        session_id = session_epoch = 0
+        self._unsaid = dict.fromkeys(self._followed)
+        self._forgotten.clear()
+        while self._followed:
+            request = self._request(session_id, session_epoch)
+            correlation_id = client.next_correlation_id()
+            frame = encode_fetch_request(correlation_id, FETCH_VERSION, client.client_id, request)
+            async with asyncio.timeout(timeout_seconds):
+                answer = await client.exchange(correlation_id, frame)
+            response = decode_fetch_response(answer, FETCH_VERSION)
+            if response.error_code:
+                raise BrokerError(ErrorCode(response.error_code))
+            session_id, session_epoch = response.session_id, session_epoch + 1
+            await self._take(response)
+        self._has_work.clear()
+
+    def _request(self, session_id: int, session_epoch: int) -> FetchRequest:
+        config = self._around.config
+        topics: dict[TopicId, FetchTopic] = {}
+        unsaid, self._unsaid = self._unsaid, {}
+        for topic_id, index in unsaid:
+            replica = self._followed[topic_id, index].replica
+            log = replica.log
+            partition = FetchPartition(
+                index,
+                log.log_end_offset,
+                _PARTITION_MAX_BYTES,
+                current_leader_epoch=self._followed[topic_id, index].leader_epoch,
+                last_fetched_epoch=log.last_epoch,
+                log_start_offset=log.log_start_offset,
+                flushed_offset=log.flushed_offset,
+            )
+            topics.setdefault(topic_id, FetchTopic(None, topic_id, [])).partitions.append(partition)
+        forgotten, self._forgotten = self._forgotten, {}
+        return FetchRequest(
+            max_wait_ms=config[REPLICA_FETCH_WAIT_MAX_MS],
+            min_bytes=1,
+            topics=list(topics.values()),
+            forgotten=[ForgottenTopic(None, topic_id, [index]) for topic_id, index in forgotten],
+            replica_id=self._services.node_id,
+            replica_epoch=self._around.broker_epoch,
+            max_bytes=config[REPLICA_FETCH_MAX_BYTES],
+            session_id=session_id,
+            session_epoch=session_epoch,
+            uses_topic_ids=True,
+        )
+
+    # --- answers
+
+    async def _take(self, response: FetchResponse) -> None:
+        slow: list[Awaitable[None]] = []
+        for topic in response.topics:
+            assert topic.topic_id is not None
+            for result in topic.partitions:
+                key = (topic.topic_id, result.partition)
+                followed = self._followed.get(key)
+                if followed is not None and followed.is_current:
+                    work = self._take_one(key, followed.replica, result)
+                    if work is not None:
+                        slow.append(self._finish(key, followed.replica, work))
+        if slow:
+            await asyncio.gather(*slow)
+
+    async def _finish(self, key: Key, replica: Replica, work: Awaitable[None]) -> None:
+        try:
+            await work
+            self._say(key)
+        except (BrokerError, StorageError, OSError) as error:
+            self._services.log.error_rarely("replica could not follow", error, partition=replica.name)
+            self._say_later(key)
+
+    def _take_one(self, key: Key, replica: Replica, result: FetchResult) -> Awaitable[None] | None:
+        """Apply what can be at once; what takes longer comes back, to be waited for before the next request."""
+        if result.error_code == ErrorCode.offset_out_of_range:
+            return self._restart(replica, Offset(result.log_start_offset))
+        if result.error_code:
+            # The other's image is ahead of ours or behind: time heals that.
+            self._say_later(key)
+            return None
+        if result.diverging_epoch is not None:
+            epoch, end_offset = result.diverging_epoch
+            return self._truncate(replica, LeaderEpoch(epoch), Offset(end_offset))
+        try:
+            if result.records:
+                assert isinstance(result.records, memoryview)
+                replica.append_fetched(result.records, self._services.clock.now_ms())
+            replica.on_heard(Offset(result.high_watermark), Offset(result.log_start_offset))
+        except BrokerError as error:
+            self._services.log.error_rarely("replica could not follow", error, partition=replica.name)
+            self._say_later(key)
+            return None
+        if result.records:
+            if replica.flushes_as_follower:
+                return replica.flushed()
+            self._say(key)
+        return None
+
+    async def _truncate(self, replica: Replica, epoch: LeaderEpoch, end_offset: Offset) -> None:
+        log = replica.log
+        offset = truncation_offset(
+            log.leader_epochs, log.log_start_offset, log.log_end_offset, epoch, end_offset
+        )
+        if offset is None:
+            raise StorageError(f"the leader of {replica.name} says that epoch {epoch} ends at {end_offset}")
+        self._services.log.info(
+            "log is cut where it parts from the leader's",
+            partition=replica.name,
+            offset=offset,
+            log_end=log.log_end_offset,
+            high_watermark=log.high_watermark,
+        )
+        await self._cut(replica, partial(self._services.logs.truncate, log, offset))
+
+    async def _restart(self, replica: Replica, log_start: Offset) -> None:
+        """The leader has nothing from this log's end on: either that is before its start, or this log is empty."""
+        log = replica.log
+        if log_start < 0 or (log.log_start_offset < log.log_end_offset and log.log_end_offset >= log_start):
+            raise StorageError(f"{replica.name} ends at {log.log_end_offset}, which its leader does not have")
+        await self._cut(replica, partial(self._services.logs.restart, log, log_start))
+
+    async def _cut(self, replica: Replica, cut: Callable[[int], None]) -> None:
+        now_ms = self._services.clock.now_ms()
+        if not await self._around.cut(replica, lambda: cut(now_ms)):
+            raise StorageError(f"{replica.name} cannot be cut while another job changes its files")

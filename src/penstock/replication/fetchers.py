@@ -1,0 +1,37 @@
+"""Which leader each replica follows: a fetcher for every broker that leads something of ours, while it does."""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.model import BrokerId
+from penstock.replication.fetcher import Fetcher, Surroundings
+from penstock.replication.replica import Replica
+from penstock.replication.services import ReplicaServices
+
+
+class Fetchers:
+    def __init__(self, around: Surroundings, services: ReplicaServices) -> None:
+        self._around = around
+        self._services = services
+        self._fetchers: dict[BrokerId, Fetcher] = {}
+        self._leaders: dict[Replica, BrokerId] = {}
+
+    def follow(self, replica: Replica, leader: BrokerId) -> None:
+        """Copy from this broker from now on, in the replica's leader epoch."""
+        self.unfollow(replica)
+        self._leaders[replica] = leader
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = Fetcher(leader, self._around, self._services)
+        fetcher.follow(replica)
+
+    def unfollow(self, replica: Replica) -> None:
+        leader = self._leaders.pop(replica, None)
+        if leader is not None:
+            self._fetchers[leader].unfollow(replica)
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(fetcher.stop() for fetcher in self._fetchers.values()))
+        self._fetchers.clear()
+        self._leaders.clear()

@@ -1,0 +1,163 @@
+"""Keeps the recorded in-sync sets as they should be: of all partitions this broker leads, many changes in one write.
+
+On a tick for those that have become slow, at once for those that have caught up or have died. Until the outcome of a
+write is known, and for good when it is not, both sets count (`InSync`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+from penstock.clock import Clock
+from penstock.config import REPLICA_LAG_TIME_MAX_MS
+from penstock.errors import BrokerError, PenstockError
+from penstock.model import LeaderEpoch, TopicId, TopicPartition
+from penstock.observability.logs import Log
+from penstock.replication.in_sync import InSync, InSyncChange
+from penstock.replication.replica import Replica
+from penstock.replication.replica_manager import ReplicaManager
+
+_MAX_TICK_SECONDS = 1.0
+_PAUSE_SECONDS = 0.02
+_REPLICAS_PER_TURN = 500
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncWrite:
+    """A change, on condition that the partition's node has the version `change.partition_epoch`."""
+
+    name: TopicPartition
+    topic_id: TopicId
+    leader_epoch: LeaderEpoch
+    change: InSyncChange
+
+
+class WriteResult(Enum):
+    RECORDED = auto()
+    REFUSED = auto()
+    """It has not happened and never will."""
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncOutcome:
+    result: WriteResult
+    partition_epoch: int = -1
+    """What the partition's node has now, if it was recorded."""
+
+
+class InSyncStore(Protocol):
+    async def write_in_sync(self, writes: Sequence[InSyncWrite]) -> Sequence[InSyncOutcome]:
+        """Record what can be; an outcome for each, in the same order. PenstockError: all are unknown."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    replica: Replica
+    in_sync: InSync
+    change: InSyncChange
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the same leadership goes on that it was made in."""
+        partition = self.replica.partition
+        return partition.is_leader and partition.in_sync is self.in_sync
+
+    def settle(self, outcome: InSyncOutcome) -> None:
+        if not self.is_current:
+            return
+        if outcome.result is WriteResult.RECORDED:
+            self.in_sync.recorded_as(self.change.members, outcome.partition_epoch)
+        elif outcome.result is WriteResult.REFUSED:
+            self.in_sync.refused(self.change)
+        else:
+            self.in_sync.unknown(self.change)
+        self.replica.on_moved(self.replica.partition.on_in_sync())
+
+
+class InSyncWriter:
+    def __init__(self, replicas: ReplicaManager, store: InSyncStore, clock: Clock, log: Log) -> None:
+        self._replicas = replicas
+        self._store = store
+        self._clock = clock
+        self._log = log
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while True:
+            await self._wait()
+            try:
+                await self._write(await self._propose())
+            except Exception as error:  # noqa: BLE001 - a loop that dies would end commits for good
+                self._log.error_rarely("in-sync sets could not be changed", error)
+            # Whoever catches up meanwhile shares the next write.
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _wait(self) -> None:
+        lag_seconds = self._replicas.config[REPLICA_LAG_TIME_MAX_MS] / 1000
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(lag_seconds / 4, _MAX_TICK_SECONDS)):
+                await self._replicas.in_sync_due.wait()
+        self._replicas.in_sync_due.clear()
+
+    async def _propose(self) -> list[_Proposal]:
+        alive, lag_ms = self._replicas.alive, self._replicas.config[REPLICA_LAG_TIME_MAX_MS]
+        proposals = []
+        for place, replica in enumerate(self._replicas):
+            if place % _REPLICAS_PER_TURN == _REPLICAS_PER_TURN - 1:
+                await asyncio.sleep(0)
+            partition = replica.partition
+            if partition.is_leader and partition.in_sync.followers:
+                change = partition.propose(alive, lag_ms, self._clock.now_ms())
+                if change is not None:
+                    replica.on_moved(False)
+                    proposals.append(_Proposal(replica, partition.in_sync, change))
+        flushed = await asyncio.gather(*(self._flush(proposal) for proposal in proposals))
+        return [proposal for proposal, is_flushed in zip(proposals, flushed, strict=True) if is_flushed]
+
+    async def _flush(self, proposal: _Proposal) -> bool:
+        """Before a set of one machine is written, everything the leader has is durable."""
+        if proposal.change.flush_to is None:
+            return True
+        try:
+            await proposal.replica.flushed()
+        except BrokerError:
+            proposal.settle(InSyncOutcome(WriteResult.REFUSED))
+            return False
+        return True
+
+    async def _write(self, proposals: list[_Proposal]) -> None:
+        current = [proposal for proposal in proposals if proposal.is_current]
+        if not current:
+            return
+        writes = [
+            InSyncWrite(
+                proposal.replica.name,
+                proposal.replica.topic_id,
+                proposal.replica.partition.leader_epoch,
+                proposal.change,
+            )
+            for proposal in current
+        ]
+        outcomes: Sequence[InSyncOutcome] = [InSyncOutcome(WriteResult.UNKNOWN)] * len(current)
+        try:
+            outcomes = await self._store.write_in_sync(writes)
+        except (OSError, PenstockError) as error:
+            self._log.error_rarely("in-sync sets may not have been written", error, partitions=len(writes))
+        finally:
+            for proposal, outcome in zip(current, outcomes, strict=True):
+                proposal.settle(outcome)

@@ -1,0 +1,26 @@
+"""What replicas and their fetchers are given of the broker they are in: one bundle instead of many arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 - the type; the numbers come from the environment
+
+from penstock.clock import Clock
+from penstock.model import BrokerId
+from penstock.net.network import Network
+from penstock.observability.logs import Log
+from penstock.replication.flusher import Flusher
+from penstock.storage.log_manager import LogManager
+from penstock.threads import Threads
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaServices:
+    node_id: BrokerId
+    logs: LogManager
+    flusher: Flusher
+    threads: Threads
+    clock: Clock
+    network: Network
+    random: Random
+    log: Log

@@ -1,0 +1,87 @@
+"""What one follower copies from this broker over one connection: the partitions it waits for, and which have moved.
+
+A partition that was answered with records or an error is out of the session until the follower names it again, with
+its new offset: so a request costs what has moved, not what is followed. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.model import BrokerEpoch, BrokerId, TopicId
+from penstock.replication.replica import Replica
+
+FollowedKey = tuple[TopicId, int]
+
+
+@dataclass(slots=True, eq=False)
+class FollowedPartition:
+    key: FollowedKey
+    offset: int
+    leader_epoch: int
+    fetched_epoch: int
+    flushed: int
+    max_bytes: int
+    replica: Replica | None = None
+    told_high_watermark: int = -1
+    told_log_start: int = -1
+
+
+class FollowerSession:
+    def __init__(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, session_id: int) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self.id = session_id
+        self.epoch = 1
+        """The epoch the next request must carry."""
+        self.told_ms = 0
+        """When the follower was last told of high watermarks that moved without it."""
+        self.moved: dict[FollowedPartition, None] = {}
+        """Those to look at: named in a request, or moved since."""
+        self.wake: Callable[[], None] | None = None
+        self._waiting: dict[FollowedKey, FollowedPartition] = {}
+        self._by_replica: dict[Replica, FollowedPartition] = {}
+
+    def name(self, partition: FollowedPartition) -> None:
+        self.forget(partition.key)
+        self._waiting[partition.key] = partition
+        self.moved[partition] = None
+
+    def forget(self, key: FollowedKey) -> None:
+        partition = self._waiting.pop(key, None)
+        if partition is not None:
+            self.moved.pop(partition, None)
+            if partition.replica is not None:
+                self._by_replica.pop(partition.replica, None)
+                partition.replica.watchers.pop(self, None)
+
+    def watch(self, partition: FollowedPartition, replica: Replica) -> None:
+        """Look at the partition again when the replica moves."""
+        partition.replica = replica
+        self._by_replica[replica] = partition
+        replica.watchers[self] = None
+
+    def untold(self) -> list[FollowedPartition]:
+        """Those that wait, and of which the follower does not know how far they are committed or where they start."""
+        return [
+            partition
+            for partition in self._waiting.values()
+            if (replica := partition.replica) is not None
+            and replica.partition.is_leader
+            and (
+                replica.partition.high_watermark != partition.told_high_watermark
+                or replica.log.log_start_offset != partition.told_log_start
+            )
+        ]
+
+    def on_moved(self, replica: Replica) -> None:
+        partition = self._by_replica.get(replica)
+        if partition is not None:
+            self.moved[partition] = None
+            if self.wake is not None:
+                self.wake()
+
+    def close(self) -> None:
+        for key in tuple(self._waiting):
+            self.forget(key)

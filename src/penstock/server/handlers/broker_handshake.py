@@ -1,0 +1,50 @@
+"""BrokerHandshake: a broker of this cluster says who it is and proves it; only then may it fetch as a replica."""
+
+from __future__ import annotations
+
+from penstock.config import CLUSTER_SECRET
+from penstock.errors import ErrorCode
+from penstock.net.answer import Answer
+from penstock.server.dispatch import Api, Request
+from penstock.wire.apis import BROKER_HANDSHAKE
+from penstock.wire.broker_handshake import (
+    NO_PROOF,
+    NONCE_BYTES,
+    Challenge,
+    HandshakeRequest,
+    HandshakeResponse,
+    decode_handshake_request,
+    encode_handshake_response,
+    same_proof,
+)
+
+_REFUSED = HandshakeResponse(ErrorCode.cluster_authorization_failed)
+
+
+def handle(request: Request, frame: memoryview, position: int) -> Answer:
+    response = _answer(request, decode_handshake_request(frame, position))
+    return [encode_handshake_response(request.header.correlation_id, response)]
+
+
+API = Api(BROKER_HANDSHAKE, 0, 0, handle_raw=handle)
+
+
+def _answer(request: Request, asked: HandshakeRequest) -> HandshakeResponse:
+    session, broker = request.session, request.broker
+    secret = broker.config[CLUSTER_SECRET]
+    session.broker_id = None
+    if secret is None or asked.answering != broker.node_id or asked.asking == broker.node_id:
+        return _REFUSED
+    if asked.proof == NO_PROOF:
+        nonce = broker.random.randbytes(NONCE_BYTES)
+        session.challenge = Challenge(asked.asking, asked.answering, asked.nonce, nonce)
+        return HandshakeResponse(ErrorCode.none, nonce, session.challenge.answering_proof(secret))
+    challenge, session.challenge = session.challenge, None
+    if (
+        challenge is None
+        or (challenge.asking, challenge.asking_nonce) != (asked.asking, asked.nonce)
+        or not same_proof(challenge.asking_proof(secret), asked.proof)
+    ):
+        return _REFUSED
+    session.broker_id = asked.asking
+    return HandshakeResponse(ErrorCode.none)

@@ -1,0 +1,259 @@
+"""Fetch of a follower that has proved who it is: up to the end of the log, and what it has counts for the commit.
+
+Answers name only what has moved. Nothing a follower says counts before its epoch, its history and its offset were
+found to be ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+
+from penstock.config import FETCH_MAX_BYTES, REPLICA_FETCH_WAIT_MAX_MS
+from penstock.errors import BrokerError, ErrorCode, StorageError, WouldBlock
+from penstock.model import BrokerEpoch, BrokerId, Offset, TopicId
+from penstock.net.answer import Answer, Later, Parts
+from penstock.replication.replica import Replica
+from penstock.server.dispatch import Request
+from penstock.server.fetch_sessions import INITIAL_EPOCH
+from penstock.server.follower_session import FollowedPartition, FollowerSession
+from penstock.storage.log_slice import LogSlice
+from penstock.wire.fetch import FetchRequest, FetchResult, FetchTopicResult, encode_fetch_response
+
+_MAX_SESSION_ID = 2**31 - 1
+
+
+def handle_replica_fetch(request: Request, fetch: FetchRequest) -> Answer:
+    """BrokerError refuses the request as a whole."""
+    session = _resume(request, fetch)
+    for topic in fetch.topics:
+        for asked in topic.partitions:
+            assert topic.topic_id is not None
+            session.name(
+                FollowedPartition(
+                    (topic.topic_id, asked.partition),
+                    asked.fetch_offset,
+                    asked.current_leader_epoch,
+                    asked.last_fetched_epoch,
+                    asked.flushed_offset,
+                    asked.max_bytes,
+                )
+            )
+    for forgotten in fetch.forgotten:
+        for index in forgotten.partitions:
+            assert forgotten.topic_id is not None
+            session.forget((forgotten.topic_id, index))
+    return _ReplicaFetch(request, fetch, session).start()
+
+
+def _resume(request: Request, fetch: FetchRequest) -> FollowerSession:
+    connection = request.session
+    if not fetch.uses_topic_ids or connection.broker_id is None:
+        raise BrokerError(ErrorCode.unsupported_version, "a follower names topics by their ids")
+    if fetch.session_epoch == INITIAL_EPOCH:
+        if connection.follower is not None:
+            connection.follower.close()
+        session_id = request.broker.random.randrange(1, _MAX_SESSION_ID)
+        session = FollowerSession(connection.broker_id, BrokerEpoch(fetch.replica_epoch), session_id)
+        connection.follower = session
+        return session
+    known = connection.follower
+    if known is None or known.id != fetch.session_id:
+        raise BrokerError(ErrorCode.fetch_session_id_not_found)
+    if known.epoch != fetch.session_epoch:
+        raise BrokerError(ErrorCode.invalid_fetch_session_epoch)
+    known.epoch += 1
+    return known
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one partition answers; `cold` where its bytes have to be looked up in a pool."""
+
+    partition: FollowedPartition
+    result: FetchResult
+    cold: partial[LogSlice] | None = None
+
+
+class _ReplicaFetch:
+    """One request: looks at what has moved, now and again, until there is something to say or the time is over."""
+
+    def __init__(self, request: Request, fetch: FetchRequest, session: FollowerSession) -> None:
+        config = request.broker.config
+        self._request = request
+        self._session = session
+        self._max_bytes = max(0, min(fetch.max_bytes, config[FETCH_MAX_BYTES]))
+        self._wait_seconds = min(fetch.max_wait_ms, config[REPLICA_FETCH_WAIT_MAX_MS]) / 1000
+        self._later: Later | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_due = False
+
+    def start(self) -> Answer:
+        found = self._look()
+        if found and not any(each.cold for each in found):
+            return self._response(found)
+        self._later = Later(barrier=True)
+        self._later.when_abandoned(self._stop_waiting)
+        if found:
+            self._read_cold(found)
+        else:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._wait_seconds, self._on_timeout)
+            self._session.wake = self._on_move
+        return self._later
+
+    def _look(self) -> list[_Found]:
+        """Everything worth saying, as much of it as may be sent; the rest stays among those that have moved."""
+        found: list[_Found] = []
+        left_bytes = self._max_bytes
+        for followed in tuple(self._session.moved):
+            if left_bytes <= 0 and found:
+                break
+            del self._session.moved[followed]
+            try:
+                each = self._read(followed, left_bytes, at_least_one=left_bytes == self._max_bytes)
+            except BrokerError as error:
+                each = _Found(followed, FetchResult(followed.key[1], error_code=error.code))
+                self._describe(each)
+            if each is not None:
+                found.append(each)
+                left_bytes -= followed.max_bytes if each.cold else len(each.result.records)
+                self._session.forget(followed.key)
+        return found
+
+    def _read(self, followed: FollowedPartition, max_bytes: int, *, at_least_one: bool) -> _Found | None:
+        replica = self._leader(followed)
+        result = FetchResult(followed.key[1])
+        found = _Found(followed, result)
+        result.diverging_epoch = replica.diverging_epoch(followed.fetched_epoch, followed.offset)
+        if result.diverging_epoch is not None:
+            return found
+        read = partial(
+            replica.log.read,
+            Offset(followed.offset),
+            min(max_bytes, followed.max_bytes),
+            below=replica.log.log_end_offset,
+            at_least_one=at_least_one,
+        )
+        try:
+            result.records = read(wait=False)
+        except WouldBlock:
+            found.cold = partial(read, wait=True)
+        except StorageError as error:
+            raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
+        self._count(followed, replica)
+        if found.cold is None and not result.records:
+            if followed.offset < replica.log.log_end_offset:
+                self._session.moved[followed] = None
+            self._session.watch(followed, replica)
+            return None
+        self._describe(found)
+        return found
+
+    def _leader(self, followed: FollowedPartition) -> Replica:
+        topic = self._request.broker.image.topic_by_id(followed.key[0])
+        if topic is None:
+            raise BrokerError(ErrorCode.unknown_topic_id)
+        replica = self._request.broker.replicas.get(topic.name, followed.key[1])
+        if followed.leader_epoch < 0:
+            raise BrokerError(ErrorCode.fenced_leader_epoch)
+        replica.check_leader_epoch(followed.leader_epoch)
+        return replica
+
+    def _count(self, followed: FollowedPartition, replica: Replica) -> None:
+        followed.replica = replica
+        replica.on_follower_fetch(
+            BrokerId(self._session.broker_id),
+            self._session.broker_epoch,
+            Offset(followed.offset),
+            Offset(followed.flushed),
+            self._request.broker.clock.now_ms(),
+        )
+
+    def _describe(self, found: _Found) -> None:
+        """Say how far the partition is committed and where it starts."""
+        result, followed = found.result, found.partition
+        replica = followed.replica or self._find(followed)
+        if replica is not None:
+            result.high_watermark = followed.told_high_watermark = replica.partition.high_watermark
+            result.last_stable_offset = result.high_watermark
+            result.log_start_offset = followed.told_log_start = replica.log.log_start_offset
+
+    def _find(self, followed: FollowedPartition) -> Replica | None:
+        try:
+            return self._leader(followed)
+        except BrokerError:
+            return None
+
+    def _read_cold(self, found: list[_Found]) -> None:
+        reading = [each for each in found if each.cold is not None]
+        left = len(reading)
+
+        def on_read(each: _Found, done: asyncio.Future[LogSlice]) -> None:
+            nonlocal left
+            left -= 1
+            error = done.exception()
+            if error is None:
+                each.result.records = done.result()
+            else:
+                code = error.code if isinstance(error, BrokerError) else ErrorCode.kafka_storage_error
+                each.result.error_code = code
+            if left == 0 and self._later is not None and not self._later.done:
+                self._later.resolve(self._response(found))
+
+        for each in reading:
+            assert each.cold is not None
+            self._request.broker.threads.run("read", each.cold).add_done_callback(partial(on_read, each))
+
+    def _on_move(self) -> None:
+        """Appends of one turn of the loop are answered together."""
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_due = False
+        if self._later is None or self._later.done:
+            return
+        found = self._look()
+        if not found:
+            return
+        self._stop_waiting()
+        if any(each.cold for each in found):
+            self._read_cold(found)
+        else:
+            self._later.resolve(self._response(found))
+
+    def _on_timeout(self) -> None:
+        assert self._later is not None
+        self._stop_waiting()
+        self._later.resolve(self._response([]))
+
+    def _stop_waiting(self) -> None:
+        self._session.wake = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _response(self, found: list[_Found]) -> Parts:
+        self._tell_news(found)
+        topics: dict[TopicId, list[FetchResult]] = {}
+        for each in found:
+            topics.setdefault(each.partition.key[0], []).append(each.result)
+        header = self._request.header
+        return encode_fetch_response(
+            header.correlation_id,
+            header.api_version,
+            session_id=self._session.id,
+            topics=[FetchTopicResult(None, topic_id, results) for topic_id, results in topics.items()],
+        )
+
+    def _tell_news(self, found: list[_Found]) -> None:
+        """Now and then, of those too that have nothing else to say."""
+        now_ms = self._request.broker.clock.now_ms()
+        if now_ms - self._session.told_ms >= self._wait_seconds * 1000 or not found:
+            self._session.told_ms = now_ms
+            for followed in self._session.untold():
+                news = _Found(followed, FetchResult(followed.key[1]))
+                self._describe(news)
+                found.append(news)

@@ -1,0 +1,287 @@
+"""Several brokers' replicas in one process: real logs, real Fetch handlers over TCP, and a stand-in for the controller.
+
+The stand-in is the store: it records partitions with their versions, and shows every image to every broker that it can
+reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+from uuid import UUID
+
+from penstock.clock import SystemClock
+from penstock.cluster.image import Broker, ClusterImage, ImageChange, Partition, Topic
+from penstock.config import BrokerConfig
+from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from penstock.net.network import TcpNetwork
+from penstock.observability.logs import Log
+from penstock.observability.metrics import BrokerMetrics
+from penstock.records.batch import read_header
+from penstock.records.building import NewRecord, build_batch
+from penstock.replication.flusher import Flusher
+from penstock.replication.in_sync_writer import InSyncOutcome, InSyncWrite, InSyncWriter, WriteResult
+from penstock.replication.replica import Replica
+from penstock.replication.replica_manager import ReplicaManager
+from penstock.replication.services import ReplicaServices
+from penstock.server.acceptor import Acceptor
+from penstock.server.context import BrokerContext
+from penstock.server.dispatch import Dispatcher
+from penstock.server.fetch_sessions import FetchSessions
+from penstock.server.handlers import all_apis
+from penstock.server.long_polls import LongPolls
+from penstock.server.security import AllowAll
+from penstock.storage.disk import RealDisk
+from penstock.storage.log_manager import LogManager
+from penstock.threads import ThreadPools
+from penstock.wire.apis import api_name
+
+TOPIC = "orders"
+TOPIC_ID = TopicId(UUID(int=77))
+LAG_MS = 400
+WAIT_SECONDS = 20.0
+
+
+async def until(condition: Callable[[], bool], what: str = "the condition") -> None:
+    """Wait for it, but not for ever."""
+    deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, f"waited in vain for {what}"
+        await asyncio.sleep(0.005)
+
+
+@dataclass
+class Metadata:
+    image: ClusterImage
+
+
+class Node:
+    """One broker as far as replication goes."""
+
+    def __init__(self, cluster: Cluster, node_id: int, directory: Path) -> None:
+        self.id = BrokerId(node_id)
+        self.cluster = cluster
+        self.directory = directory
+        self.is_reachable = True
+
+    async def start(self) -> None:
+        clock, random = SystemClock(), Random(self.id)
+        self.config = self.cluster.config_of(self.id)
+        self.threads = ThreadPools()
+        self.disk = RealDisk(str(self.directory))
+        self.logs = LogManager(self.disk, self.id)
+        self.logs.open(clock.now_ms(), UUID(int=self.id))
+        self.log = Log(
+            clock, self.cluster.lines.append, lambda now, level, text, fields: f"{self.id} {text} {fields}"
+        )
+        self.flusher = Flusher(self.disk, self.threads, clock, lambda seconds: None)
+        network = TcpNetwork()
+        services = ReplicaServices(
+            self.id, self.logs, self.flusher, self.threads, clock, network, random, self.log
+        )
+        self.replicas = ReplicaManager(services, self.config)
+        self.metadata = Metadata(self.cluster.image)
+        apis = all_apis()
+        context = BrokerContext(
+            node_id=self.id,
+            config=self.config,
+            clock=clock,
+            threads=self.threads,
+            disk=self.disk,
+            metadata=cast(Any, self.metadata),
+            administration=cast(Any, None),
+            logs=self.logs,
+            replicas=self.replicas,
+            groups=cast(Any, None),
+            producer_ids=cast(Any, None),
+            fetch_sessions=FetchSessions(10, 1000, 0, random),
+            long_polls=LongPolls(random),
+            authorizer=AllowAll(),
+            metrics=BrokerMetrics({api.key: api_name(api.key) for api in apis}, 10),
+            random=random,
+        )
+        self.acceptor = Acceptor(context, Dispatcher(context, apis), self.log)
+        self.port = await self.acceptor.listen(network, "127.0.0.1", 0)
+        self.acceptor.open()
+        self.writer = InSyncWriter(self.replicas, self.cluster, clock, self.log)
+
+    async def join(self) -> None:
+        self.metadata.image = self.cluster.image
+        await self.replicas.load(self.cluster.image)
+        self.writer.start()
+
+    def see(self, change: ImageChange) -> None:
+        self.metadata.image = change.after
+        self.replicas.follow(change, self.config)
+
+    async def stop(self) -> None:
+        await self.writer.stop()
+        self.acceptor.close()
+        await self.replicas.stop()
+        await self.flusher.drain()
+        self.logs.close(BrokerEpoch(0))
+        self.threads.close()
+
+    def replica(self, index: int = 0) -> Replica:
+        return self.replicas._replicas[TOPIC, index]
+
+    def content(self, index: int, below: int) -> bytes:
+        """The bytes of the log, up to the last batch that begins below."""
+        log, offset, found = self.replica(index).log, Offset(0), bytearray()
+        while offset < min(below, log.log_end_offset):
+            part = log.read(offset, 1 << 20, below=Offset(below), at_least_one=True, wait=True).read()
+            position = 0
+            while position < len(part):
+                header = read_header(part, position)
+                position, offset = position + header.size, header.next_offset
+            found += part
+        return bytes(found)
+
+
+@dataclass
+class Cluster:
+    directory: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    machines: dict[int, str] = field(default_factory=dict)
+    topic_settings: dict[str, str] = field(default_factory=dict)
+    nodes: dict[BrokerId, Node] = field(default_factory=dict)
+    image: ClusterImage = field(default_factory=lambda: ClusterImage("cluster"))
+    lines: list[str] = field(default_factory=list)
+    loses_answers: bool = False
+    epoch: int = 0
+
+    def config_of(self, node_id: BrokerId) -> BrokerConfig:
+        return BrokerConfig(
+            {
+                "node.id": str(node_id),
+                "cluster.secret": "between us",
+                "replica.lag.time.max.ms": str(LAG_MS),
+                "replica.fetch.wait.max.ms": "50",
+                "log.dir": str(self.directory / str(node_id)),
+                **self.settings,
+            }
+        )
+
+    # --- brokers
+
+    async def start(self, count: int = 3, partitions: int = 1) -> None:
+        for node_id in range(1, count + 1):
+            await self.add(node_id)
+        replicas = tuple(self.nodes)
+        states = tuple(
+            Partition(replicas[index % count], LeaderEpoch(1), replicas, replicas, 0)
+            for index in range(partitions)
+        )
+        topic = Topic(TOPIC, TOPIC_ID, states, self.topic_settings, 0)
+        self.show(self.image.with_topics([topic]), TOPIC)
+        await self.settled()
+
+    async def add(self, node_id: int) -> Node:
+        """A broker registers, again or for the first time."""
+        node = Node(self, node_id, self.directory / str(node_id))
+        await node.start()
+        self.epoch += 1
+        machine = self.machines.get(node_id, f"machine-{node_id}")
+        broker = Broker(node.id, "127.0.0.1", node.port, BrokerEpoch(self.epoch), machine)
+        self.show(replace(self.image, brokers={**self.image.brokers, node.id: broker}))
+        self.nodes[node.id] = node
+        await node.join()
+        return node
+
+    async def remove(self, node_id: int) -> None:
+        """A broker stops; the others hear of it."""
+        node = self.nodes.pop(BrokerId(node_id))
+        await node.stop()
+        brokers = {key: broker for key, broker in self.image.brokers.items() if key != node_id}
+        self.show(replace(self.image, brokers=brokers))
+
+    async def stop(self) -> None:
+        for node in self.nodes.values():
+            await node.stop()
+        problems = [line for line in self.lines if "Traceback" in line]
+        assert not problems, problems[0]
+
+    # --- the image
+
+    def show(self, image: ClusterImage, *topics: str) -> None:
+        change = ImageChange(self.image, image, frozenset(topics))
+        self.image = image
+        for node in self.nodes.values():
+            if node.is_reachable:
+                node.see(ImageChange(node.metadata.image, image, change.topics))
+
+    async def settled(self) -> None:
+        for node in self.nodes.values():
+            await node.replicas.settled()
+
+    def state(self, index: int = 0) -> Partition:
+        return self.image.topics[TOPIC].partitions[index]
+
+    def record(self, index: int, **changes: Any) -> None:
+        topic = self.image.topics[TOPIC]
+        state = topic.partitions[index]
+        states = list(topic.partitions)
+        states[index] = replace(state, partition_epoch=state.partition_epoch + 1, **changes)
+        self.show(self.image.with_topics([replace(topic, partitions=tuple(states))]), TOPIC)
+
+    async def elect(self, leader: int, index: int = 0, isr: Sequence[int] | None = None) -> None:
+        state = self.state(index)
+        members = state.isr if isr is None else tuple(map(BrokerId, isr))
+        assert leader in members
+        self.record(
+            index, leader=BrokerId(leader), leader_epoch=LeaderEpoch(state.leader_epoch + 1), isr=members
+        )
+        await self.settled()
+
+    async def write_in_sync(self, writes: Sequence[InSyncWrite]) -> Sequence[InSyncOutcome]:
+        outcomes = []
+        for write in writes:
+            state = self.state(write.name.partition)
+            if state.partition_epoch != write.change.partition_epoch:
+                outcomes.append(InSyncOutcome(WriteResult.REFUSED))
+                continue
+            self.record(write.name.partition, isr=tuple(sorted(write.change.members)))
+            epoch = self.state(write.name.partition).partition_epoch
+            result = WriteResult.UNKNOWN if self.loses_answers else WriteResult.RECORDED
+            outcomes.append(InSyncOutcome(result, epoch))
+        return outcomes
+
+    # --- clients
+
+    def leader(self, index: int = 0) -> Replica:
+        return self.nodes[self.state(index).leader].replicas.get(TOPIC, index)
+
+    def append(
+        self, *values: bytes, index: int = 0, replica: Replica | None = None
+    ) -> asyncio.Future[Exception | None]:
+        """Append a batch; the future says when it is committed, or why not."""
+        replica = replica or self.leader(index)
+        batch = memoryview(build_batch([NewRecord(None, value, 1_700_000_000_000) for value in values]))
+        info = replica.append(batch, read_header(batch), SystemClock().now_ms())
+        done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        if replica.when_committed(info, done.set_result):
+            done.set_result(None)
+        return done
+
+    async def produce(self, *values: bytes, index: int = 0) -> None:
+        outcome = await asyncio.wait_for(self.append(*values, index=index), WAIT_SECONDS)
+        assert outcome is None, outcome
+
+    async def same(self, index: int = 0) -> None:
+        """Wait until all living replicas have the same bytes and the same high watermark."""
+        replicas = [node.replica(index) for node in self.nodes.values()]
+        leader = self.leader(index)
+        await until(
+            lambda: all(
+                each.log.log_end_offset == leader.log.log_end_offset
+                and each.partition.high_watermark == leader.log.log_end_offset
+                for each in replicas
+            ),
+            "equal logs",
+        )
+        end = leader.log.log_end_offset
+        assert len({node.content(index, end) for node in self.nodes.values()}) == 1

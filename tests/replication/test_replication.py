@@ -1,0 +1,234 @@
+"""Replicas of several brokers, over TCP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from replication_cluster import TOPIC, Cluster, until
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import BrokerId
+
+PATIENT = {"replica.lag.time.max.ms": "600000"}
+
+
+def run(cluster: Cluster, scenario: Callable[[Cluster], Awaitable[None]], **options: int) -> None:
+    async def body() -> None:
+        await cluster.start(**options)
+        try:
+            await scenario(cluster)
+        finally:
+            await cluster.stop()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("durability", ["auto", "os", "fsync"])
+def test_many_partitions_are_copied_and_committed(tmp_path: Path, durability: str) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await asyncio.gather(
+            *(
+                cluster.produce(b"%d-%d" % (index, turn), b"second", index=index)
+                for index in range(30)
+                for turn in range(10)
+            )
+        )
+        for index in range(30):
+            await cluster.same(index)
+            assert cluster.leader(index).log.log_end_offset == 20
+
+    run(Cluster(tmp_path, topic_settings={"durability": durability}), scenario, partitions=30)
+
+
+def test_brokers_on_one_machine_commit_what_all_have_fsynced(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        for turn in range(5):
+            await cluster.produce(b"%d" % turn)
+            for node in cluster.nodes.values():
+                assert node.replica().log.flushed_offset >= turn + 1
+        await cluster.same()
+
+    run(Cluster(tmp_path, PATIENT, machines={1: "one", 2: "one", 3: "one"}), scenario)
+
+
+def test_a_new_leader_has_everything_that_was_committed(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        for turn in range(12):
+            await cluster.produce(b"%d" % turn)
+            await cluster.elect(turn % 3 + 1)
+            assert cluster.leader().log.log_end_offset == turn + 1
+        await cluster.same()
+
+    run(Cluster(tmp_path), scenario)
+
+
+def test_those_who_wait_for_a_leader_are_told_when_it_is_none_any_more(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        old = cluster.leader()
+        await cluster.remove(2)
+        await cluster.remove(3)
+        waiting = cluster.append(b"alone")
+        cluster.nodes[BrokerId(1)].replicas.on_lost_session()
+        outcome = await waiting
+        assert isinstance(outcome, BrokerError)
+        assert outcome.code is ErrorCode.not_leader_or_follower
+        with pytest.raises(BrokerError) as refused:
+            cluster.append(b"more", replica=old)
+        assert refused.value.code is ErrorCode.not_leader_or_follower
+        with pytest.raises(BrokerError):
+            cluster.nodes[BrokerId(1)].replicas.get(TOPIC, 0)
+
+    run(Cluster(tmp_path, PATIENT), scenario)
+
+
+def test_a_zombie_commits_nothing_and_its_end_is_cut(tmp_path: Path) -> None:
+    """It hears of nothing, and goes on taking writes; its followers have gone to another."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.produce(b"committed")
+        zombie = cluster.nodes[BrokerId(1)]
+        old = cluster.leader()
+        zombie.is_reachable = False
+        await cluster.elect(2)
+        await until(lambda: cluster.nodes[BrokerId(3)].replica().partition.leader_epoch == 2)
+        waiting = [cluster.append(b"lost %d" % turn, replica=old) for turn in range(3)]
+        cluster.record(0, isr=(BrokerId(2), BrokerId(3)))
+        await cluster.produce(b"kept")
+        assert not any(each.done() for each in waiting), "nobody but the zombie has these"
+        assert old.partition.high_watermark == 1
+        zombie.is_reachable = True
+        cluster.record(0, isr=cluster.state().isr)
+        outcomes = await asyncio.gather(*waiting)
+        assert {each.code for each in outcomes if isinstance(each, BrokerError)} == {
+            ErrorCode.not_leader_or_follower
+        }
+        await cluster.same()
+        assert old.log.log_end_offset == 2
+
+    run(Cluster(tmp_path), scenario)
+
+
+def test_logs_that_parted_in_several_epochs_become_the_same(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.produce(b"common")
+        nodes = cluster.nodes
+        for turn in range(6):
+            leader = turn % 3 + 1
+            for node in nodes.values():
+                node.is_reachable = node.id == leader
+            await cluster.elect(leader)
+            replica = cluster.leader()
+            for number in range(turn % 2 + 1):
+                cluster.append(b"%d %d" % (turn, number), replica=replica)
+        for node in nodes.values():
+            node.is_reachable = True
+        await cluster.elect(2)
+        await cluster.produce(b"last")
+        await cluster.same()
+
+    run(Cluster(tmp_path, PATIENT), scenario)
+
+
+def test_a_follower_that_restarts_goes_on_where_it_was(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.produce(b"before")
+        await cluster.remove(3)
+        await cluster.produce(b"meanwhile")
+        assert set(cluster.state().isr) == {1, 2}
+        await cluster.add(3)
+        await cluster.produce(b"after")
+        await until(lambda: set(cluster.state().isr) == {1, 2, 3}, "it is in sync again")
+        await cluster.same()
+
+    run(Cluster(tmp_path), scenario)
+
+
+def test_a_slow_follower_leaves_and_comes_back(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.produce(b"first")
+        slow = cluster.nodes[BrokerId(3)]
+        slow.replicas._fetchers.unfollow(slow.replica())
+        started = asyncio.get_running_loop().time()
+        await cluster.produce(b"second")
+        assert asyncio.get_running_loop().time() - started > 0.2, "it had to leave first"
+        assert set(cluster.state().isr) == {1, 2}
+        slow.replicas._fetchers.follow(slow.replica(), BrokerId(1))
+        await until(lambda: set(cluster.state().isr) == {1, 2, 3}, "it is in sync again")
+        await cluster.same()
+
+    run(Cluster(tmp_path), scenario)
+
+
+def test_unknown_ends_of_writes_cost_time_and_nothing_else(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.loses_answers = True
+        await cluster.produce(b"first")
+        await cluster.remove(3)
+        await cluster.produce(b"second")
+        await cluster.add(3)
+        await until(lambda: set(cluster.state().isr) == {1, 2, 3}, "it is in sync again")
+        await cluster.produce(b"third")
+        await cluster.same()
+
+    run(Cluster(tmp_path), scenario)
+
+
+def test_a_follower_that_fell_behind_the_start_of_the_log_begins_there(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.produce(b"0")
+        await cluster.remove(3)
+        for turn in range(1, 5):
+            await cluster.produce(b"%d" % turn)
+        for node in cluster.nodes.values():
+            await until(lambda node=node: node.replica().partition.high_watermark == 5)
+        cluster.leader().log.advance_log_start(cluster.leader().log.log_end_offset)
+        await cluster.add(3)
+        await until(lambda: cluster.nodes[BrokerId(3)].replica().log.log_start_offset == 5)
+        await cluster.produce(b"after")
+        await until(lambda: cluster.nodes[BrokerId(3)].replica().partition.high_watermark == 6)
+
+    run(Cluster(tmp_path), scenario)
+
+
+def test_a_broker_with_another_secret_copies_nothing(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.settings["cluster.secret"] = "of others"
+        await cluster.remove(3)
+        await cluster.add(3)
+        cluster.record(0, leader_epoch=cluster.state().leader_epoch + 1)
+        await cluster.produce(b"first")
+        await until(lambda: any("cluster.secret" in line for line in cluster.lines), "a refusal")
+        assert cluster.nodes[BrokerId(3)].replica().log.log_end_offset == 0
+
+    run(Cluster(tmp_path), scenario)
+
+
+def test_a_set_below_the_minimum_is_known_before_and_after_an_append(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        leader = cluster.leader()
+        assert not leader.lacks_replicas
+        await cluster.remove(2)
+        await cluster.remove(3)
+        waiting = cluster.append(b"alone")
+        assert not leader.lacks_replicas, "a smaller set counts when it is recorded"
+        assert await waiting is None
+        assert leader.lacks_replicas
+        await cluster.add(2)
+        await until(lambda: not leader.lacks_replicas, "two are in sync")
+
+    run(Cluster(tmp_path, topic_settings={"min.insync.replicas": "2"}), scenario)
+
+
+def test_a_topic_that_goes_while_it_is_copied_leaves_nothing(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.produce(b"first")
+        cluster.show(cluster.image.without_topics([TOPIC]), TOPIC)
+        await cluster.settled()
+        for node in cluster.nodes.values():
+            assert len(node.replicas) == 0
+            assert len(node.logs) == 0
+
+    run(Cluster(tmp_path), scenario)
