@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -16,11 +16,11 @@ from penstock.cluster.config_changes import (
     ConfigOperation,
     ConfigResourceType,
 )
-from penstock.cluster.coordination import CoordinationStore
+from penstock.cluster.coordination import CoordinationStore, Node, Operation
 from penstock.cluster.embedded import EmbeddedStore
 from penstock.cluster.image import ImageChange, Topic
 from penstock.cluster.loading import load_image
-from penstock.cluster.memory import Faults, MemoryEnsemble
+from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
 from penstock.cluster.topics import NewPartitions, NewTopic
 from penstock.config import NUM_PARTITIONS, BrokerConfig
 from penstock.errors import BrokerError, ErrorCode, StorageError, UnknownOutcome
@@ -476,5 +476,29 @@ def test_a_stopping_broker_finishes_what_is_under_way_and_takes_no_more() -> Non
         with pytest.raises(BrokerError) as refusal:
             await made.administration.create_topics([NewTopic("b")])
         assert refusal.value.code is ErrorCode.not_controller
+
+    asyncio.run(body())
+
+
+def test_settings_are_written_in_requests_that_zookeeper_takes() -> None:
+    """It drops a connection that sends more than a megabyte."""
+    sizes: list[int] = []
+
+    class MeasuringStore(MemoryStore):
+        async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
+            sizes.append(sum(len(each.path) + len(getattr(each, "data", b"")) for each in operations))
+            return await super().multi(operations)
+
+    async def body() -> None:
+        store = MeasuringStore(MemoryEnsemble())
+        await store.start()
+        node = await started(store)
+        names = [f"{number:04}" + "\N{GRINNING FACE}" * 2_000 for number in range(100)]
+        alteration = ConfigAlteration("consumer.session.timeout.ms", "50000")
+        changes = [ConfigChange(GROUP, name, [alteration]) for name in names]
+        assert await node.administration.alter_configs(changes) == [None] * 100
+        assert set(node.metadata.image.group_configs) == set(names)
+        assert max(sizes) < 1_000_000
+        await node.stop()
 
     asyncio.run(body())

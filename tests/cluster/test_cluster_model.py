@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 from node import ClusterNode
-from test_metadata import until
+from test_metadata import PATIENCE_SECONDS
 
 from penstock.cluster import topic_writes, znodes
 from penstock.cluster.config_changes import ConfigAlteration, ConfigChange, ConfigResourceType
@@ -104,9 +104,19 @@ class Life:
     async def end(self, number: int, *, is_clean: bool = False) -> None:
         node = self.nodes.pop(number)
         if is_clean and node.node_id in node.metadata.image.brokers:
+            await self.leave(node)
             self.clean[number] = node.metadata.image.brokers[node.node_id].epoch
         await node.stop()
         self.stores[number].expire()
+
+    async def leave(self, node: ClusterNode) -> None:
+        try:
+            async with asyncio.timeout(0.1):
+                await node.membership.leave()
+        except TimeoutError:
+            pass  # there is no controller now
+        except BrokerError as error:
+            self.expect(error)
 
     async def step(self) -> None:
         number = self.random.choice(BROKERS)
@@ -177,6 +187,10 @@ class Life:
             )
         )
 
+    async def is_quiet(self) -> bool:
+        first = self.nodes[1]
+        return self.is_settled() and first.metadata.image == await load_image(first.store)
+
     async def run(self) -> None:
         for _ in range(STEPS):
             await self.step()
@@ -186,9 +200,9 @@ class Life:
         for number in BROKERS:
             if number not in self.nodes:
                 await self.start(number)
-        await until(self.is_settled)
-        first = self.nodes[1]
-        assert first.metadata.image == await load_image(first.store)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await self.is_quiet():
+                await asyncio.sleep(0)
         for node in self.nodes.values():
             await node.stop()
 

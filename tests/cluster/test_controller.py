@@ -11,14 +11,15 @@ from node import ClusterNode
 from test_metadata import until
 
 from penstock.cluster import znodes
-from penstock.cluster.coordination import Check
+from penstock.cluster.coordination import Check, Node, Set
 from penstock.cluster.election import take_office
 from penstock.cluster.image import NO_LEADER, Partition
-from penstock.cluster.loading import load_image
-from penstock.cluster.memory import MemoryEnsemble
+from penstock.cluster.loading import encode_partition, load_image
+from penstock.cluster.memory import MemoryEnsemble, MemoryStore
 from penstock.cluster.topics import NewTopic
+from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import BrokerId
+from penstock.model import BrokerId, LeaderEpoch
 
 
 async def started(ensemble: MemoryEnsemble, number: int) -> ClusterNode:
@@ -86,6 +87,31 @@ def test_another_broker_takes_over_and_mends_what_the_last_controller_led() -> N
     asyncio.run(body())
 
 
+def test_a_controller_that_went_before_it_was_seen_is_replaced() -> None:
+    """Nothing changes in the image of who lost to it, so nothing but itself makes that one stand again."""
+
+    class FleetingRival(MemoryStore):
+        """Holds the office just when it is asked who does."""
+
+        has_rival = False
+
+        async def get(self, path: str) -> Node:
+            if path == znodes.CONTROLLER and self.has_rival:
+                self.has_rival = False
+                return Node(znodes.encode(znodes.ControllerNode(9, 1)), 0, 1, True)
+            return await super().get(path)
+
+    async def body() -> None:
+        store = FleetingRival(MemoryEnsemble())
+        await store.start()
+        store.has_rival = True
+        node = await ClusterNode(store).start()
+        await until(lambda: node.metadata.image.controller_id == 1)
+        await node.stop()
+
+    asyncio.run(body())
+
+
 def test_a_replaced_controller_writes_nothing() -> None:
     """T18: it is stopped in the middle, another is elected, and it goes on."""
 
@@ -114,6 +140,67 @@ def test_a_replaced_controller_writes_nothing() -> None:
 
 def _give_to(_: object, name: object, partition: Partition, broker: BrokerId) -> Partition:
     return replace(partition, leader=broker)
+
+
+def test_a_broker_that_stops_has_others_lead_first() -> None:
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        first, second = await started(ensemble, 1), await started(ensemble, 2)
+        await first.metadata.reread_members()
+        await first.administration.create_topics(
+            [NewTopic("a", assignment=[(0, [2, 1]), (1, [1, 2])]), NewTopic("alone", assignment=[(0, [2])])]
+        )
+        await second.metadata.catch_up()
+        async with asyncio.timeout(10):
+            await second.membership.leave()
+        led, followed = second.metadata.image.topics["a"].partitions
+        assert (led.leader, led.isr, led.leader_epoch) == (1, (1,), 1)
+        assert (followed.leader, followed.isr, followed.leader_epoch) == (1, (1,), 0)
+        assert partition_of(second, "alone").leader == 2
+        await first.stop()
+        await second.stop()
+
+    asyncio.run(body())
+
+
+def test_the_controller_itself_can_stop_in_order() -> None:
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        first, second = await started(ensemble, 1), await started(ensemble, 2)
+        await first.metadata.reread_members()
+        await first.administration.create_topics([NewTopic("a", assignment=[(0, [1, 2])])])
+        async with asyncio.timeout(10):
+            await first.membership.leave()
+        assert partition_of(first).leader == 2
+        await first.stop()
+        await second.stop()
+
+    asyncio.run(body())
+
+
+def test_the_preferred_leader_leads_again_when_it_is_in_sync() -> None:
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        store = ensemble.client()
+        await store.start()
+        config = BrokerConfig({"leader.imbalance.check.interval.seconds": "1"})
+        first = await ClusterNode(store, BrokerId(1), config=config).start()
+        second = await started(ensemble, 2)
+        await first.metadata.reread_members()
+        await first.administration.create_topics([NewTopic("a", assignment=[(0, [2, 1]), (1, [2, 1])])])
+        state = Partition(BrokerId(1), LeaderEpoch(3), (BrokerId(2), BrokerId(1)), (BrokerId(1),), 0)
+        in_sync = replace(state, isr=(BrokerId(1), BrokerId(2)))
+        for index, written in enumerate((state, in_sync)):
+            await store.multi([Set(znodes.partition_path("a", index), encode_partition(written))])
+        await first.metadata.reload()
+        await until(lambda: first.metadata.image.topics["a"].partitions[1].leader == 2)
+        behind, back = first.metadata.image.topics["a"].partitions
+        assert (behind.leader, behind.leader_epoch) == (1, 3)
+        assert back.leader_epoch == 4
+        await first.stop()
+        await second.stop()
+
+    asyncio.run(body())
 
 
 def test_a_thousand_leaders_change_with_two_writes() -> None:

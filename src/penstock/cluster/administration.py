@@ -237,7 +237,10 @@ class Administration:
             present = image.topics[change.name].configs
         elif change.kind is ConfigResourceType.GROUP and change.name in image.group_configs:
             present = image.group_configs[change.name].values
-        altered = sum(len(each.name) + len(each.value or "") for each in change.alterations)
+        path = (
+            2 * len(znodes.group_configs_path(change.name)) if change.kind is ConfigResourceType.GROUP else 0
+        )
+        altered = path + sum(len(each.name) + len(each.value or "") for each in change.alterations)
         kept = sum(len(name) + len(value) for name, value in present.items())
         return 1 + (altered + kept) // BYTES_PER_PARTITION
 

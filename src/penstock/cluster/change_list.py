@@ -28,12 +28,13 @@ TRIMMED_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a change is about: everything of some topics, some partitions of others, settings."""
+    """What a change is about: everything of some topics, some partitions of others, settings, brokers."""
 
     topics: frozenset[str] = frozenset()
     partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     broker_configs: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
+    members: bool = False
 
 
 class ChangeList:
@@ -59,6 +60,7 @@ class ChangeList:
             dict(scope.partitions),
             tuple(sorted(scope.broker_configs)),
             tuple(sorted(scope.groups)),
+            scope.members,
         )
         entry = Create(znodes.CHANGE_PREFIX, znodes.encode(node), sequential=True)
         try:

@@ -78,6 +78,10 @@ class ChangeMaker:
 
     async def tidy(self, names: Collection[str]) -> None:
         """Remove what nobody will finish of changes to these topics; refused where somebody still may."""
+        async with self._changing:
+            await self._clear_away(names)
+
+    async def _clear_away(self, names: Collection[str]) -> None:
         for rest in await read_unfinished(self._store, names):
             if rest.node.writer != self.writer and self._is_alive(rest.node.writer):
                 raise BrokerError(
@@ -101,14 +105,14 @@ class ChangeMaker:
             await self._metadata.catch_up()
             if attempt:  # not a matter of one change that was missed
                 await self._metadata.reload()
-            await self.tidy(decision.scope.topics)
+            await self._clear_away(decision.scope.topics)
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
 
     async def _clear(self, scope: Scope) -> bool:
         """Whether something had to be tidied first: the image is another one then."""
         topics = self._metadata.image.topics
         unfinished = [name for name in scope.topics if name in topics and topics[name].is_unfinished]
-        await self.tidy(unfinished)
+        await self._clear_away(unfinished)
         return bool(unfinished)
 
     async def _write(self, writes: Writes, scope: Scope, fence: Check | None = None) -> int | None:

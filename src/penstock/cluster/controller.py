@@ -15,6 +15,7 @@ from penstock.cluster.coordination import Check, CoordinationStore, SessionExpir
 from penstock.cluster.election import Office, take_office
 from penstock.cluster.image import NO_LEADER, ImageChange
 from penstock.cluster.metadata import ClusterMetadata
+from penstock.config import AUTO_LEADER_REBALANCE_ENABLE, LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.model import BrokerId
 from penstock.observability.logs import Log
@@ -43,18 +44,20 @@ class Controller:
         """To be looked at; everything after an election, or when brokers came or went."""
         self._untrimmed = 0
         self._woken = asyncio.Event()
-        self._running: asyncio.Task[None] | None = None
+        self._is_rebalance_due = False
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Stand for election; from now on act while in office, and stand again when there is no controller."""
         self._metadata.subscribe(self._on_image)
         await self._act()
-        self._running = asyncio.get_running_loop().create_task(self._run())
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._run()), loop.create_task(self._call_for_rebalances())]
 
     async def stop(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _on_image(self, change: ImageChange) -> None:
         self._untrimmed += 1
@@ -83,6 +86,13 @@ class Controller:
                 await asyncio.sleep(RETRY_SECONDS)
                 self._woken.set()
 
+    async def _call_for_rebalances(self) -> None:
+        while True:
+            await asyncio.sleep(self._metadata.config[LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS])
+            if self._office is not None and self._metadata.config[AUTO_LEADER_REBALANCE_ENABLE]:
+                self._is_rebalance_due = True
+                self._woken.set()
+
     async def _act(self) -> None:
         if self._office is None:
             await self._stand()
@@ -99,11 +109,15 @@ class Controller:
 
     async def _stand(self) -> None:
         try:
-            office = await take_office(self._store, self._node_id)
+            office: Office | None = await take_office(self._store, self._node_id)
         except BrokerError:
-            return  # another is; its end wakes us
-        finally:
-            await self._metadata.reread_members()
+            office = None  # another is; its end wakes us
+        await self._metadata.reread_members()
+        holder = self._metadata.image.controller_id
+        if holder == NO_LEADER:
+            self._woken.set()  # whoever it was went before the image knew of it, so nothing will wake us
+        if office is None or holder != self._node_id:
+            return
         self._office = office
         self._topics.update(self._metadata.image.topics)
         self._log.info("controller", node_id=self._node_id, epoch=office.epoch)
@@ -128,6 +142,9 @@ class Controller:
             except BaseException:
                 self._topics |= topics
                 raise
+        if self._is_rebalance_due:
+            self._is_rebalance_due = False
+            await self._changes.rule(leaders.prefer, self._metadata.image.topics, fence)
         if self._untrimmed >= TRIMMED_AT_ONCE:
             self._untrimmed = 0
             await self._change_list.trim()

@@ -22,6 +22,8 @@ class Broker:
     epoch: BrokerEpoch
     machine_id: str
     rack: str | None = None
+    is_stopping: bool = False
+    """It asks the controller to let others lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,10 @@ class ClusterImage:
         if topic is None or not 0 <= name.partition < len(topic.partitions):
             return None
         return topic.partitions[name.partition]
+
+    def is_stopping(self, broker_id: BrokerId) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_stopping
 
     def configs_of(self, broker: BrokerId | None) -> Configs:
         return self.broker_configs.get(broker, Configs())

@@ -23,11 +23,27 @@ Rule = Callable[[ClusterImage, TopicPartition, Partition], Partition | None]
 
 
 def elect(image: ClusterImage, _: TopicPartition, partition: Partition) -> Partition | None:
-    """Where the leader is gone another member of the in-sync set leads, or nobody, until one is back."""
+    """Where the leader is gone another member of the in-sync set leads, or nobody, until one is back.
+
+    One that stops leaves every set that has another living member.
+    """
+    staying = tuple(member for member in partition.isr if not image.is_stopping(member))
+    if len(staying) < len(partition.isr) and _first_alive(image, partition, staying) != NO_LEADER:
+        left = replace(partition, isr=staying)
+        if partition.leader in staying and partition.leader in image.brokers:
+            return left
+        return _led_by(left, _first_alive(image, partition, staying))
     if partition.leader in image.brokers:
         return None
     leader = _first_alive(image, partition, partition.isr)
     return None if leader == partition.leader else _led_by(partition, leader)
+
+
+def prefer(image: ClusterImage, _: TopicPartition, partition: Partition) -> Partition | None:
+    """The first of the replicas leads where it can: so topics are placed, and so leaders are spread."""
+    preferred = partition.replicas[0]
+    can_lead = preferred in partition.isr and preferred in image.brokers and not image.is_stopping(preferred)
+    return _led_by(partition, preferred) if can_lead and preferred != partition.leader else None
 
 
 def depart(broker: BrokerId, has_lost: Callable[[TopicPartition], bool]) -> Rule:

@@ -188,14 +188,15 @@ def _decode_configs(node: Node) -> Configs:
 
 def decode_broker(broker_id: BrokerId, node: Node) -> Broker:
     broker = znodes.decode(node.data, znodes.BrokerNode)
-    return Broker(
-        broker_id, broker.host, broker.port, BrokerEpoch(broker.epoch), broker.machine_id, broker.rack
-    )
+    epoch = BrokerEpoch(broker.epoch)
+    return Broker(broker_id, broker.host, broker.port, epoch, broker.machine_id, broker.rack, broker.stopping)
 
 
 def encode_broker(broker: Broker) -> bytes:
     return znodes.encode(
-        znodes.BrokerNode(broker.host, broker.port, broker.epoch, broker.machine_id, broker.rack)
+        znodes.BrokerNode(
+            broker.host, broker.port, broker.epoch, broker.machine_id, broker.rack, broker.is_stopping
+        )
     )
 
 

@@ -7,10 +7,11 @@ leads in new leader epochs afterwards. A registration lasts as long as the sessi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from penstock.cluster import leaders, znodes
+from penstock.cluster.change_list import Scope
 from penstock.cluster.change_maker import MAX_ATTEMPTS, UNCLEAR, ChangeMaker
 from penstock.cluster.coordination import (
     BadVersion,
@@ -22,9 +23,11 @@ from penstock.cluster.coordination import (
     Operation,
     Set,
 )
-from penstock.cluster.image import Broker
-from penstock.cluster.loading import encode_broker
+from penstock.cluster.decisions import Decision
+from penstock.cluster.image import Broker, ClusterImage
+from penstock.cluster.loading import decode_broker, encode_broker
 from penstock.cluster.metadata import ClusterMetadata
+from penstock.cluster.topic_writes import Writes
 from penstock.errors import BrokerError, ErrorCode, UnknownOutcome
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
 
@@ -66,6 +69,21 @@ class Membership:
     async def take_leadership(self) -> None:
         """Lead what this broker led before it started, and what waited for it."""
         await self._changes.rule(leaders.come_back(self._node_id), self._metadata.image.topics)
+
+    async def leave(self) -> None:
+        """Have others lead what they can, before this broker stops; returns when the controller is through."""
+        path = znodes.broker_path(self._node_id)
+        [node] = await self._store.get_many([path])
+        own = self._metadata.image.brokers.get(self._node_id)
+        if node is None or own is None or decode_broker(self._node_id, node) != own:
+            return  # it is not ours any more
+
+        def decide(_: ClusterImage) -> Decision[None]:
+            data = encode_broker(replace(own, is_stopping=True))
+            return Decision(None, Writes((Set(path, data, node.version),)), Scope(members=True))
+
+        await self._changes.make(decide)
+        await self._metadata.until(lambda image: not leaders.affected(image, image.topics, leaders.elect))
 
     async def _last_registration(self) -> znodes.DirectoryNode | None:
         [node] = await self._store.get_many([znodes.directory_path(self._node_id)])

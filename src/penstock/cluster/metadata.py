@@ -42,6 +42,7 @@ class ClusterMetadata:
         self._subscribers: list[Callable[[ImageChange], None]] = []
         self._reading = asyncio.Lock()
         self._last_applied = -1
+        self._changed: asyncio.Future[None] | None = None
         self._woken = asyncio.Event()
         self._members_changed = False
         self._following: asyncio.Task[None] | None = None
@@ -85,6 +86,12 @@ class ClusterMetadata:
         """Read everything again; subscribers hear of what is different."""
         async with self._reading:
             await self._reload()
+
+    async def until(self, condition: Callable[[ClusterImage], bool]) -> None:
+        """Wait for an image of which this is true."""
+        while not condition(self.image):
+            self._changed = self._changed or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._changed)
 
     async def reread_members(self) -> None:
         """Read who is there and who is the controller, without waiting for the watch."""
@@ -136,11 +143,12 @@ class ClusterMetadata:
         whole: set[str] = set()
         parts: dict[str, set[int]] = {}
         groups: set[str] = set()
-        has_broker_configs = False
+        has_broker_configs = has_members = False
         for entry in entries:
             whole.update(entry.topics)
             groups.update(entry.groups)
             has_broker_configs |= bool(entry.broker_configs)
+            has_members |= entry.members
             for topic, partitions in entry.partitions.items():
                 parts.setdefault(topic, set()).update(partitions)
         wanted = {topic: sorted(partitions) for topic, partitions in parts.items() if topic not in whole}
@@ -157,6 +165,8 @@ class ClusterMetadata:
             image = image.without_topics([*gone, *replaced])
         if changed:
             image = image.with_topics(changed)
+        if has_members:
+            image = image.with_members(*await read_members(self._store))
         if has_broker_configs:
             for broker, configs in (await read_broker_configs(self._store)).items():
                 image = image.with_configs(broker, configs)
@@ -181,6 +191,9 @@ class ClusterMetadata:
         self.image = image
         for callback in self._subscribers:
             callback(change)
+        if self._changed is not None:
+            self._changed.set_result(None)
+            self._changed = None
 
 
 def _is_another(image: ClusterImage, name: str, topic_id: object) -> bool:

@@ -93,6 +93,7 @@ class BrokerNode(msgspec.Struct, frozen=True):
     epoch: int
     machine_id: str
     rack: str | None = None
+    stopping: bool = False
 
 
 class BrokerEpochNode(msgspec.Struct, frozen=True):
@@ -152,6 +153,8 @@ class ChangeNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """Names of nodes: a broker's id or `default`."""
     groups: tuple[str, ...] = ()
     """Whose settings have changed."""
+    members: bool = False
+    """A broker says something new of itself."""
 
 
 N = TypeVar("N", bound=msgspec.Struct)

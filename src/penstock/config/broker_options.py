@@ -95,6 +95,20 @@ ZOOKEEPER_DIGEST: Option[str | None] = CLUSTER.option(
     "`user:password` for ZooKeeper. All that brokers write can then be read and changed by this user alone.",
     sensitive=True,
 )
+AUTO_LEADER_REBALANCE_ENABLE: Option[bool] = CLUSTER.option(
+    "auto.leader.rebalance.enable",
+    Boolean(),
+    True,
+    "Whether a broker that is back and in sync leads again what it is the first replica of.",
+    dynamic=True,
+)
+LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Option[int] = CLUSTER.option(
+    "leader.imbalance.check.interval.seconds",
+    Integer(1, INT_MAX),
+    300,
+    "How often the controller looks for such brokers.",
+    dynamic=True,
+)
 
 TOPIC_RULES = Group("Topics and partitions")
 AUTO_CREATE_TOPICS_ENABLE: Option[bool] = TOPIC_RULES.option(

@@ -36,6 +36,7 @@ from penstock.config import (
     Address,
     BrokerConfig,
 )
+from penstock.errors import PenstockError
 from penstock.gateway.health import BrokerState, Health
 from penstock.gateway.service import HttpService
 from penstock.groups.coordinator import GroupCoordinator
@@ -61,6 +62,9 @@ from penstock.storage.log_manager import LogManager
 from penstock.wire.apis import api_name
 
 SESSION_PARTITIONS_PER_SLOT = 100
+
+LEAVE_SECONDS = 5.0
+"""How long a broker that stops waits for the controller to have others lead."""
 
 MAX_REPLICATION_FACTOR = 1
 """Followers do not copy yet."""
@@ -205,6 +209,7 @@ class Broker:
     async def stop(self) -> None:
         """Answer what is under way, make everything durable and leave the mark of a clean stop."""
         self.state = BrokerState.STOPPING
+        await self._leave()
         self._acceptor.close_listener()
         await self._drain()
         await self._groups.stop()
@@ -225,6 +230,16 @@ class Broker:
         await self._environment.store.close()
         self._environment.threads.close()
         self._log.info("stopped", node_id=self._node_id)
+
+    async def _leave(self) -> None:
+        """Let others lead first, if there are others."""
+        if self.is_lost or len(self._metadata.image.brokers) < 2:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await self._membership.leave()
+        except (TimeoutError, PenstockError) as error:
+            self._log.warning("leadership was not handed over", reason=str(error) or "no answer in time")
 
     async def _drain(self) -> None:
         """Let appends that wait for a flush be answered; long polls are not waited for."""

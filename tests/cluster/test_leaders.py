@@ -1,0 +1,90 @@
+"""The rules of elections, for any image: who may lead, and what may never happen."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cluster import leaders
+from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, Partition
+from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+
+NAME = TopicPartition("t", 0)
+BROKERS = [BrokerId(number) for number in range(1, 6)]
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> Partition:
+    replicas = tuple(draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=5, unique=True)))
+    isr = tuple(draw(st.lists(st.sampled_from(replicas), unique=True)))
+    leader = draw(st.sampled_from([NO_LEADER, *isr]))
+    return Partition(leader, LeaderEpoch(draw(st.integers(0, 9))), replicas, isr, 0)
+
+
+@st.composite
+def images(draw: st.DrawFn) -> ClusterImage:
+    alive = draw(st.lists(st.sampled_from(BROKERS), unique=True))
+    members = [Broker(node_id, "h", 1, BrokerEpoch(1), "m", None, draw(st.booleans())) for node_id in alive]
+    return ClusterImage("c").with_members(members, NO_LEADER)
+
+
+def rules(broker: BrokerId, has_lost: bool) -> list[leaders.Rule]:
+    return [
+        leaders.elect,
+        leaders.prefer,
+        leaders.depart(broker, lambda _: has_lost),
+        leaders.come_back(broker),
+    ]
+
+
+@given(images(), partitions(), st.sampled_from(BROKERS), st.booleans())
+def test_a_leader_comes_from_the_recorded_set_and_in_a_new_epoch(
+    image: ClusterImage, before: Partition, broker: BrokerId, has_lost: bool
+) -> None:
+    for rule in rules(broker, has_lost):
+        after = rule(image, NAME, before)
+        if after is None:
+            continue
+        assert after != before
+        assert after.replicas == before.replicas
+        assert set(after.isr) <= set(before.isr), "only a leader takes others into the set"
+        assert after.leader == NO_LEADER or after.leader in after.isr
+        if after.leader != before.leader:
+            assert after.leader_epoch == before.leader_epoch + 1
+        else:
+            assert after.leader_epoch >= before.leader_epoch
+
+
+@given(images(), partitions())
+def test_an_election_settles_a_partition_at_once(image: ClusterImage, before: Partition) -> None:
+    after = leaders.elect(image, NAME, before) or before
+    assert leaders.elect(image, NAME, after) is None
+    alive = [member for member in after.isr if member in image.brokers]
+    assert after.leader in alive if alive else after.leader == NO_LEADER
+    if any(not image.is_stopping(member) for member in alive):
+        assert not any(image.is_stopping(member) for member in after.isr)
+
+
+@given(images(), partitions())
+def test_nobody_is_lost_from_a_set_by_dying(image: ClusterImage, before: Partition) -> None:
+    after = leaders.elect(image, NAME, before) or before
+    assert all(image.is_stopping(member) for member in set(before.isr) - set(after.isr))
+    assert after.isr or not before.isr
+
+
+@given(images(), partitions())
+def test_the_preferred_leader_is_settled_too_and_elections_leave_it(
+    image: ClusterImage, before: Partition
+) -> None:
+    settled = leaders.elect(image, NAME, before) or before
+    preferred = leaders.prefer(image, NAME, settled) or settled
+    assert leaders.prefer(image, NAME, preferred) is None
+    assert leaders.elect(image, NAME, preferred) is None
+
+
+@given(images(), partitions(), st.sampled_from(BROKERS), st.booleans())
+def test_who_departs_is_in_no_shared_set(
+    image: ClusterImage, before: Partition, broker: BrokerId, has_lost: bool
+) -> None:
+    after = leaders.depart(broker, lambda _: has_lost)(image, NAME, before) or before
+    assert broker not in after.isr or (after.isr == (broker,) and not has_lost)
