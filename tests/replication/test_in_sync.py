@@ -194,6 +194,12 @@ def test_members_on_one_machine_count_by_what_they_have_fsynced() -> None:
     assert propose(leader, high_watermark=7) is not None
 
 
+def test_a_member_that_has_not_yet_said_what_it_has_is_waited_for() -> None:
+    leader = in_sync(A, B, machines={A: "m", B: "m"})
+    assert propose(leader, high_watermark=0, now_ms=50) is None
+    assert propose(leader, high_watermark=0, now_ms=500) is not None
+
+
 @dataclass
 class Copy:
     log_end: int = 0

@@ -232,3 +232,17 @@ def test_a_topic_that_goes_while_it_is_copied_leaves_nothing(tmp_path: Path) -> 
             assert len(node.logs) == 0
 
     run(Cluster(tmp_path), scenario)
+
+
+def test_a_fetch_that_waits_holds_up_no_news(tmp_path: Path) -> None:
+    """What a follower has to say, of a flush or of a partition that is new to it, ends the wait at its leader."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.produce(b"first", index=0)
+        await cluster.elect(2, index=0)
+        await cluster.elect(1, index=1)
+        await cluster.produce(b"second", index=0)
+        await cluster.produce(b"third", index=1)
+
+    settings = {**PATIENT, "replica.fetch.wait.max.ms": "600000"}
+    run(Cluster(tmp_path, settings, topic_settings={"durability": "fsync"}), scenario, partitions=3)

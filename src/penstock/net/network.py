@@ -196,6 +196,9 @@ class TcpNetwork:
                 connecting.close()
                 failure = error
                 continue
+            except asyncio.CancelledError:
+                connecting.close()
+                raise
             return TcpSocket(connecting, format_address(host, port), loop)
         raise failure
 

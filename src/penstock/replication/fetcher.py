@@ -9,6 +9,7 @@ tried again for ever, as long as there is something to follow.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,7 @@ from penstock.wire.fetch_client import FetchResponse, decode_fetch_response, enc
 FETCH_VERSION = 17
 RETRY_SECONDS = 0.1
 _PARTITION_MAX_BYTES = 1 << 20
+_MAX_IN_FLIGHT = 2
 
 Key = tuple[TopicId, int]
 
@@ -71,8 +73,12 @@ class Fetcher:
         self._followed: dict[Key, _Followed] = {}
         self._unsaid: dict[Key, None] = {}
         """To be named in the next request."""
+        self._said: dict[Key, _Followed] = {}
+        """As what each was last named: an answer to an earlier following is not one to this."""
         self._forgotten: dict[Key, None] = {}
-        self._has_work = asyncio.Event()
+        self._news = asyncio.Event()
+        self._work: set[asyncio.Task[None]] = set()
+        """Cuts and flushes, after which their partitions are named again."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def __len__(self) -> int:
@@ -87,17 +93,19 @@ class Fetcher:
         key = (replica.topic_id, replica.name.partition)
         if self._followed.pop(key, None) is not None:
             self._unsaid.pop(key, None)
+            self._said.pop(key, None)
             self._forgotten[key] = None
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        for task in (self._task, *self._work):
+            task.cancel()
+        await asyncio.wait([self._task, *self._work])
 
     def _say(self, key: Key) -> None:
         if key in self._followed:
             self._unsaid[key] = None
             self._forgotten.pop(key, None)
-            self._has_work.set()
+            self._news.set()
 
     def _say_later(self, key: Key) -> None:
         asyncio.get_running_loop().call_later(RETRY_SECONDS, self._say, key)
@@ -106,7 +114,9 @@ class Fetcher:
 
     async def _run(self) -> None:
         while True:
-            await self._has_work.wait()
+            while not self._followed:
+                self._news.clear()
+                await self._news.wait()
             try:
                 await self._follow_leader()
             except (OSError, PenstockError, TimeoutError) as error:
@@ -133,34 +143,52 @@ class Fetcher:
             client.close()
 
     async def _fetch(self, client: Client, timeout_seconds: float) -> None:
+        """A request waits at the leader until something comes; the next one, if this side has news first, ends that."""
         session_id = session_epoch = 0
+        answers: deque[asyncio.Future[memoryview]] = deque()
         self._unsaid = dict.fromkeys(self._followed)
         self._forgotten.clear()
         while self._followed:
-            request = self._request(session_id, session_epoch)
-            correlation_id = client.next_correlation_id()
-            frame = encode_fetch_request(correlation_id, FETCH_VERSION, client.client_id, request)
-            async with asyncio.timeout(timeout_seconds):
-                answer = await client.exchange(correlation_id, frame)
-            response = decode_fetch_response(answer, FETCH_VERSION)
-            if response.error_code:
-                raise BrokerError(ErrorCode(response.error_code))
-            session_id, session_epoch = response.session_id, session_epoch + 1
-            await self._take(response)
-        self._has_work.clear()
+            # The first answer names the session that a second request belongs to.
+            if not answers or (
+                len(answers) < _MAX_IN_FLIGHT and session_id and (self._unsaid or self._forgotten)
+            ):
+                answers.append(self._send(client, self._request(session_id, session_epoch)))
+                session_epoch += 1
+            self._news.clear()
+            if not answers[0].done():
+                async with asyncio.timeout(timeout_seconds):
+                    await self._news.wait()
+            if answers[0].done():
+                response = decode_fetch_response(answers.popleft().result(), FETCH_VERSION)
+                if response.error_code:
+                    raise BrokerError(ErrorCode(response.error_code))
+                session_id = response.session_id
+                self._take(response)
+
+    def _send(self, client: Client, request: FetchRequest) -> asyncio.Future[memoryview]:
+        correlation_id = client.next_correlation_id()
+        frame = encode_fetch_request(correlation_id, FETCH_VERSION, client.client_id, request)
+        answer = client.exchange(correlation_id, frame)
+        answer.add_done_callback(self._on_answer)
+        return answer
+
+    def _on_answer(self, answer: asyncio.Future[memoryview]) -> None:
+        answer.exception()  # nobody may look at the second one, when the first has failed
+        self._news.set()
 
     def _request(self, session_id: int, session_epoch: int) -> FetchRequest:
         config = self._around.config
         topics: dict[TopicId, FetchTopic] = {}
         unsaid, self._unsaid = self._unsaid, {}
         for topic_id, index in unsaid:
-            replica = self._followed[topic_id, index].replica
-            log = replica.log
+            followed = self._said[topic_id, index] = self._followed[topic_id, index]
+            log = followed.replica.log
             partition = FetchPartition(
                 index,
                 log.log_end_offset,
                 _PARTITION_MAX_BYTES,
-                current_leader_epoch=self._followed[topic_id, index].leader_epoch,
+                current_leader_epoch=followed.leader_epoch,
                 last_fetched_epoch=log.last_epoch,
                 log_start_offset=log.log_start_offset,
                 flushed_offset=log.flushed_offset,
@@ -182,19 +210,20 @@ class Fetcher:
 
     # --- answers
 
-    async def _take(self, response: FetchResponse) -> None:
-        slow: list[Awaitable[None]] = []
+    def _take(self, response: FetchResponse) -> None:
         for topic in response.topics:
             assert topic.topic_id is not None
             for result in topic.partitions:
                 key = (topic.topic_id, result.partition)
                 followed = self._followed.get(key)
-                if followed is not None and followed.is_current:
-                    work = self._take_one(key, followed.replica, result)
-                    if work is not None:
-                        slow.append(self._finish(key, followed.replica, work))
-        if slow:
-            await asyncio.gather(*slow)
+                if followed is None or followed is not self._said.get(key) or not followed.is_current:
+                    continue
+                work = self._take_one(key, followed.replica, result)
+                if work is not None:
+                    finishing = self._finish(key, followed.replica, work)
+                    task = asyncio.get_running_loop().create_task(finishing)
+                    self._work.add(task)
+                    task.add_done_callback(self._work.discard)
 
     async def _finish(self, key: Key, replica: Replica, work: Awaitable[None]) -> None:
         try:
@@ -205,7 +234,7 @@ class Fetcher:
             self._say_later(key)
 
     def _take_one(self, key: Key, replica: Replica, result: FetchResult) -> Awaitable[None] | None:
-        """Apply what can be at once; what takes longer comes back, to be waited for before the next request."""
+        """Apply what can be at once; what takes longer comes back, and the partition is named again after it."""
         if result.error_code == ErrorCode.offset_out_of_range:
             return self._restart(replica, Offset(result.log_start_offset))
         if result.error_code:

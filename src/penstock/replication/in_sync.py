@@ -191,11 +191,14 @@ class InSync:
         }
         is_one_machine = self._is_one_machine(members)
         if _Condition((), is_one_machine).needs_flush(durability):
-            members = {
+            unproven = {
                 member
                 for member in members
-                if member == self._me or self.followers[member].flushed >= high_watermark
+                if member != self._me and self.followers[member].flushed < high_watermark
             }
+            if any(self.followers[member].log_end == _UNKNOWN for member in unproven):
+                return None  # it has yet to say what it has; if it does not it is slow, in time
+            members -= unproven
         if members == self.recorded and not self._doubtful:
             return None
         self._pending = frozenset(members)

@@ -6,6 +6,7 @@ its new offset: so a request costs what has moved, not what is followed. Loop th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,6 +41,8 @@ class FollowerSession:
         self.moved: dict[FollowedPartition, None] = {}
         """Those to look at: named in a request, or moved since."""
         self.wake: Callable[[], None] | None = None
+        self.finish: Callable[[], None] | None = None
+        """What looks again, and what ends the wait, of a request that waits."""
         self._waiting: dict[FollowedKey, FollowedPartition] = {}
         self._by_replica: dict[Replica, FollowedPartition] = {}
 
@@ -81,6 +84,13 @@ class FollowerSession:
             self.moved[partition] = None
             if self.wake is not None:
                 self.wake()
+
+    def end_wait(self) -> None:
+        """The follower has something to say: answer the request that waits."""
+        finish, self.finish, self.wake = self.finish, None, None
+        if finish is not None:
+            # Not from within the dispatch of the next request, which its answer has to leave before.
+            asyncio.get_running_loop().call_soon(finish)
 
     def close(self) -> None:
         for key in tuple(self._waiting):

@@ -27,6 +27,7 @@ _MAX_SESSION_ID = 2**31 - 1
 def handle_replica_fetch(request: Request, fetch: FetchRequest) -> Answer:
     """BrokerError refuses the request as a whole."""
     session = _resume(request, fetch)
+    session.end_wait()
     for topic in fetch.topics:
         for asked in topic.partitions:
             assert topic.topic_id is not None
@@ -93,14 +94,14 @@ class _ReplicaFetch:
         found = self._look()
         if found and not any(each.cold for each in found):
             return self._response(found)
-        self._later = Later(barrier=True)
+        self._later = Later()  # no barrier: the follower's next request ends the wait of this one
         self._later.when_abandoned(self._stop_waiting)
         if found:
             self._read_cold(found)
         else:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._wait_seconds, self._on_timeout)
-            self._session.wake = self._on_move
+            self._timer = loop.call_later(self._wait_seconds, self._on_time_over)
+            self._session.wake, self._session.finish = self._on_move, self._on_time_over
         return self._later
 
     def _look(self) -> list[_Found]:
@@ -225,13 +226,15 @@ class _ReplicaFetch:
         else:
             self._later.resolve(self._response(found))
 
-    def _on_timeout(self) -> None:
+    def _on_time_over(self) -> None:
         assert self._later is not None
-        self._stop_waiting()
-        self._later.resolve(self._response([]))
+        if not self._later.done:
+            self._stop_waiting()
+            self._later.resolve(self._response([]))
 
     def _stop_waiting(self) -> None:
-        self._session.wake = None
+        if self._session.finish == self._on_time_over:
+            self._session.wake = self._session.finish = None
         if self._timer is not None:
             self._timer.cancel()
 
