@@ -124,7 +124,7 @@ class Bench:
         log = Log.create(self.storage, "logs/offsets-0", name, ORDERS, LogConfig())
         partition = LeaderPartition(Durability.FSYNC, Offset(0), Offset(0), Offset(0))
         flusher = Flusher(self.disk, self.threads, self.clock, lambda seconds: None)
-        replica = Replica(name, ORDERS, log, partition, flusher, self.threads, {})
+        replica = Replica(name, ORDERS, log, partition, flusher, self.threads, {}, lambda: None)
         alone = InSync(ME, (ME,), frozenset((ME,)), 0, Offset(0), {}, START_MS)
         replica.become_leader(LeaderEpoch(0), alone)
         return replica

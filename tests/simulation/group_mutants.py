@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -27,10 +28,10 @@ def offsets_are_visible_before_they_are_committed() -> AbstractContextManager[An
     """OffsetFetch shows what a power loss can take back."""
     commit = Shard.commit
 
-    async def show(self: Shard, group_id: str, request: OffsetCommit) -> None:
+    def show(self: Shard, group_id: str, request: OffsetCommit) -> asyncio.Future[None]:
         for partition, offset in request.offsets.items():
             self.offsets.apply(OffsetKey(group_id, partition.topic, partition.partition), offset)
-        await commit(self, group_id, request)
+        return commit(self, group_id, request)
 
     return patch.object(Shard, "commit", show)
 
