@@ -74,11 +74,20 @@ def group(topic_name: str) -> str:
     return f"group-of-{topic_name}"
 
 
+def _heed_interrupts() -> None:
+    """Whoever runs the tests in the background has them ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def member(broker: Address, topic: str, group: str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
     """`penstock consume --group --follow` in a process of its own; ends with the test."""
     command = [sys.executable, "-m", "penstock.cli.main", "consume", topic, "--group", group, "--follow"]
-    process = subprocess.Popen([*command, "-b", broker.bootstrap, *more], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*command, "-b", broker.bootstrap, *more],
+        stdout=subprocess.PIPE,
+        preexec_fn=_heed_interrupts,
+    )
     try:
         yield process
     finally:
