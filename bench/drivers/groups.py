@@ -24,12 +24,13 @@ async def join(
     made = await _connect(bootstrap, topic, [group] * members, members, session_ms)
     *early, last = made
     async with asyncio.TaskGroup() as tasks:
-        await asyncio.gather(*(member.join() for member in early)) if early else None
-        staying = [_stay(tasks, member, number, members, heartbeat_s) for number, member in enumerate(early)]
+        staying = [
+            tasks.create_task(_join_and_stay(member, number, members, heartbeat_s))
+            for number, member in enumerate(early)
+        ]
         await _until(lambda: not early or all_read(early))
         began = time.perf_counter()
-        await last.join()
-        staying.append(_stay(tasks, last, members - 1, members, heartbeat_s))
+        staying.append(tasks.create_task(_join_and_stay(last, members - 1, members, heartbeat_s)))
         await _until(lambda: all_read(made))
         seconds = max(member.reading_since for member in made) - began
         _end(made, staying)
@@ -43,12 +44,10 @@ async def burst(
     made = await _connect(bootstrap, topic, [group] * members, members, session_ms)
     async with asyncio.TaskGroup() as tasks:
         began = time.perf_counter()
-
-        async def join_and_stay(number: int, member: GroupMember) -> None:
-            await member.join()
-            await member.stay(heartbeat_s, heartbeat_s * number / members)
-
-        staying = [tasks.create_task(join_and_stay(*each)) for each in enumerate(made)]
+        staying = [
+            tasks.create_task(_join_and_stay(member, number, members, heartbeat_s))
+            for number, member in enumerate(made)
+        ]
         await _until(lambda: all_read(made))
         seconds = max(member.reading_since for member in made) - began
         _end(made, staying)
@@ -61,12 +60,10 @@ async def crash(
     """One connection is dropped right after a heartbeat. Until its partitions are read by the others."""
     made = await _connect(bootstrap, topic, [group] * members, partitions, session_ms)
     async with asyncio.TaskGroup() as tasks:
-
-        async def join_and_stay(number: int, member: GroupMember) -> None:
-            await member.join()
-            await member.stay(heartbeat_s, heartbeat_s * number / members)
-
-        staying = [tasks.create_task(join_and_stay(*each)) for each in enumerate(made)]
+        staying = [
+            tasks.create_task(_join_and_stay(member, number, members, heartbeat_s))
+            for number, member in enumerate(made)
+        ]
         await _until(lambda: all_read(made))
         victim, rest = made[-1], made[:-1]
         staying.pop().cancel()
@@ -129,11 +126,10 @@ async def _connect(
     return list(made)
 
 
-def _stay(
-    tasks: asyncio.TaskGroup, member: GroupMember, number: int, members: int, heartbeat_s: float
-) -> asyncio.Task[None]:
+async def _join_and_stay(member: GroupMember, number: int, members: int, heartbeat_s: float) -> None:
     """Heartbeats of the members are spread over the interval."""
-    return tasks.create_task(member.stay(heartbeat_s, heartbeat_s * number / members))
+    await member.join()
+    await member.stay(heartbeat_s, heartbeat_s * number / members)
 
 
 async def _until(condition: Callable[[], bool]) -> None:
