@@ -27,6 +27,7 @@ _CONSUMER: dict[Profile, dict[str, Any]] = {
         "fetch.wait.max.ms": 100,
         "max.partition.fetch.bytes": 4_194_304,
         "queued.min.messages": 200_000,
+        "fetch.queue.backoff.ms": 10,  # by itself a full queue is not filled again for a second
     },
     Profile.LATENCY: {
         "fetch.min.bytes": 1,

@@ -102,6 +102,8 @@ class Outbox:
 
     def _send_parts(self) -> None:
         try:
+            if len(self._parts) == 1 and type(self._parts[0]) is bytes and not self._head_sent:
+                self._send_only(self._parts[0])
             while self._parts:
                 part = self._parts[0]
                 sent = self._send_slice(part) if type(part) is LogSlice else self._send_buffers()
@@ -119,6 +121,17 @@ class Outbox:
             self._sender.on_broken(error)
             return
         self._wait(False)
+
+    def _send_only(self, part: bytes) -> None:
+        """Most of the time a connection has one small answer: in as few steps as it takes."""
+        sent = self._socket.sendmsg((part,), False)
+        if sent < len(part):
+            self._consume(sent)
+            return
+        self._parts.clear()
+        self.unsent_bytes = 0
+        self._sent_memory_bytes += sent
+        self._sender.on_sent(sent)
 
     def _wait(self, waiting: bool) -> None:
         if waiting != self._is_waiting:
