@@ -146,3 +146,25 @@ class CoordinationStore(Protocol):
         ...
 
     def on_session(self, callback: Callable[[SessionState], None]) -> None: ...
+
+
+class SingleWrites:
+    """One write is a multi of one: what every implementation has of it."""
+
+    async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
+        raise NotImplementedError
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        [made] = await self.multi([Create(path, data, ephemeral, sequential)])
+        assert isinstance(made, str)
+        return made
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> Node:
+        [node] = await self.multi([Set(path, data, version)])
+        assert isinstance(node, Node)
+        return node
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        await self.multi([Delete(path, version)])

@@ -17,7 +17,14 @@ import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from penstock.cluster.coordination import Create, Delete, Node, NoNode, Operation, SessionState, Set
+from penstock.cluster.coordination import (
+    Delete,
+    Node,
+    NoNode,
+    Operation,
+    SessionState,
+    SingleWrites,
+)
 from penstock.cluster.tree import NO_OWNER, Entry, Transaction, Tree, parent_of
 from penstock.cluster.watches import Watches
 from penstock.errors import StorageError, UnknownOutcome
@@ -39,7 +46,7 @@ COMMIT;
 """
 
 
-class EmbeddedStore:
+class EmbeddedStore(SingleWrites):
     def __init__(self, path: str, threads: Threads) -> None:
         self._path = path
         self._threads = threads
@@ -97,21 +104,6 @@ class EmbeddedStore:
             # Whether it will be there at the next start nobody can say; nothing may be built upon it.
             self._failure = f"{error}; restart the broker when the disk is well again"
             raise
-
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> str:
-        [made] = await self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(made, str)
-        return made
-
-    async def set(self, path: str, data: bytes, version: int = -1) -> Node:
-        [node] = await self.multi([Set(path, data, version)])
-        assert isinstance(node, Node)
-        return node
-
-    async def delete(self, path: str, version: int = -1) -> None:
-        await self.multi([Delete(path, version)])
 
     def watch(self, path: str, callback: Callable[[], None]) -> Callable[[], None]:
         return self._watches.add(path, callback)

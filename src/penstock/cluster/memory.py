@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
 
 from penstock.cluster.coordination import (
-    Create,
     Delete,
     Node,
     NoNode,
     Operation,
     SessionExpired,
     SessionState,
-    Set,
+    SingleWrites,
 )
 from penstock.cluster.tree import ROOT, Transaction, Tree
 from penstock.cluster.watches import Watches
@@ -75,7 +74,7 @@ class MemoryEnsemble:
         return session in self._sessions
 
 
-class MemoryStore:
+class MemoryStore(SingleWrites):
     """One client of the ensemble; after its session expired, `start` opens a new one."""
 
     def __init__(self, ensemble: MemoryEnsemble, faults: Faults | None = None) -> None:
@@ -118,21 +117,6 @@ class MemoryStore:
         if self._happens("unknown_applied"):
             raise UnknownOutcome("the connection was lost before the answer")
         return transaction.results
-
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> str:
-        [made] = await self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(made, str)
-        return made
-
-    async def set(self, path: str, data: bytes, version: int = -1) -> Node:
-        [node] = await self.multi([Set(path, data, version)])
-        assert isinstance(node, Node)
-        return node
-
-    async def delete(self, path: str, version: int = -1) -> None:
-        await self.multi([Delete(path, version)])
 
     def watch(self, path: str, callback: Callable[[], None]) -> Callable[[], None]:
         return self.watches.add(path, callback)

@@ -34,6 +34,7 @@ from penstock.cluster.coordination import (
     SessionExpired,
     SessionState,
     Set,
+    SingleWrites,
     StoreError,
     Unreachable,
 )
@@ -81,7 +82,7 @@ _NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistenc
 """What ZooKeeper answers for the operations of a multi before and after the one that failed."""
 
 
-class ZooKeeperStore:
+class ZooKeeperStore(SingleWrites):
     def __init__(
         self, hosts: str, threads: Threads, session_timeout_ms: int = 6_000, digest: str | None = None
     ) -> None:
@@ -169,21 +170,6 @@ class ZooKeeperStore:
         except kazoo_errors.ZookeeperError as error:
             raise _refusal(error, operations[0].path) from error
         return self._results(operations, answers)
-
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> str:
-        [made] = await self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(made, str)
-        return made
-
-    async def set(self, path: str, data: bytes, version: int = -1) -> Node:
-        [node] = await self.multi([Set(path, data, version)])
-        assert isinstance(node, Node)
-        return node
-
-    async def delete(self, path: str, version: int = -1) -> None:
-        await self.multi([Delete(path, version)])
 
     def watch(self, path: str, callback: Callable[[], None]) -> Callable[[], None]:
         check_path(path)
