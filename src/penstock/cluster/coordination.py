@@ -7,6 +7,7 @@ reads again.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -148,11 +149,11 @@ class CoordinationStore(Protocol):
     def on_session(self, callback: Callable[[SessionState], None]) -> None: ...
 
 
-class SingleWrites:
-    """One write is a multi of one: what every implementation has of it."""
+class SingleWrites(ABC):
+    """One write is a multi of one, in every implementation."""
 
-    async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
-        raise NotImplementedError
+    @abstractmethod
+    async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]: ...
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False

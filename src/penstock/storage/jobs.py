@@ -156,11 +156,10 @@ def _sync_checkpoints(
 ) -> None:
     if len(jobs) > SYNC_ALL_ABOVE:
         try:
-            if disk.sync_all():
+            if sync_together(disk, [job.flush for job in jobs]):
                 return
         except OSError as error:
-            for job in jobs:  # which of them it hit is not known
-                job.flush.failures.append(error)
+            for job in jobs:
                 job.syncing, job.error = True, error
             return
     for job in jobs:
