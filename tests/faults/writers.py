@@ -53,6 +53,12 @@ class Writer:
         if left:
             self.history.refused.append(f"{left} messages of producer {self._number} were never answered")
 
+    def abandon(self) -> None:
+        """Send no more, whatever was not answered."""
+        self._stopping.set()
+        self._thread.join(PATIENCE_S)
+        self._producer.purge()
+
     def _run(self) -> None:
         number = 0
         while not self._stopping.is_set():

@@ -1,0 +1,133 @@
+"""A whole cluster in processes of its own: a ZooKeeper and brokers that are stopped, killed, paused, started again.
+
+It starts, stops and is killed like one broker, so that a test of one runs against several. Every wait is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, ClusterMetadata
+
+from broker_process import BrokerProcess, free_ports
+from penstock.cli.zookeeper_process import Member, ZooKeeperProcess
+
+PATIENCE_S = 60.0
+POLL_S = 0.05
+SESSION_TIMEOUT_MS = 3_000
+QUICK = (f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}", "offsets.topic.num.partitions=6")
+
+
+class ClusterProcesses:
+    def __init__(self, directory: Path, size: int = 3, settings: Sequence[str] = ()) -> None:
+        [port] = free_ports(1)
+        self.zookeeper = ZooKeeperProcess(str(directory / "zookeeper"), [Member(port, 0, 0)])
+        self._zookeeper_runs = False
+        self.brokers: dict[int, BrokerProcess] = {}
+        for number in range(1, size + 1):
+            (directory / str(number)).mkdir(parents=True)
+            of_broker = (f"node.id={number}", f"zookeeper.connect=127.0.0.1:{port}")
+            self.brokers[number] = BrokerProcess(directory / str(number), (*of_broker, *QUICK, *settings))
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    @property
+    def running(self) -> list[int]:
+        return [number for number, broker in self.brokers.items() if broker.running]
+
+    def start(self) -> None:
+        """Start what does not run, and wait until all brokers have found each other."""
+        self.start_zookeeper()
+        self.start_brokers(number for number, broker in self.brokers.items() if not broker.running)
+        self.until(lambda: set(self.metadata().brokers) == set(self.brokers), "all brokers are there")
+
+    def start_zookeeper(self) -> None:
+        if not self._zookeeper_runs:
+            self.zookeeper.start()
+            self._zookeeper_runs = True
+
+    def kill_zookeeper(self) -> None:
+        self._zookeeper_runs = False
+        self.zookeeper.kill()
+
+    def start_brokers(self, numbers: Iterable[int]) -> None:
+        chosen = list(numbers)
+        for number in chosen:
+            self.brokers[number].spawn()
+        for number in chosen:
+            self.brokers[number].wait_until_ready()
+
+    def stop(self) -> None:
+        """A clean stop of every broker, one after the other; the ZooKeeper goes on."""
+        for broker in self.brokers.values():
+            broker.stop()
+
+    def kill(self) -> None:
+        """All brokers at once, as when the power fails for processes; the ZooKeeper goes on."""
+        self.kill_brokers(self.brokers)
+
+    def kill_brokers(self, numbers: Iterable[int]) -> None:
+        chosen = [self.brokers[number] for number in numbers if self.brokers[number].running]
+        for broker in chosen:
+            os.kill(broker.pid, signal.SIGKILL)
+        for broker in chosen:
+            broker.kill()
+
+    def pause(self, number: int) -> None:
+        os.kill(self.brokers[number].pid, signal.SIGSTOP)
+
+    def resume(self, number: int) -> None:
+        os.kill(self.brokers[number].pid, signal.SIGCONT)
+
+    def empty(self, number: int) -> None:
+        """As if the disk of a broker that does not run had been replaced."""
+        assert not self.brokers[number].running
+        shutil.rmtree(self.brokers[number].data_dir)
+
+    def close(self) -> None:
+        self.kill()
+        self.kill_zookeeper()
+
+    def metadata(self, number: int | None = None) -> ClusterMetadata:
+        """As one broker sees it, or whoever answers."""
+        servers = self.bootstrap if number is None else self.brokers[number].bootstrap
+        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        return admin.list_topics(timeout=PATIENCE_S)
+
+    def controller(self) -> int:
+        self.until(lambda: self.metadata().controller_id > 0, "there is a controller")
+        return self.metadata().controller_id
+
+    def leader(self, topic: str, partition: int = 0, seen_by: int | None = None) -> int:
+        return self.metadata(seen_by).topics[topic].partitions[partition].leader
+
+    def in_sync(self, topic: str, partition: int = 0, seen_by: int | None = None) -> set[int]:
+        return set(self.metadata(seen_by).topics[topic].partitions[partition].isrs)
+
+    def wait_until_healed(self) -> None:
+        """Until every partition has a leader and all its replicas are in sync, as every broker sees it."""
+
+        def healed(number: int) -> bool:
+            seen = self.metadata(number)
+            partitions = [p for topic in seen.topics.values() for p in topic.partitions.values()]
+            return set(seen.brokers) == set(self.brokers) and all(
+                p.leader in p.replicas and set(p.isrs) == set(p.replicas) for p in partitions
+            )
+
+        self.until(lambda: all(healed(number) for number in self.brokers), "all replicas are in sync")
+
+    def until(self, condition: Callable[[], object], what: str, within_s: float = PATIENCE_S) -> None:
+        deadline = time.monotonic() + within_s
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {within_s} s: {what}\n{self.log_tails()}"
+            time.sleep(POLL_S)
+
+    def log_tails(self) -> str:
+        return "\n".join(f"broker {number}:\n{b.log_tail()}" for number, b in self.brokers.items())

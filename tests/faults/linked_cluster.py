@@ -1,0 +1,62 @@
+"""A cluster whose links are in the test's hands: between brokers, from clients, and to ZooKeeper.
+
+Brokers tell everybody the address of a proxy; their numbers, CLIENTS and ZOOKEEPER name the ends of a link. A killed
+broker's proxy still accepts, so that failover waits for the session here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+from links import Links
+
+from cluster_processes import ClusterProcesses
+
+CLIENTS = "clients"
+ZOOKEEPER = "zookeeper"
+
+
+class LinkedCluster(ClusterProcesses):
+    def __init__(self, directory: Path, size: int = 3, settings: Sequence[str] = ()) -> None:
+        super().__init__(directory, size, settings)
+        self.links = Links()
+        self.addresses: dict[int, str] = {}
+        for number, broker in self.brokers.items():
+            port = self.links.listen(number, broker.port, self._who_connects)
+            store = self.links.listen(ZOOKEEPER, self.zookeeper.port, lambda _, number=number: number)
+            self.addresses[number] = f"127.0.0.1:{port}"
+            kept = [each for each in broker.settings if not each.startswith("zookeeper.connect=")]
+            broker.settings = (
+                *kept,
+                f"advertised.listeners=127.0.0.1:{port}",
+                f"zookeeper.connect=127.0.0.1:{store}",
+            )
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.addresses.values())
+
+    def cut(self, one: int, other: int) -> None:
+        """Two brokers, whoever of them connects to the other."""
+        self.links.cut(one, other)
+        self.links.cut(other, one)
+
+    def hold(self, one: int, other: int) -> None:
+        """The same without a word: what is sent does not arrive."""
+        self.links.hold(one, other)
+        self.links.hold(other, one)
+
+    def close(self) -> None:
+        super().close()
+        self.links.close()
+
+    def _who_connects(self, port: int) -> int | str:
+        for number in self.running:
+            with suppress(psutil.NoSuchProcess):
+                own = psutil.Process(self.brokers[number].pid).net_connections("tcp4")
+                if any(each.laddr.port == port for each in own):
+                    return number
+        return CLIENTS

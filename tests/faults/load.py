@@ -1,0 +1,121 @@
+"""Writers and readers on a cluster while it is maltreated, and the verdict of all checkers at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from readers import Reader, forgotten
+from replicas import differences
+from writers import Writer, read_all
+
+from cluster_processes import PATIENCE_S, ClusterProcesses
+
+GROUP = "readers"
+POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    acknowledged: int
+    stored: int
+    seen: int
+    violations: tuple[str, ...]
+
+
+class Load:
+    """Idempotent writers with acks=all and a group of two readers, on a topic with a copy on every broker."""
+
+    def __init__(
+        self, cluster: ClusterProcesses, topic: str, partitions: int = 3, writers: int = 4, **config: str
+    ) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._partitions = partitions
+        settings = {name.replace("_", "."): value for name, value in config.items()}
+        create(cluster, NewTopic(topic, partitions, len(cluster.brokers), config=settings))
+        self.writers = [Writer(number, cluster.bootstrap, topic, partitions) for number in range(writers)]
+        self._readers = [Reader(cluster.bootstrap, GROUP, topic) for _ in range(2)]
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(len(writer.history.acknowledged) for writer in self.writers)
+
+    def start(self) -> None:
+        for each in (*self.writers, *self._readers):
+            each.start()
+
+    def wait_for_more(self, count: int = 100, within_s: float = PATIENCE_S) -> float:
+        """Until each writer has had this many more messages acknowledged; how long that took."""
+        started = time.monotonic()
+        goals = [len(writer.history.acknowledged) + count for writer in self.writers]
+        while any(len(w.history.acknowledged) < goal for w, goal in zip(self.writers, goals, strict=True)):
+            waited = time.monotonic() - started
+            refused = [text for writer in self.writers for text in writer.history.refused]
+            assert waited < within_s, (
+                f"no acknowledgements; refused: {refused[:3]}\n{self._cluster.log_tails()}"
+            )
+            time.sleep(POLL_S)
+        return time.monotonic() - started
+
+    def stop(self) -> None:
+        for each in (*self.writers, *self._readers):
+            each.stop()
+
+    def abandon(self) -> None:
+        """End the threads without waiting for brokers that may be gone."""
+        for each in (*self.writers, *self._readers):
+            each.abandon()
+
+    def judge(self) -> Verdict:
+        """All is stopped in the end: the files of brokers that are stopped are compared too."""
+        self.stop()
+        self._cluster.wait_until_healed()
+        bootstrap = self._cluster.bootstrap
+        stored = list(read_all(bootstrap, self._topic, self._partitions))
+        violations = forgotten(bootstrap, GROUP, self._topic, self._readers)
+        for number, writer in enumerate(self.writers):
+            mine = [message for message in stored if message.sent.producer == number]
+            violations += [*writer.history.refused, *writer.history.violations(mine)]
+        for reader in self._readers:
+            violations += reader.violations(stored)
+        ends = high_watermarks(bootstrap, self._topic, self._partitions)
+        self._cluster.stop()
+        data_dirs = {number: broker.data_dir for number, broker in self._cluster.brokers.items()}
+        violations += differences(data_dirs, self._topic, ends)
+        if not self.acknowledged:
+            violations.append("nothing was acknowledged: nothing has been tested")
+        seen = sum(len(reader.seen) for reader in self._readers)
+        return Verdict(self.acknowledged, len(stored), seen, tuple(violations))
+
+
+@contextmanager
+def under_load(cluster: ClusterProcesses, topic: str = "orders", **config: str) -> Iterator[Load]:
+    """Load that runs; judged by the test. Stopped also when the test fails."""
+    load = Load(cluster, topic, **config)
+    load.start()
+    try:
+        load.wait_for_more()
+        yield load
+    except BaseException:
+        load.abandon()
+        raise
+
+
+def create(cluster: ClusterProcesses, topic: NewTopic) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin.create_topics([topic], operation_timeout=10)[topic.topic].result(PATIENCE_S)
+    for number in cluster.running:
+        cluster.until(lambda number=number: topic.topic in cluster.metadata(number).topics, "topic is known")
+
+
+def high_watermarks(bootstrap: str, topic: str, partitions: int) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "log_level": 0})
+    places = [TopicPartition(topic, partition) for partition in range(partitions)]
+    ends = [consumer.get_watermark_offsets(place, PATIENCE_S)[1] for place in places]
+    consumer.close()
+    return ends
