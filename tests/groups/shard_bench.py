@@ -11,20 +11,21 @@ from uuid import UUID
 
 from penstock.cluster.image import ClusterImage, Partition, Topic
 from penstock.config import BrokerConfig, Durability
-from penstock.groups.appender import Appender
 from penstock.groups.group import JoinRequest, SyncRequest
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
+from penstock.groups.record_codec import encode_record
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import Shard
 from penstock.groups.surroundings import Counts, ShardState
-from penstock.groups.timers import Timers
 from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.iteration import read_batches
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition as LeaderPartition
 from penstock.replication.replica import Replica
+from penstock.state_log.appender import Appender
+from penstock.state_log.timers import Timers
 from penstock.storage.disk import RealDisk
 from penstock.storage.file_cache import FileCache
 from penstock.storage.log import Log
@@ -130,7 +131,7 @@ class Bench:
         return replica
 
     def _make_shard(self, state: ShardState) -> Shard:
-        return Shard(0, state, Appender(self.replica, self.clock), self)
+        return Shard(0, state, Appender(self.replica, self.clock, encode_record), self)
 
     async def reload(self) -> Shard:
         self.shard = self._make_shard(await Loading(self.replica, self.threads, self).run())

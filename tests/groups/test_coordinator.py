@@ -26,7 +26,6 @@ from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group import ConsumerHeartbeat, JoinResult, LeavingMember, SyncRequest
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
-from penstock.groups.partitioning import partition_of
 from penstock.groups.shard import Shard
 from penstock.groups.surroundings import ShardState
 from penstock.model import BrokerId, TopicPartition
@@ -36,6 +35,8 @@ from penstock.observability.metrics import GroupLag
 from penstock.records.building import NewRecord, build_batch
 from penstock.server.broker import Broker
 from penstock.server.environment import real_environment
+from penstock.state_log import shards
+from penstock.state_log.partitioning import partition_of
 
 P0 = TopicPartition("orders", 0)
 
@@ -85,6 +86,11 @@ def code_of(groups: GroupCoordinator, group: str = "g") -> ErrorCode:
     with pytest.raises(BrokerError) as caught:
         groups.shard_of(group)
     return caught.value.code
+
+
+def reload(groups: GroupCoordinator, index: int) -> None:
+    groups._shards.unload(index)
+    groups._shards.follow_leadership()
 
 
 def commit_of(harness: Harness, offset: int, member_id: str = "", generation: int = -1) -> OffsetCommit:
@@ -174,8 +180,7 @@ async def test_topic_that_grows_while_a_shard_is_loaded_is_noticed(
                 return state
 
         monkeypatch.setattr(coordinator, "Loading", GrowingMeanwhile)
-        groups._unload(index)
-        groups._load(index)
+        reload(groups, index)
         shard = await shard_of(harness)
         await until(lambda: shard.describe("g").epoch > joined.member_epoch)
         (member,) = shard.describe("g").members
@@ -188,8 +193,7 @@ async def test_nobody_gets_a_wrong_answer_while_a_shard_is_loaded(tmp_path: Path
     async with serving(tmp_path) as harness:
         groups = harness.context.groups
         index = partition_of("g", 5)
-        groups._unload(index)
-        groups._load(index)
+        reload(groups, index)
         assert code_of(groups) is ErrorCode.coordinator_load_in_progress
         assert groups.is_loading
         assert await committed(harness) == 5
@@ -203,9 +207,8 @@ async def test_shard_that_is_asked_for_is_loaded_first(tmp_path: Path) -> None:
             await commit(harness, 5, name)
         groups = harness.context.groups
         for index in names:
-            groups._unload(index)
-        for index in names:
-            groups._load(index)
+            groups._shards.unload(index)
+        groups._shards.follow_leadership()
         for asked in (names[4], names[3]):
             assert code_of(groups, asked) is ErrorCode.coordinator_load_in_progress
         await until(lambda: not groups.is_loading)
@@ -248,7 +251,7 @@ async def test_shard_goes_with_leadership_and_comes_back_with_its_state(tmp_path
 async def test_disk_without_space_makes_groups_wait_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(shards, "RETRY_SECONDS", 0.01)
     async with serving(tmp_path) as harness:
         joined = await join_group(harness)
         before = (await shard_of(harness)).describe("g")
@@ -265,7 +268,7 @@ async def test_disk_without_space_makes_groups_wait_and_nothing_else(
 async def test_shard_that_was_lost_is_not_kept_until_the_last_deadline_of_its_members(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(shards, "RETRY_SECONDS", 0.01)
     async with serving(tmp_path) as harness:
         joined = await join_group(harness)
         lost = weakref.ref(await shard_of(harness))
@@ -294,7 +297,7 @@ async def test_failed_log_takes_its_groups_out_of_service_until_the_next_start(t
 async def test_log_that_cannot_be_read_now_is_read_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(shards, "RETRY_SECONDS", 0.01)
     tries: list[Loading] = []
 
     class FailingFirst(Loading):
@@ -308,8 +311,7 @@ async def test_log_that_cannot_be_read_now_is_read_later(
         await commit(harness, 5)
         monkeypatch.setattr(coordinator, "Loading", FailingFirst)
         groups, index = harness.context.groups, partition_of("g", 5)
-        groups._unload(index)
-        groups._load(index)
+        reload(groups, index)
         assert await committed(harness) == 5
         assert len(tries) == 3
 

@@ -8,7 +8,7 @@ import pytest
 from group_records import group_records
 from hypothesis import given
 
-from penstock.groups.record_codec import UnknownRecord, decode_record, encode_record
+from penstock.groups.record_codec import decode_record, encode_record
 from penstock.groups.records import (
     ClassicGroupKey,
     ClassicGroupValue,
@@ -30,6 +30,7 @@ from penstock.groups.records import (
     TargetMemberValue,
 )
 from penstock.model import NO_TOPIC_ID, TopicId
+from penstock.state_log.replaying import UnknownRecord
 
 TOPIC_ID = TopicId(UUID(int=0x0102030405060708090A0B0C0D0E0F10))
 ID_BYTES = TOPIC_ID.bytes

@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock.errors import ErrorCode
-from penstock.groups.appender import Appender
 from penstock.groups.classic_group import ClassicGroup
 from penstock.groups.classic_members import Member
 from penstock.groups.consumer_group import ConsumerGroup
@@ -22,6 +21,7 @@ from penstock.groups.offsets import OffsetCommit
 from penstock.groups.records import ClassicGroupValue, GroupRecord, OffsetKey
 from penstock.groups.shard import Shard
 from penstock.groups.surroundings import ShardState
+from penstock.state_log.appender import Appender
 
 
 def offsets_are_visible_before_they_are_committed() -> AbstractContextManager[Any]:

@@ -27,7 +27,7 @@ class GroupMetrics:
             "penstock_offset_commits", "Commits of offsets that became durable.", lambda: counts.commits
         )
         metrics.add_counter(
-            "penstock_group_load_seconds", "Time spent on reading groups.", lambda: counts.load_seconds
+            "penstock_group_load_seconds", "Time spent on reading groups.", lambda: self._groups.load_seconds
         )
         metrics.add_counter(
             "penstock_group_unknown_records",

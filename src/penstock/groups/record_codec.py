@@ -25,7 +25,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
 
-from penstock.errors import PenstockError, ProtocolError
+from penstock.errors import ProtocolError
 from penstock.groups.consumer_codec import (
     decode_consumer_group,
     decode_consumer_member,
@@ -59,6 +59,7 @@ from penstock.groups.records import (
     Value,
 )
 from penstock.model import NO_TOPIC_ID, TopicId
+from penstock.state_log.replaying import UnknownRecord
 from penstock.wire import primitives as p
 from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
@@ -76,10 +77,6 @@ _KEYS_KEPT = 16_384
 """A consumer commits the same few partitions again and again."""
 _FLEXIBLE = 4
 """The first flexible version of the offset's and the classic group's value."""
-
-
-class UnknownRecord(PenstockError):
-    """A record of a kind or version that we do not know, or that is damaged: passed over."""
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:

@@ -16,7 +16,6 @@ from typing import TypeVar, cast
 from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.config import OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_RETENTION_MINUTES
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.appender import Appender
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.group import (
     NO_GENERATION,
@@ -40,6 +39,7 @@ from penstock.groups.records import GroupRecord, OffsetKey, OffsetValue
 from penstock.groups.roster import Roster, no_group
 from penstock.groups.surroundings import ShardState, Surroundings
 from penstock.model import TopicPartition
+from penstock.state_log.appender import Appender
 
 R = TypeVar("R")
 
@@ -49,7 +49,7 @@ MAX_STRING_LENGTH = 8_191
 
 class Shard:
     def __init__(
-        self, partition: int, state: ShardState, appender: Appender, surroundings: Surroundings
+        self, partition: int, state: ShardState, appender: Appender[GroupRecord], surroundings: Surroundings
     ) -> None:
         self.partition = partition
         self.offsets = state.offsets

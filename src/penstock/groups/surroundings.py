@@ -10,7 +10,7 @@ from penstock.config import BrokerConfig
 from penstock.groups.group import Group
 from penstock.groups.offsets import Offsets
 from penstock.groups.settings import GroupSettings
-from penstock.groups.timers import Timers
+from penstock.state_log.timers import Timers
 
 if TYPE_CHECKING:
     from penstock.groups.shard import Shard
@@ -27,7 +27,6 @@ class Counts:
     """For metrics."""
 
     commits: int = 0
-    load_seconds: float = 0.0
     unknown_records: int = 0
 
 

@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Generic, TypeVar
 
 from penstock.clock import Clock
 from penstock.errors import BrokerError
-from penstock.groups.record_codec import encode_record
-from penstock.groups.records import GroupRecord
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.replication.replica import Replica
@@ -24,7 +23,10 @@ from penstock.replication.replica import Replica
 MAX_BATCH_BYTES = 1_000_000
 """A batch is closed beyond this; records that were added together are never parted."""
 
+R = TypeVar("R")
 Done = Callable[[BrokerError | None], None]
+Encode = Callable[[R], tuple[bytes, bytes | None]]
+"""Key and value; a tombstone has no value."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,23 +41,24 @@ class _Batch:
             done(error)
 
 
-class Appender:
-    def __init__(self, replica: Replica, clock: Clock) -> None:
+class Appender(Generic[R]):
+    def __init__(self, replica: Replica, clock: Clock, encode: Encode[R]) -> None:
         self.replica = replica
+        self._encode = encode
         self._clock = clock
         self._collected: list[_Batch] = []
         self._uncommitted: deque[_Batch] = deque()
         """Collected or appended, in order."""
         self._closed: BrokerError | None = None
 
-    def add(self, records: Sequence[GroupRecord], done: Done) -> None:
+    def add(self, records: Sequence[R], done: Done) -> None:
         """Append these together; `done` is called later, or at once where there is nothing to wait for."""
         if self._closed is not None:
             done(self._closed)
         elif records:
             batch = self._open_batch()
             for record in records:
-                key, value = encode_record(record)
+                key, value = self._encode(record)
                 batch.records.append((key, value))
                 batch.size_bytes += len(key) + len(value or b"")
             batch.waiting.append(done)

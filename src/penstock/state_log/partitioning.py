@@ -1,4 +1,5 @@
-"""Which partition of `__consumer_offsets` a group belongs to: the same as with Kafka, so that its tools look there."""
+"""Which partition of an internal topic a group or a transactional id belongs to: the same as with Kafka, so that its
+tools look there."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ _REMEMBERED_CHARACTERS = 200
 """Of longer names the hash is not kept, so that what is kept is small whoever sends them."""
 
 
-def partition_of(group_id: str, partitions: int) -> int:
-    java_hash = _remembered_hash if len(group_id) <= _REMEMBERED_CHARACTERS else _java_hash
-    return java_hash(group_id) % partitions
+def partition_of(name: str, partitions: int) -> int:
+    java_hash = _remembered_hash if len(name) <= _REMEMBERED_CHARACTERS else _java_hash
+    return java_hash(name) % partitions
 
 
 @lru_cache(maxsize=32_768)

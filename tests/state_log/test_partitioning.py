@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.groups.partitioning import partition_of
+from penstock.state_log.partitioning import partition_of
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 
 from shard_bench import ManualClock
 
-from penstock.groups.timers import Timers
+from penstock.state_log.timers import Timers
 
 
 def run(scenario: Callable[[Timers, ManualClock, list[Hashable]], None]) -> None:

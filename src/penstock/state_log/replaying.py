@@ -1,0 +1,154 @@
+"""Reading a shard from its log: read and decoded in a pool, part by part, and applied on the loop a little at a time.
+
+Everything up to the end of the log counts, as soon as it is committed: on one broker that is what survived recovery,
+and after a refused append what is still being flushed. A record that cannot be understood is passed over and counted, a
+damaged stretch of the log too: it costs what is in it, not all the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic, TypeVar
+
+from penstock.errors import BrokerError, CorruptLog, InvalidBatch, PenstockError
+from penstock.model import Offset
+from penstock.records.batch import HEADER_SIZE, BatchHeader
+from penstock.records.compression import MAX_DECOMPRESSED_BYTES, decompress
+from penstock.records.iteration import read_batches, walk
+from penstock.replication.replica import Replica
+from penstock.storage.log import AppendInfo, Log
+from penstock.threads import Threads
+
+R = TypeVar("R")
+Decode = Callable[[bytes, bytes | None], R]
+"""Raises UnknownRecord and nothing else, whatever the bytes are."""
+
+PART_BYTES = 1_048_576
+RECORDS_PER_TURN = 500
+
+
+class UnknownRecord(PenstockError):
+    """A record of a kind or version that we do not know, or that is damaged: passed over."""
+
+
+@dataclass(slots=True)
+class LogPart(Generic[R]):
+    """What one read of the log brought."""
+
+    next_offset: Offset
+    records: list[R] = field(default_factory=list)
+    unknown: int = 0
+    """Records that were passed over."""
+    is_damaged: bool = False
+
+
+@dataclass(slots=True)
+class Replaying(Generic[R]):
+    """One pass over one log."""
+
+    replica: Replica
+    threads: Threads
+    decode: Decode[R]
+    apply: Callable[[R], None]
+    unknown: int = 0
+    damaged_parts: int = 0
+
+    async def run(self) -> None:
+        """BrokerError or StorageError when the log cannot be read."""
+        log = self.replica.log
+        offset, end_offset = log.log_start_offset, log.log_end_offset
+        await self._committed(end_offset)
+        while offset < end_offset:
+            part = await self.threads.run("read", partial(read_part, log, offset, end_offset, self.decode))
+            self.unknown += part.unknown
+            self.damaged_parts += part.is_damaged
+            await self._apply(part.records)
+            offset = part.next_offset
+
+    async def _committed(self, end_offset: Offset) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: BrokerError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        last = AppendInfo(Offset(0), Offset(end_offset - 1), -1, Offset(0))
+        if not self.replica.when_committed(last, done):
+            await future
+
+    async def _apply(self, records: Sequence[R]) -> None:
+        for start in range(0, len(records), RECORDS_PER_TURN):
+            for record in records[start : start + RECORDS_PER_TURN]:
+                self.apply(record)
+            await asyncio.sleep(0)
+
+
+def read_part(log: Log, offset: Offset, end_offset: Offset, decode: Decode[R]) -> LogPart[R]:
+    """Read on from `offset`. Of several records of a key only the newest is decoded. Waits for the disk."""
+    part: LogPart[R] = LogPart(offset)
+    newest: dict[bytes, bytes | None] = {}
+    try:
+        content = log.read(offset, PART_BYTES, below=end_offset, at_least_one=True, wait=True).read()
+        if not content:
+            part.next_offset = end_offset  # compaction left nothing there
+        for header, batch in read_batches(memoryview(content)):
+            part.next_offset = header.next_offset
+            try:
+                part.unknown += _collect(batch, header, newest)
+            except InvalidBatch:
+                part.is_damaged = True
+    except (CorruptLog, InvalidBatch):
+        part.is_damaged = True
+        part.next_offset = _behind_damage(log, part.next_offset, end_offset)
+    for key, value in newest.items():
+        try:
+            part.records.append(decode(key, value))
+        except UnknownRecord:
+            part.unknown += 1
+    return part
+
+
+def _collect(batch: memoryview, header: BatchHeader, newest: dict[bytes, bytes | None]) -> int:
+    """Put the records of a batch over those of earlier ones; how many have no key, as none of ours."""
+    if header.is_control:
+        return 0
+    without_key = 0
+    body = bytes(decompress(header.codec, batch[HEADER_SIZE:], MAX_DECOMPRESSED_BYTES))
+    for _, _, key_start, key_length, start, length, _ in walk(body, header.record_count):
+        if key_length < 0:
+            without_key += 1
+            continue
+        key = body[key_start : key_start + key_length]
+        newest.pop(key, None)  # so that it takes its place in the order of the log
+        newest[key] = None if length < 0 else body[start : start + length]
+    return without_key
+
+
+def _behind_damage(log: Log, offset: Offset, end_offset: Offset) -> Offset:
+    """The first offset above the damage at `offset` that can be read again."""
+    step = 1
+    while offset + step < end_offset and not _is_readable(log, Offset(offset + step), end_offset):
+        step *= 2
+    bad, good = offset + step // 2, min(offset + step, end_offset)
+    while good - bad > 1:
+        middle = (good + bad) // 2
+        if _is_readable(log, Offset(middle), end_offset):
+            good = middle
+        else:
+            bad = middle
+    return Offset(good)
+
+
+def _is_readable(log: Log, offset: Offset, end_offset: Offset) -> bool:
+    try:
+        content = log.read(offset, 1, below=end_offset, at_least_one=True, wait=True).read()
+        return any(header.next_offset > offset for header, _ in read_batches(memoryview(content)))
+    except (CorruptLog, InvalidBatch):
+        return False

@@ -1,0 +1,247 @@
+"""The shards of a coordinator: one for each partition of its internal topic that this broker leads.
+
+They come and go with leadership; one that is still being read answers COORDINATOR_LOAD_IN_PROGRESS, never with what it
+does not know. A shard whose log refused a write is read again, as at a start. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Generic, Protocol, TypeVar
+
+from penstock.clock import Clock
+from penstock.cluster.administration import Administration
+from penstock.cluster.image import NO_LEADER, Topic
+from penstock.cluster.metadata import ClusterMetadata
+from penstock.cluster.topics import NewTopic
+from penstock.config import BrokerConfig
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import BrokerId, LeaderEpoch
+from penstock.observability.logs import Log
+from penstock.replication.replica import Replica
+from penstock.replication.replica_manager import ReplicaManager
+from penstock.state_log.partitioning import partition_of
+
+RETRY_SECONDS = 1.0
+"""Between a refused append or an unreadable log and reading the shard again: a disk does not mend in a moment."""
+
+
+class Shard(Protocol):
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its log takes nothing more until the broker is started again."""
+        ...
+
+    def close(self, code: ErrorCode) -> None:
+        """Everybody who waits is told so; nothing more is appended, nobody is served any more."""
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class Shards(Generic[S]):
+    def __init__(
+        self,
+        topic: str,
+        make_topic: Callable[[BrokerConfig], NewTopic],
+        node_id: BrokerId,
+        metadata: ClusterMetadata,
+        administration: Administration,
+        replicas: ReplicaManager,
+        clock: Clock,
+        log: Log,
+        load: Callable[[int, Replica], Awaitable[S]],
+        on_loaded: Callable[[S], Awaitable[None]],
+    ) -> None:
+        """`load` reads one; `on_loaded` is called when it serves, before the next is read."""
+        self.load_seconds = 0.0
+        self._topic = topic
+        self._make_topic = make_topic
+        self._node_id = node_id
+        self._metadata = metadata
+        self._administration = administration
+        self._replicas = replicas
+        self._clock = clock
+        self._log = log
+        self._load_shard = load
+        self._on_loaded = on_loaded
+        self._shards: dict[int, S] = {}
+        self._epochs: dict[int, LeaderEpoch] = {}
+        """In which this broker leads each that is ours, loaded or not."""
+        self._unloaded: dict[int, None] = {}
+        """Ours, but not read yet; the first is read next."""
+        self._failed: set[int] = set()
+        """Ours, but their log takes nothing until the broker is started again."""
+        self._work = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._task: asyncio.Task[None] | None = None
+
+    # --- who answers
+
+    async def find(self, name: str) -> BrokerId:
+        """The broker that answers for what has this name; the topic is made when it is first asked for."""
+        if self._topic not in self._metadata.image.topics:
+            await self._create_topic()
+        leader = self.leader_of(name)
+        if leader == NO_LEADER:
+            raise BrokerError(ErrorCode.coordinator_not_available)
+        return leader
+
+    def leader_of(self, name: str) -> BrokerId:
+        topic = self._metadata.image.topic(self._topic)
+        if topic is None:
+            raise BrokerError(ErrorCode.coordinator_not_available, f"there is no {self._topic}")
+        return topic.partitions[partition_of(name, len(topic.partitions))].leader
+
+    def of(self, name: str) -> S:
+        """The shard in which what has this name lives, if it is here and loaded."""
+        topic = self._metadata.image.topic(self._topic)
+        if topic is None:
+            raise BrokerError(ErrorCode.not_coordinator)
+        index = partition_of(name, len(topic.partitions))
+        shard = self._shards.get(index)
+        if shard is not None:
+            return shard
+        if index in self._failed:
+            raise BrokerError(ErrorCode.coordinator_not_available, f"the log of {self._topic}-{index} failed")
+        if index not in self._unloaded:
+            raise BrokerError(ErrorCode.not_coordinator)
+        self._unloaded = {index: None, **self._unloaded}
+        raise BrokerError(ErrorCode.coordinator_load_in_progress)
+
+    def get(self, index: int) -> S | None:
+        return self._shards.get(index)
+
+    @property
+    def loaded(self) -> tuple[S, ...]:
+        return tuple(self._shards.values())
+
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._unloaded)
+
+    async def _create_topic(self) -> None:
+        try:
+            (result,) = await self._administration.create_topics([self._make_topic(self._metadata.config)])
+        except BrokerError as error:
+            result = error
+        if isinstance(result, BrokerError) and result.code is not ErrorCode.topic_already_exists:
+            raise BrokerError(ErrorCode.coordinator_not_available, str(result)) from result
+        with suppress(TimeoutError):  # then clients wait for the load, as they know how to
+            await asyncio.wait_for(self._idle.wait(), RETRY_SECONDS)
+
+    # --- coming and going
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self.follow_leadership()
+
+    async def stop(self) -> None:
+        """Answer everybody who waits; nothing is appended after this returns."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        for index in tuple(self._epochs):
+            self.unload(index)
+
+    def follow_leadership(self) -> None:
+        """What is led in a later epoch is read again: another may have led meanwhile."""
+        ours = _led_by(self._metadata.image.topic(self._topic), self._node_id)
+        for index, epoch in tuple(self._epochs.items()):
+            if ours.get(index) != epoch:
+                self.unload(index)
+        for index in sorted(ours.keys() - self._epochs.keys()):
+            self._epochs[index] = ours[index]
+            self.load(index)
+
+    def load(self, index: int) -> None:
+        self._unloaded[index] = None
+        self._idle.clear()
+        self._work.set()
+
+    def unload(self, index: int) -> None:
+        del self._epochs[index]
+        self._unloaded.pop(index, None)
+        self._failed.discard(index)
+        shard = self._shards.pop(index, None)
+        if shard is not None:
+            shard.close(ErrorCode.not_coordinator)
+
+    def lost(self, shard: S) -> None:
+        """The shard closed itself, because its log refused what it had decided."""
+        index = shard.partition
+        if self._shards.get(index) is not shard:
+            return
+        del self._shards[index]
+        if shard.has_failed:
+            self._failed.add(index)
+            self._log.warning(
+                "a coordinator's shard is out of service until the next start",
+                topic=self._topic,
+                partition=index,
+            )
+        else:
+            self._unloaded[index] = None
+            self._log.warning(
+                "a coordinator's shard is read again: its log refused a write",
+                topic=self._topic,
+                partition=index,
+            )
+            self._load_later()
+
+    # --- loading
+
+    async def _run(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            await self._replicas.settled()
+            tried: set[int] = set()
+            while (index := self._next_unloaded(tried)) is not None:
+                tried.add(index)
+                try:
+                    await self._load_one(index)
+                except Exception as error:  # noqa: BLE001 - a loop that dies would leave shards unread for good
+                    self._log.error_rarely(
+                        "a coordinator's shard could not be read", error, topic=self._topic, partition=index
+                    )
+            if self._unloaded:
+                self._load_later()
+            else:
+                self._idle.set()
+
+    def _next_unloaded(self, tried: set[int]) -> int | None:
+        return next((index for index in self._unloaded if index not in tried), None)
+
+    def _load_later(self) -> None:
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._work.set)
+
+    async def _load_one(self, index: int) -> None:
+        started = self._clock.monotonic()
+        epoch = self._epochs[index]
+        replica = self._replicas.get(self._topic, index)
+        if replica.log.failed:
+            self._unloaded.pop(index)
+            self._failed.add(index)
+            return
+        if replica.partition.leader_epoch != epoch:
+            return  # the replica is not there yet
+        shard = await self._load_shard(index, replica)
+        if self._epochs.get(index) != epoch or index not in self._unloaded:
+            shard.close(ErrorCode.not_coordinator)
+            return  # it went away meanwhile
+        del self._unloaded[index]
+        self._shards[index] = shard
+        self.load_seconds += self._clock.monotonic() - started
+        await self._on_loaded(shard)
+
+
+def _led_by(topic: Topic | None, broker: BrokerId) -> dict[int, LeaderEpoch]:
+    partitions = () if topic is None else topic.partitions
+    return {index: state.leader_epoch for index, state in enumerate(partitions) if state.leader == broker}
