@@ -41,7 +41,7 @@ class ClusterNode:
         self.metadata = ClusterMetadata(store, node_id, config or BrokerConfig(), quiet_log())
         change_list = ChangeList(store, f"{node_id}-{random.getrandbits(64):x}")
         self.changes = ChangeMaker(store, self.metadata, node_id, change_list)
-        self.administration = Administration(store, self.metadata, self.changes, random, 3)
+        self.administration = Administration(store, self.metadata, self.changes, random)
         self.membership = Membership(store, self.metadata, self.changes, node_id)
         self.controller = Controller(store, self.metadata, self.changes, change_list, node_id, quiet_log())
         self._random = random

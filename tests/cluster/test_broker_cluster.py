@@ -1,4 +1,4 @@
-"""Two broker processes on a real ZooKeeper, used by an unmodified client."""
+"""Broker processes on a real ZooKeeper, used by an unmodified client."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic
 
-from broker_process import BrokerProcess, answers
+from broker_process import BrokerProcess
 
 pytestmark = pytest.mark.process
 
@@ -21,25 +21,33 @@ SESSION_TIMEOUT_MS = 2_000
 
 
 @pytest.fixture
-def brokers(zookeeper: str, tmp_path: Path) -> Iterator[dict[int, BrokerProcess]]:
-    made = {}
-    for number in (1, 2):
-        directory = tmp_path / str(number)
-        directory.mkdir()
-        settings = (
-            f"node.id={number}",
-            f"zookeeper.connect={zookeeper}",
-            f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}",
-            "offsets.topic.num.partitions=4",
-        )
-        made[number] = BrokerProcess(directory, settings)
+def start_brokers(zookeeper: str, tmp_path: Path) -> Iterator[Callable[[int], dict[int, BrokerProcess]]]:
+    made: dict[int, BrokerProcess] = {}
+
+    def start(count: int) -> dict[int, BrokerProcess]:
+        for number in range(1, count + 1):
+            directory = tmp_path / str(number)
+            directory.mkdir()
+            settings = (
+                f"node.id={number}",
+                f"zookeeper.connect={zookeeper}",
+                f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}",
+                "offsets.topic.num.partitions=4",
+            )
+            made[number] = BrokerProcess(directory, settings)
+            made[number].start()
+        return made
+
     try:
-        for broker in made.values():
-            broker.start()
-        yield made
+        yield start
     finally:
         for broker in made.values():
             broker.kill()
+
+
+@pytest.fixture
+def brokers(start_brokers: Callable[[int], dict[int, BrokerProcess]]) -> dict[int, BrokerProcess]:
+    return start_brokers(2)
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -64,7 +72,14 @@ def create(broker: BrokerProcess, topic: str, partitions: int, replication_facto
 
 def produce(bootstrap: str, topic: str, partitions: int, values: int) -> None:
     failed = []
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 60_000})
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "message.timeout.ms": 60_000,
+        }
+    )
     for number in range(values):
         producer.produce(
             topic,
@@ -74,6 +89,17 @@ def produce(bootstrap: str, topic: str, partitions: int, values: int) -> None:
         )
     assert producer.flush(PATIENCE_SECONDS) == 0
     assert not failed
+
+
+def watermarks(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watermarks"})
+    try:
+        found: tuple[int, int] = consumer.get_watermark_offsets(
+            TopicPartition(topic, partition), PATIENCE_SECONDS
+        )
+    finally:
+        consumer.close()
+    return found
 
 
 def consume(bootstrap: str, topic: str, values: int) -> set[int]:
@@ -107,7 +133,7 @@ def test_topics_are_spread_over_brokers_that_see_each_other(brokers: dict[int, B
         produce(broker.bootstrap, f"from-{number}", 4, 200)
         assert consume(other.bootstrap, f"from-{number}", 200) == set(range(200))
     with pytest.raises(KafkaException) as refusal:
-        create(brokers[1], "copied", 1, 2)
+        create(brokers[1], "copied", 1, 3)
     assert refusal.value.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR
     for broker in brokers.values():
         broker.stop()
@@ -147,14 +173,44 @@ def test_a_killed_broker_starts_again_before_its_session_has_expired(
     assert consume(brokers[1].bootstrap, "orders", 100) == set(range(100))
 
 
-def test_a_broker_that_was_taken_for_dead_serves_nobody_any_more(brokers: dict[int, BrokerProcess]) -> None:
+def test_a_broker_that_was_taken_for_dead_joins_again_by_itself(brokers: dict[int, BrokerProcess]) -> None:
     first, second = brokers[1], brokers[2]
     create(first, "orders", 4)
     os.kill(second.pid, signal.SIGSTOP)
     until(lambda: set(metadata_of(first).brokers) == {1})
     os.kill(second.pid, signal.SIGCONT)
-    until(lambda: "in the cluster no more" in second.log_tail())
-    until(lambda: not answers(second.port))
-    second.kill()
-    second.start()
     until(lambda: set(metadata_of(first).brokers) == {1, 2})
+    assert "in the cluster no more" in second.log_tail()
+    produce(first.bootstrap, "orders", 4, 100)
+    assert consume(second.bootstrap, "orders", 100) == set(range(100))
+    for broker in brokers.values():
+        broker.stop()
+
+
+def test_a_topic_of_three_brokers_survives_the_death_of_each_of_them_in_turn(
+    start_brokers: Callable[[int], dict[int, BrokerProcess]],
+) -> None:
+    brokers = start_brokers(3)
+    bootstrap = ",".join(broker.bootstrap for broker in brokers.values())
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("orders", 3)])["orders"].result(PATIENCE_SECONDS)
+
+    def in_sync() -> list[set[int]]:
+        topics = admin.list_topics(timeout=PATIENCE_SECONDS).topics
+        return [set(state.isrs) for name in topics for state in topics[name].partitions.values()]
+
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "orders")
+    configs = admin.describe_configs([resource])[resource].result(PATIENCE_SECONDS)
+    assert configs["min.insync.replicas"].value == "2"
+    written = 0
+    for victim in brokers:
+        brokers[victim].kill()
+        produce(bootstrap, "orders", 3, 300)
+        written += 300
+        brokers[victim].start()
+        until(lambda: all(members == {1, 2, 3} for members in in_sync()))
+    assert consume(bootstrap, "orders", 300) == set(range(300))
+    ends = {partition: watermarks(bootstrap, "orders", partition) for partition in range(3)}
+    assert sum(end for _, end in ends.values()) == written
+    for broker in brokers.values():
+        broker.stop()

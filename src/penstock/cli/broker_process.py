@@ -37,6 +37,9 @@ OPEN_FILES_BESIDES = 200
 THREAD_SWITCH_SECONDS = 0.0005
 """A pool's thread that computes gives way to the loop after this long: clients wait for the loop."""
 
+REJOIN_SECONDS = 1.0
+"""How soon a broker that lost its place in the cluster, and could not take it again, tries once more."""
+
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -55,22 +58,36 @@ def run_broker(config: BrokerConfig) -> None:
 async def _serve(config: BrokerConfig, environment: Environment, log: Log) -> None:
     stop = asyncio.Event()
     _on_signals(stop.set)
-    broker = Broker(config, environment, log, stop.set)
-    try:
-        await broker.start()
-    except (OSError, PenstockError) as error:
-        failure = _cannot_start(config, error, broker.state)
-        if broker.state is BrokerState.SERVING:
+    is_first = True
+    while not stop.is_set():
+        lost = asyncio.Event()
+        broker = Broker(config, environment, log, lost.set)
+        try:
+            await broker.start()
+        except (OSError, PenstockError) as error:
+            failure = _cannot_start(config, error, broker.state)
+            await broker.abandon()
+            if is_first:
+                raise failure from None
+            log.error_rarely("the broker could not join its cluster again", error)
+            await _first_of(stop, seconds=REJOIN_SECONDS)
+        else:
+            if is_first:
+                tame_collector()
+                print(_greeting(config, broker), flush=True)
+            is_first = False
+            await _first_of(stop, lost)
             await broker.stop()
-        raise failure from None
-    tame_collector()
-    print(_greeting(config, broker), flush=True)
-    await stop.wait()
-    await broker.stop()
-    if broker.is_lost:
-        raise Failure(
-            "the broker lost its place in the cluster", "Start it again: it joins with what it has."
-        )
+        if not stop.is_set():
+            environment = _open_environment(config)
+
+
+async def _first_of(*events: asyncio.Event, seconds: float | None = None) -> None:
+    """Wait until one of them is set, or time is over."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
 
 
 def _on_signals(stop: Callable[[], None]) -> None:

@@ -62,13 +62,11 @@ class Administration:
         metadata: ClusterMetadata,
         changes: ChangeMaker,
         random: Random,
-        max_replication_factor: int,
     ) -> None:
         self._store = store
         self._metadata = metadata
         self._changes = changes
         self._random = random
-        self._max_replication_factor = max_replication_factor
 
     async def create_topics(
         self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
@@ -166,12 +164,6 @@ class Administration:
 
     def _plan(self, planner: TopicPlanner, new: NewTopic) -> Topic:
         topic = planner.plan_topic(new)
-        most = self._max_replication_factor
-        if any(len(partition.replicas) > most for partition in topic.partitions):
-            raise BrokerError(
-                ErrorCode.invalid_replication_factor,
-                f"a replication factor of more than {most} is not supported",
-            )
         _fitting(encode_topic(topic))
         return topic
 

@@ -6,8 +6,11 @@ Every write of a controller checks the version of `/controller_epoch`: one that 
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
+
+import msgspec
 
 from penstock.cluster import znodes
 from penstock.cluster.coordination import BadVersion, CoordinationStore, Create, NodeExists, NoNode, Set
@@ -28,7 +31,7 @@ async def make_ready(store: CoordinationStore, random: Random) -> None:
     """Give a new store its cluster id and its fixed nodes, all at once; others stay as they are."""
     cluster_id = base64.urlsafe_b64encode(draw_uuid(random).bytes).decode().rstrip("=")
     fixed = [
-        Create(znodes.CLUSTER, znodes.encode(znodes.ClusterNode(cluster_id))),
+        Create(znodes.CLUSTER, znodes.encode(znodes.ClusterNode(cluster_id, secret=_draw_secret(random)))),
         Create(znodes.BROKERS),
         Create(znodes.BROKER_IDS),
         Create(znodes.BROKER_EPOCH, znodes.encode(znodes.BrokerEpochNode(0))),
@@ -45,12 +48,29 @@ async def make_ready(store: CoordinationStore, random: Random) -> None:
             await store.multi(fixed)
         except (NodeExists, UnknownOutcome):
             continue
+    await _keep_secret(store, random)
     for path in (znodes.GROUP_CONFIGS, znodes.BROKER_DIRECTORIES):  # an older store has them not
         while await store.get_many([path]) == [None]:
             try:
                 await store.multi([Create(path)])
             except (NodeExists, UnknownOutcome):
                 continue
+
+
+async def _keep_secret(store: CoordinationStore, random: Random) -> None:
+    """An older store has none."""
+    while True:
+        node = await store.get(znodes.CLUSTER)
+        cluster = znodes.decode(node.data, znodes.ClusterNode)
+        if cluster.secret:
+            return
+        mine = msgspec.structs.replace(cluster, secret=_draw_secret(random))
+        with suppress(BadVersion, UnknownOutcome):
+            await store.set(znodes.CLUSTER, znodes.encode(mine), node.version)
+
+
+def _draw_secret(random: Random) -> str:
+    return f"{random.getrandbits(256):064x}"
 
 
 async def take_office(store: CoordinationStore, broker_id: BrokerId) -> Office:

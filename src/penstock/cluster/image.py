@@ -24,6 +24,8 @@ class Broker:
     rack: str | None = None
     is_stopping: bool = False
     """It asks the controller to let others lead."""
+    directory_version: int = -1
+    """Of the node of its data directory: another one means that it has registered again, or is about to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,26 @@ class Partition:
     isr: tuple[BrokerId, ...]
     partition_epoch: int
     """The version of its node in the store: every change of it is conditional on this."""
+    adding_replicas: tuple[BrokerId, ...] = ()
+    """Those of the replicas that a move brings, until it has come to its end."""
+    target_replicas: tuple[BrokerId, ...] = ()
+    """The replicas at the end of a move; empty where none is under way."""
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.target_replicas)
+
+    @property
+    def removing_replicas(self) -> tuple[BrokerId, ...]:
+        """Those that go when a move has come to its end."""
+        if not self.is_moving:
+            return ()
+        return tuple(replica for replica in self.replicas if replica not in self.target_replicas)
+
+    @property
+    def lasting_replicas(self) -> tuple[BrokerId, ...]:
+        """The replicas as they shall be once nothing moves."""
+        return self.target_replicas or self.replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +82,8 @@ class Configs:
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
     cluster_id: str
+    secret: str = field(default="", repr=False)
+    """By which its brokers prove to each other who they are, unless they were given one."""
     controller_id: BrokerId = NO_LEADER
     brokers: Mapping[BrokerId, Broker] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)

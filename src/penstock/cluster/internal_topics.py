@@ -7,7 +7,12 @@ them.
 from __future__ import annotations
 
 from penstock.cluster.topics import NewTopic
-from penstock.config import OFFSETS_TOPIC_NUM_PARTITIONS, OFFSETS_TOPIC_SEGMENT_BYTES, BrokerConfig
+from penstock.config import (
+    OFFSETS_TOPIC_NUM_PARTITIONS,
+    OFFSETS_TOPIC_REPLICATION_FACTOR,
+    OFFSETS_TOPIC_SEGMENT_BYTES,
+    BrokerConfig,
+)
 from penstock.errors import BrokerError, ErrorCode
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -40,6 +45,7 @@ def new_offsets_topic(config: BrokerConfig) -> NewTopic:
     return NewTopic(
         OFFSETS_TOPIC,
         config[OFFSETS_TOPIC_NUM_PARTITIONS],
+        config[OFFSETS_TOPIC_REPLICATION_FACTOR],
         configs={
             "cleanup.policy": "compact",
             "compression.type": "producer",

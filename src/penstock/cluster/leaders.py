@@ -6,7 +6,8 @@ leader epoch grows. Nobody else decides about leaders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from penstock.cluster import znodes
@@ -28,22 +29,56 @@ def elect(image: ClusterImage, _: TopicPartition, partition: Partition) -> Parti
     One that stops leaves every set that has another living member.
     """
     staying = tuple(member for member in partition.isr if not image.is_stopping(member))
-    if len(staying) < len(partition.isr) and _first_alive(image, partition, staying) != NO_LEADER:
+    if len(staying) < len(partition.isr) and first_alive(image, partition, staying) != NO_LEADER:
         left = replace(partition, isr=staying)
         if partition.leader in staying and partition.leader in image.brokers:
             return left
-        return _led_by(left, _first_alive(image, partition, staying))
+        return led_by(left, first_alive(image, partition, staying))
     if partition.leader in image.brokers:
         return None
-    leader = _first_alive(image, partition, partition.isr)
-    return None if leader == partition.leader else _led_by(partition, leader)
+    leader = first_alive(image, partition, partition.isr)
+    return None if leader == partition.leader else led_by(partition, leader)
 
 
 def prefer(image: ClusterImage, _: TopicPartition, partition: Partition) -> Partition | None:
-    """The first of the replicas leads where it can: so topics are placed, and so leaders are spread."""
+    """The first of the replicas leads where it can: so topics are placed, and so leaders are spread.
+
+    What is moving is left alone: leaders change again when it has arrived.
+    """
+    if partition.is_moving:
+        return None
+    return elect_preferred(image, partition)
+
+
+def elect_preferred(image: ClusterImage, partition: Partition) -> Partition | None:
     preferred = partition.replicas[0]
     can_lead = preferred in partition.isr and preferred in image.brokers and not image.is_stopping(preferred)
-    return _led_by(partition, preferred) if can_lead and preferred != partition.leader else None
+    return led_by(partition, preferred) if can_lead and preferred != partition.leader else None
+
+
+def elect_any(image: ClusterImage, partition: Partition) -> Partition | None:
+    """Where no member of the in-sync set is alive, any replica leads, alone in sync.
+
+    Records that it lacks are lost for good, so this happens only when an operator asks for it.
+    """
+    leader = first_alive(image, partition, partition.isr)
+    if leader != NO_LEADER:
+        return None if leader == partition.leader else led_by(partition, leader)
+    leader = first_alive(image, partition, partition.replicas)
+    return None if leader == NO_LEADER else led_by(replace(partition, isr=(leader,)), leader)
+
+
+def imbalanced(image: ClusterImage, percentage: int) -> frozenset[BrokerId]:
+    """The brokers that lead less of what they are the preferred leaders of than may be missing, in per cent."""
+    preferred: Counter[BrokerId] = Counter()
+    missing: Counter[BrokerId] = Counter()
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            preferred[partition.replicas[0]] += 1
+            missing[partition.replicas[0]] += partition.leader != partition.replicas[0]
+    return frozenset(
+        broker for broker, count in preferred.items() if missing[broker] * 100 > count * percentage
+    )
 
 
 def depart(broker: BrokerId, has_lost: Callable[[TopicPartition], bool]) -> Rule:
@@ -60,7 +95,7 @@ def depart(broker: BrokerId, has_lost: Callable[[TopicPartition], bool]) -> Rule
         left = replace(partition, isr=rest)
         if partition.leader != broker:
             return left
-        return _led_by(left, _first_alive(image, partition, rest))
+        return led_by(left, first_alive(image, partition, rest))
 
     return rule
 
@@ -73,7 +108,16 @@ def come_back(broker: BrokerId) -> Rule:
 
     def rule(_: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
         is_ours = broker in partition.isr and partition.leader in (broker, NO_LEADER)
-        return _led_by(partition, broker) if is_ours else None
+        return led_by(partition, broker) if is_ours else None
+
+    return rule
+
+
+def prefer_some(brokers: Collection[BrokerId]) -> Rule:
+    """As `prefer`, for what these brokers should lead."""
+
+    def rule(image: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
+        return prefer(image, name, partition) if partition.replicas[0] in brokers else None
 
     return rule
 
@@ -103,11 +147,11 @@ def decide(image: ClusterImage, names: Sequence[TopicPartition], rule: Rule) -> 
     return Decision(None, Writes(tuple(operations)), scope)
 
 
-def _first_alive(image: ClusterImage, partition: Partition, members: Sequence[BrokerId]) -> BrokerId:
+def first_alive(image: ClusterImage, partition: Partition, members: Sequence[BrokerId]) -> BrokerId:
     """In the order of the replicas: the preferred leader first."""
     alive = (broker for broker in partition.replicas if broker in members and broker in image.brokers)
     return next(alive, NO_LEADER)
 
 
-def _led_by(partition: Partition, leader: BrokerId) -> Partition:
+def led_by(partition: Partition, leader: BrokerId) -> Partition:
     return replace(partition, leader=leader, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))

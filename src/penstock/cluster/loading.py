@@ -29,7 +29,7 @@ class Unfinished:
 
 async def load_image(store: CoordinationStore) -> ClusterImage:
     cluster = znodes.decode((await store.get(znodes.CLUSTER)).data, znodes.ClusterNode)
-    image = ClusterImage(cluster.cluster_id)
+    image = ClusterImage(cluster.cluster_id, cluster.secret)
     image = image.with_members(*await read_members(store))
     for broker, configs in (await read_broker_configs(store)).items():
         image = image.with_configs(broker, configs)
@@ -189,13 +189,28 @@ def _decode_configs(node: Node) -> Configs:
 def decode_broker(broker_id: BrokerId, node: Node) -> Broker:
     broker = znodes.decode(node.data, znodes.BrokerNode)
     epoch = BrokerEpoch(broker.epoch)
-    return Broker(broker_id, broker.host, broker.port, epoch, broker.machine_id, broker.rack, broker.stopping)
+    return Broker(
+        broker_id,
+        broker.host,
+        broker.port,
+        epoch,
+        broker.machine_id,
+        broker.rack,
+        broker.stopping,
+        broker.directory_version,
+    )
 
 
 def encode_broker(broker: Broker) -> bytes:
     return znodes.encode(
         znodes.BrokerNode(
-            broker.host, broker.port, broker.epoch, broker.machine_id, broker.rack, broker.is_stopping
+            broker.host,
+            broker.port,
+            broker.epoch,
+            broker.machine_id,
+            broker.rack,
+            broker.is_stopping,
+            broker.directory_version,
         )
     )
 
@@ -208,12 +223,21 @@ def decode_partition(node: Node) -> Partition:
         tuple(map(BrokerId, state.replicas)),
         tuple(map(BrokerId, state.isr)),
         node.version,
+        tuple(map(BrokerId, state.adding)),
+        tuple(map(BrokerId, state.target)),
     )
 
 
 def encode_partition(partition: Partition) -> bytes:
     return znodes.encode(
-        znodes.PartitionNode(partition.leader, partition.leader_epoch, partition.replicas, partition.isr)
+        znodes.PartitionNode(
+            partition.leader,
+            partition.leader_epoch,
+            partition.replicas,
+            partition.isr,
+            partition.adding_replicas,
+            partition.target_replicas,
+        )
     )
 
 

@@ -57,8 +57,10 @@ class Membership:
 
     async def register(self, identity: Identity, has_log: Callable[[TopicPartition], bool]) -> BrokerEpoch:
         """Announce this broker; `has_log` tells what is in its data directory."""
+        await self._check_not_taken(identity)
         last = await self._last_registration()
         if last is None or last.epoch != identity.clean_epoch:
+            await self._disown()
             is_same_disk = last is None or last.directory_id == identity.directory_id
             rule = leaders.depart(self._node_id, lambda name: not (is_same_disk or has_log(name)))
             await self._changes.rule(rule, self._metadata.image.topics)
@@ -89,6 +91,31 @@ class Membership:
         [node] = await self._store.get_many([znodes.directory_path(self._node_id)])
         return znodes.decode(node.data, znodes.DirectoryNode) if node else None
 
+    async def _check_not_taken(self, identity: Identity) -> None:
+        """Before anything is written: a broker that lives keeps its place."""
+        paths = [znodes.broker_path(self._node_id), znodes.directory_path(self._node_id)]
+        registration, directory = await self._store.get_many(paths)
+        if registration is not None:
+            self._check_stale(directory.data if directory else b"", identity)
+
+    async def _disown(self) -> None:
+        """What leaders know of this broker proves nothing any more: none of them lets it in before it has registered.
+
+        Whoever has done so until now is in the image afterwards.
+        """
+        path = znodes.directory_path(self._node_id)
+        for _ in range(MAX_ATTEMPTS):
+            [node] = await self._store.get_many([path])
+            if node is None:
+                return  # it was never here
+            try:
+                await self._store.set(path, node.data, node.version)
+            except (BadVersion, NoNode, UnknownOutcome):
+                continue
+            await self._metadata.catch_up()
+            return
+        raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
+
     async def _register(self, identity: Identity) -> BrokerEpoch:
         for _ in range(MAX_ATTEMPTS):
             paths = [
@@ -101,7 +128,13 @@ class Membership:
                 raise NoNode(znodes.BROKER_EPOCH)
             epoch = BrokerEpoch(znodes.decode(counter.data, znodes.BrokerEpochNode).epoch + 1)
             broker = Broker(
-                self._node_id, identity.host, identity.port, epoch, identity.machine_id, identity.rack
+                self._node_id,
+                identity.host,
+                identity.port,
+                epoch,
+                identity.machine_id,
+                identity.rack,
+                directory_version=directory.version + 1 if directory else 0,
             )
             mine = znodes.encode(znodes.DirectoryNode(identity.directory_id, epoch))
             operations: list[Operation] = [

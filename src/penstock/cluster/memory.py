@@ -2,15 +2,19 @@
 
 A `MemoryEnsemble` is what all brokers of a simulated cluster agree on and survives their crashes; each
 `MemoryStore` is one client with its own session. Faults come from a seed: a write may answer UnknownOutcome
-with or without having happened, and any call may take its (virtual) time. No threads, no clock of its own.
+with or without having happened, and any call may take its (virtual) time. A client may be cut off: its calls wait,
+answers on their way are lost, it misses what it watches, and after the session timeout its session ends, of which it
+hears when it is back. No threads; the only clock is the loop's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
+from typing import TypeVar
 
 from penstock.cluster.coordination import (
     Delete,
@@ -20,10 +24,15 @@ from penstock.cluster.coordination import (
     SessionExpired,
     SessionState,
     SingleWrites,
+    Unreachable,
 )
 from penstock.cluster.tree import ROOT, Transaction, Tree
 from penstock.cluster.watches import Watches
 from penstock.errors import UnknownOutcome
+
+LOST = "the connection was lost before the answer"
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -48,8 +57,8 @@ class MemoryEnsemble:
     def tree(self) -> Tree:
         return self._tree
 
-    def client(self, faults: Faults | None = None) -> MemoryStore:
-        return MemoryStore(self, faults)
+    def client(self, faults: Faults | None = None, session_timeout_s: float = 6.0) -> MemoryStore:
+        return MemoryStore(self, faults, session_timeout_s)
 
     def open_session(self, store: MemoryStore) -> int:
         session = self._next_session
@@ -68,7 +77,7 @@ class MemoryEnsemble:
     def commit(self, transaction: Transaction) -> None:
         self._tree.apply(transaction)
         for store in self._sessions.values():
-            store.watches.notify(transaction.touched)
+            store.on_change(transaction.touched)
 
     def is_alive(self, session: int) -> bool:
         return session in self._sessions
@@ -77,52 +86,142 @@ class MemoryEnsemble:
 class MemoryStore(SingleWrites):
     """One client of the ensemble; after its session expired, `start` opens a new one."""
 
-    def __init__(self, ensemble: MemoryEnsemble, faults: Faults | None = None) -> None:
-        self.watches = Watches()
+    def __init__(
+        self, ensemble: MemoryEnsemble, faults: Faults | None = None, session_timeout_s: float = 6.0
+    ) -> None:
         self.faults = faults
         self._ensemble = ensemble
+        self._session_timeout_s = session_timeout_s
+        self._watches = Watches()
         self._session = 0
         self._session_callbacks: list[Callable[[SessionState], None]] = []
+        self._context = Context()
+        """The client's own: what another does to the tree is not done in the name of that other here."""
+        self._connected = asyncio.Event()
+        self._connected.set()
+        self._connection = 0
+        """Its number; an answer that was on its way over another one is lost."""
+        self._missed: set[str] = set()
+        self._is_over = False
+        self._expiry: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
+        self._context = copy_context()
+        await self._until_connected()
         self._session = self._ensemble.open_session(self)
+        self._is_over = False
         self._tell(SessionState.CONNECTED)
 
     async def close(self) -> None:
-        self._ensemble.end_session(self._session)
+        if self._connected.is_set():
+            self._ensemble.end_session(self._session)
 
     def expire(self) -> None:
         """What the ensemble does to a client it has not heard of for the session timeout."""
         self._ensemble.end_session(self._session)
-        self._tell(SessionState.EXPIRED)
+        if self._connected.is_set():
+            self._context.copy().run(self._tell, SessionState.EXPIRED)
+
+    # --- the way to the ensemble
+
+    def cut_off(self) -> None:
+        """The ensemble is out of reach, or the client's process does nothing any more."""
+        if not self._connected.is_set():
+            return
+        self._connected.clear()
+        self._connection += 1
+        loop = asyncio.get_running_loop()
+        self._expiry = loop.call_later(
+            self._session_timeout_s, self._ensemble.end_session, self._session, context=Context()
+        )
+        loop.call_soon(self._tell, SessionState.SUSPENDED, context=self._context)
+
+    def reconnect(self) -> None:
+        if self._connected.is_set():
+            return
+        self._connected.set()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        missed, self._missed = self._missed, set()
+        is_over = self._session != 0 and not self._ensemble.is_alive(self._session)
+        state = SessionState.EXPIRED if is_over else SessionState.CONNECTED
+        asyncio.get_running_loop().call_soon(self._tell, state, context=self._context)
+        if not is_over:
+            self.on_change(missed)
+
+    def on_change(self, paths: Iterable[str]) -> None:
+        """Nodes were changed, or came or went."""
+        if not self._connected.is_set():
+            self._missed.update(paths)
+        elif self.faults is None or not self.faults.max_delay_s:
+            self._context.copy().run(self._watches.notify, paths)
+        else:
+            asyncio.get_running_loop().call_later(
+                self._delay_s(), self._watches.notify, paths, context=self._context
+            )
+
+    async def _until_connected(self) -> None:
+        if not self._connected.is_set():
+            try:
+                async with asyncio.timeout(self._session_timeout_s):
+                    await self._connected.wait()
+            except TimeoutError:
+                raise Unreachable("memory") from None
+
+    async def _reach(self) -> int:
+        """Other tasks run meanwhile, and the session may end before we arrive; gives the connection."""
+        await asyncio.sleep(self._delay_s())
+        await self._until_connected()
+        if not self._ensemble.is_alive(self._session):
+            raise SessionExpired(ROOT)
+        return self._connection
+
+    def _delay_s(self) -> float:
+        return self.faults.random.uniform(0, self.faults.max_delay_s) if self.faults else 0.0
+
+    # --- calls
 
     async def get(self, path: str) -> Node:
-        await self._reach()
-        return self._ensemble.tree.get(path)
+        return await self._read(lambda: self._ensemble.tree.get(path))
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        await self._reach()
-        return [self._get_or_none(path) for path in paths]
+        return await self._read(lambda: [self._get_or_none(path) for path in paths])
 
     async def children(self, path: str) -> list[str]:
-        await self._reach()
-        return self._ensemble.tree.children(path)
+        return await self._read(lambda: self._ensemble.tree.children(path))
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
-        await self._reach()
+        connection = await self._reach()
         if self._happens("unknown_not_applied"):
-            raise UnknownOutcome("the connection was lost before the answer")
+            raise UnknownOutcome(LOST)
         transaction = self._ensemble.tree.prepare(operations, self._session)
         self._ensemble.commit(transaction)
         if self._happens("unknown_applied"):
-            raise UnknownOutcome("the connection was lost before the answer")
+            raise UnknownOutcome(LOST)
+        await self._return()
+        if connection != self._connection:
+            raise UnknownOutcome(LOST)
         return transaction.results
 
     def watch(self, path: str, callback: Callable[[], None]) -> Callable[[], None]:
-        return self.watches.add(path, callback)
+        return self._watches.add(path, callback)
 
     def on_session(self, callback: Callable[[SessionState], None]) -> None:
         self._session_callbacks.append(callback)
+
+    async def _read(self, look: Callable[[], T]) -> T:
+        """Again when the connection was lost."""
+        while True:
+            connection = await self._reach()
+            answer = look()
+            await self._return()
+            if connection == self._connection:
+                return answer
+
+    async def _return(self) -> None:
+        """The way back takes time only where the way there does."""
+        if self.faults is not None and self.faults.max_delay_s:
+            await asyncio.sleep(self._delay_s())
 
     def _get_or_none(self, path: str) -> Node | None:
         try:
@@ -130,16 +229,13 @@ class MemoryStore(SingleWrites):
         except NoNode:
             return None
 
-    async def _reach(self) -> None:
-        """The way to the ensemble: other tasks run meanwhile, and the session may end before we arrive."""
-        delay_s = self.faults.random.uniform(0, self.faults.max_delay_s) if self.faults else 0
-        await asyncio.sleep(delay_s)
-        if not self._ensemble.is_alive(self._session):
-            raise SessionExpired(ROOT)
-
     def _happens(self, fault: str) -> bool:
         return self.faults is not None and self.faults.random.random() < getattr(self.faults, fault)
 
     def _tell(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            if self._is_over:
+                return
+            self._is_over = True
         for callback in self._session_callbacks:
             callback(state)

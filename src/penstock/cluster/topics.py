@@ -19,8 +19,10 @@ from penstock.config import (
     DEFAULT_REPLICATION_FACTOR,
     MAX_PARTITIONS_PER_BROKER,
     MAX_PARTITIONS_PER_TOPIC,
+    MIN_INSYNC_REPLICAS,
     NUM_PARTITIONS,
     BrokerConfig,
+    Source,
     TopicConfig,
 )
 from penstock.errors import BrokerError, ConfigError, ErrorCode
@@ -29,6 +31,9 @@ from penstock.model import BrokerId, LeaderEpoch, TopicId
 MAX_NAME_LENGTH = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 USE_DEFAULT = -1
+
+COPIES = 3
+"""Of each partition, where nothing else is said and there are brokers enough."""
 
 Assignment = Sequence[tuple[int, Sequence[int]]]
 """Partition and its replicas, as a client chose them."""
@@ -90,6 +95,7 @@ class TopicPlanner:
         placement = self._place(new)
         self._reserve(placement)
         partitions = tuple(_first_state(replicas) for replicas in placement)
+        configs = self._with_min_insync(configs, len(placement[0]))
         topic = Topic(new.name, TopicId(draw_uuid(self._random)), partitions, configs, version=0)
         self._planned[new.name] = topic
         return topic
@@ -145,7 +151,7 @@ class TopicPlanner:
             return self._check_assignment(new)
         replication_factor = new.replication_factor
         if replication_factor == USE_DEFAULT:
-            replication_factor = self._config[DEFAULT_REPLICATION_FACTOR]
+            replication_factor = self._default_replication_factor()
         partitions = self._config[NUM_PARTITIONS] if new.partitions == USE_DEFAULT else new.partitions
         if replication_factor <= 0:
             raise BrokerError(
@@ -154,6 +160,19 @@ class TopicPlanner:
             )
         self._check_partition_count(partitions)
         return self._deal(partitions, replication_factor)
+
+    def _default_replication_factor(self) -> int:
+        is_set = self._config.source(DEFAULT_REPLICATION_FACTOR) is not Source.DEFAULT_CONFIG
+        is_cluster = len(self._image.brokers) >= COPIES
+        return COPIES if is_cluster and not is_set else self._config[DEFAULT_REPLICATION_FACTOR]
+
+    def _with_min_insync(self, configs: dict[str, str], replication_factor: int) -> dict[str, str]:
+        """Where there are copies enough an acknowledged record is on two, unless somebody chose otherwise."""
+        option = MIN_INSYNC_REPLICAS
+        is_set = TopicConfig(self._config, configs).source(option) is not Source.DEFAULT_CONFIG
+        if is_set or replication_factor < COPIES:
+            return configs
+        return {**configs, option.name: str(COPIES - 1)}
 
     def _deal(self, partitions: int, replication_factor: int) -> list[tuple[BrokerId, ...]]:
         brokers = list(self._image.brokers.values())

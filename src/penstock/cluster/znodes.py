@@ -85,6 +85,7 @@ def partition_path(topic: str, partition: int) -> str:
 class ClusterNode(msgspec.Struct, frozen=True):
     cluster_id: str
     format: int = 1
+    secret: str = ""
 
 
 class BrokerNode(msgspec.Struct, frozen=True):
@@ -94,6 +95,7 @@ class BrokerNode(msgspec.Struct, frozen=True):
     machine_id: str
     rack: str | None = None
     stopping: bool = False
+    directory_version: int = -1
 
 
 class BrokerEpochNode(msgspec.Struct, frozen=True):
@@ -131,11 +133,14 @@ class TopicNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whose change that is: node id and broker epoch."""
 
 
-class PartitionNode(msgspec.Struct, frozen=True):
+class PartitionNode(msgspec.Struct, frozen=True, omit_defaults=True):
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    target: tuple[int, ...] = ()
+    """Of a move that is under way."""
 
 
 class ProducerIdsNode(msgspec.Struct, frozen=True):

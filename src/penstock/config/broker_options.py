@@ -122,7 +122,8 @@ DEFAULT_REPLICATION_FACTOR: Option[int] = TOPIC_RULES.option(
     "default.replication.factor",
     Integer(1, 32_767),
     1,
-    "The copies of each partition of a topic that is created without saying how many.",
+    "The copies of each partition of a topic that is created without saying how many. Unless set it is 3 while three "
+    "brokers or more are there.",
     dynamic=True,
 )
 DELETE_TOPIC_ENABLE: Option[bool] = TOPIC_RULES.option(
@@ -355,7 +356,7 @@ CLUSTER_SECRET: Option[str | None] = REPLICATION.option(
     Optional(Text()),
     None,
     "What the brokers of a cluster know and nobody else does: by it they prove to each other who they are. The same on "
-    "all of them; without one no broker may copy from this one.",
+    "all of them. Unless set it is one that the first broker drew and keeps in ZooKeeper, for whoever may read there.",
     sensitive=True,
 )
 REPLICA_FETCH_MAX_BYTES: Option[int] = REPLICATION.option(

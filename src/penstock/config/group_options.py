@@ -126,6 +126,13 @@ OFFSETS_TOPIC_NUM_PARTITIONS: Option[int] = CONSUMER_GROUPS.option(
     "The partitions of `__consumer_offsets`, set when the first group is seen and not changed afterwards: each group "
     "belongs to one of them.",
 )
+OFFSETS_TOPIC_REPLICATION_FACTOR: Option[int] = CONSUMER_GROUPS.option(
+    "offsets.topic.replication.factor",
+    Integer(-1, 32_767),
+    -1,
+    "The copies of `__consumer_offsets`; while fewer brokers are there it is not made, and groups wait. -1: as of any "
+    "other topic.",
+)
 OFFSETS_TOPIC_SEGMENT_BYTES: Option[int] = CONSUMER_GROUPS.option(
     "offsets.topic.segment.bytes",
     Integer(1_048_576, INT_MAX),

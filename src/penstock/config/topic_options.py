@@ -149,7 +149,8 @@ MIN_INSYNC_REPLICAS: Option[int] = topic(
     "min.insync.replicas",
     Integer(1, INT_MAX),
     1,
-    "An acks=all write is refused with NOT_ENOUGH_REPLICAS while fewer replicas than this are in sync.",
+    "An acks=all write is refused with NOT_ENOUGH_REPLICAS while fewer replicas than this are in sync. Unless the "
+    "broker's is set, a topic that is made with three copies or more gets 2.",
     broker="min.insync.replicas",
 )
 RETENTION_BYTES: Option[int] = topic(

@@ -17,7 +17,6 @@ from typing import Protocol
 
 from penstock.cluster.image import Broker
 from penstock.config import (
-    CLUSTER_SECRET,
     REPLICA_FETCH_MAX_BYTES,
     REPLICA_FETCH_WAIT_MAX_MS,
     REPLICA_SOCKET_TIMEOUT_MS,
@@ -48,6 +47,9 @@ class Surroundings(Protocol):
 
     @property
     def broker_epoch(self) -> BrokerEpoch: ...
+
+    @property
+    def secret(self) -> str | None: ...
 
     def broker(self, broker_id: BrokerId) -> Broker | None: ...
 
@@ -137,7 +139,7 @@ class Fetcher:
             )
         try:
             async with asyncio.timeout(timeout_seconds):
-                await prove(client, config[CLUSTER_SECRET], me, self._leader, self._services.random)
+                await prove(client, self._around.secret, me, self._leader, self._services.random)
             await self._fetch(client, timeout_seconds)
         finally:
             client.close()

@@ -10,7 +10,7 @@ and everything from before the leader's epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.config import Durability
 from penstock.model import BrokerEpoch, BrokerId, Offset
@@ -43,6 +43,8 @@ class InSyncChange:
     partition_epoch: int
     flush_to: Offset | None
     """What the leader must have fsynced before it is written: the set will be one machine."""
+    joining: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
+    """Those the set lets in, with the life of each in which it had everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,8 @@ class InSync:
         self._pending = frozenset(members)
         self._refresh()
         must_flush = durability is not Durability.OS and is_one_machine and flushed < log_end
-        return InSyncChange(self._pending, self.partition_epoch, log_end if must_flush else None)
+        joining = {member: self.followers[member].broker_epoch for member in self._pending - self.recorded}
+        return InSyncChange(self._pending, self.partition_epoch, log_end if must_flush else None, joining)
 
     def may_join(self, replica: BrokerId, high_watermark: Offset) -> bool:
         """Whether one that is not in sync has everything that may be committed."""

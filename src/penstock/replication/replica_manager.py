@@ -13,7 +13,14 @@ from functools import partial
 
 from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, ImageChange, Topic
 from penstock.cluster.image import Partition as State
-from penstock.config import DURABILITY, MIN_INSYNC_REPLICAS, BrokerConfig, Durability, TopicConfig
+from penstock.config import (
+    CLUSTER_SECRET,
+    DURABILITY,
+    MIN_INSYNC_REPLICAS,
+    BrokerConfig,
+    Durability,
+    TopicConfig,
+)
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
 from penstock.replication.fetchers import Fetchers
@@ -70,14 +77,19 @@ class ReplicaManager:
 
     @property
     def alive(self) -> Mapping[BrokerId, BrokerEpoch]:
-        """The registered brokers and their epochs."""
-        return (
-            {} if self._image is None else {each.node_id: each.epoch for each in self._image.brokers.values()}
-        )
+        """The registered brokers and their epochs; one that is about to stop is not to be counted on."""
+        brokers = () if self._image is None else self._image.brokers.values()
+        return {each.node_id: each.epoch for each in brokers if not each.is_stopping}
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
-        return self.alive.get(self._node_id, BrokerEpoch(-1))
+        me = self.broker(self._node_id)
+        return BrokerEpoch(-1) if me is None else me.epoch
+
+    @property
+    def secret(self) -> str | None:
+        """What only the brokers of this cluster know."""
+        return self.config[CLUSTER_SECRET] or (self._image.secret if self._image else None)
 
     def broker(self, broker_id: BrokerId) -> Broker | None:
         return None if self._image is None else self._image.brokers.get(broker_id)
@@ -85,8 +97,12 @@ class ReplicaManager:
     # --- changes
 
     async def load(self, image: ClusterImage) -> None:
-        """Take up everything the image gives this broker, at start."""
+        """Take up everything the image gives this broker, at start; what changes meanwhile is followed afterwards."""
         self._image = image
+        self._following = asyncio.get_running_loop().create_task(self._load(image))
+        await self._following
+
+    async def _load(self, image: ClusterImage) -> None:
         for topic in image.topics.values():
             await self._follow_topic(None, topic)
 

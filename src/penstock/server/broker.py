@@ -46,6 +46,8 @@ from penstock.observability.logs import Log
 from penstock.observability.loop_lag import LoopLag
 from penstock.observability.metrics import BrokerMetrics, TopicSize
 from penstock.replication.flusher import Flusher
+from penstock.replication.in_sync_store import RecordedInSync
+from penstock.replication.in_sync_writer import InSyncWriter
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.replication.services import ReplicaServices
 from penstock.server.acceptor import Acceptor
@@ -65,9 +67,6 @@ SESSION_PARTITIONS_PER_SLOT = 100
 
 LEAVE_SECONDS = 5.0
 """How long a broker that stops waits for the controller to have others lead."""
-
-MAX_REPLICATION_FACTOR = 1
-"""Followers do not copy yet."""
 
 
 class Broker:
@@ -108,6 +107,8 @@ class Broker:
             log,
         )
         self._replicas = ReplicaManager(services, config)
+        in_sync_store = RecordedInSync(self._changes, self._node_id)
+        self._in_sync_writer = InSyncWriter(self._replicas, in_sync_store, clock, log)
         self._groups = GroupCoordinator(
             self._node_id, self._metadata, self._administration, self._replicas, clock, threads, log
         )
@@ -145,9 +146,7 @@ class Broker:
         self._metadata = ClusterMetadata(store, node_id, self._config, log)
         change_list = ChangeList(store, f"{node_id}-{random.getrandbits(64):x}")
         self._changes = ChangeMaker(store, self._metadata, node_id, change_list)
-        self._administration = Administration(
-            store, self._metadata, self._changes, random, MAX_REPLICATION_FACTOR
-        )
+        self._administration = Administration(store, self._metadata, self._changes, random)
         self._membership = Membership(store, self._metadata, self._changes, node_id)
         self._controller = Controller(store, self._metadata, self._changes, change_list, node_id, log)
 
@@ -167,9 +166,10 @@ class Broker:
         self._epoch = await self._membership.register(self._identity(address), self._has_log)
         await self._membership.take_leadership()
         await self._controller.start()
+        self._metadata.subscribe(self._on_image)
         await self._replicas.load(self._metadata.image)
         self._report_problems()
-        self._metadata.subscribe(self._on_image)
+        self._in_sync_writer.start()
         self._groups.start()
         await self._maintenance.start()
         self._show_metrics()
@@ -212,6 +212,16 @@ class Broker:
         await self._leave()
         self._acceptor.close_listener()
         await self._drain()
+        await self._end(self._epoch)
+        self._log.info("stopped", node_id=self._node_id)
+
+    async def abandon(self) -> None:
+        """After a start that failed: nothing goes on, and the next one finds what this one found."""
+        clean_epoch = self._epoch if self.state is BrokerState.SERVING else self._logs.was_clean
+        self.state = BrokerState.STOPPING
+        await self._end(clean_epoch)
+
+    async def _end(self, clean_epoch: BrokerEpoch | None) -> None:
         await self._groups.stop()
         self._acceptor.close()
         for replica in self._replicas:
@@ -223,13 +233,13 @@ class Broker:
         await self._http.stop()
         self._loop_lag.stop()
         await self._maintenance.stop()
+        await self._in_sync_writer.stop()
         await self._replicas.stop()
         await self._flusher.drain()
         async with self._replicas.writing_checkpoints:
-            await self._environment.threads.run("background", lambda: self._logs.close(self._epoch))
+            await self._environment.threads.run("background", lambda: self._logs.close(clean_epoch))
         await self._environment.store.close()
         self._environment.threads.close()
-        self._log.info("stopped", node_id=self._node_id)
 
     async def _leave(self) -> None:
         """Let others lead first, if there are others."""
@@ -270,6 +280,7 @@ class Broker:
         self._log.error("in the cluster no more", reason=reason, node_id=self._node_id)
         self._acceptor.close_listener()
         self._acceptor.close()
+        self._replicas.on_lost_session()
         self._on_lost()
 
     def _on_image(self, change: ImageChange) -> None:

@@ -68,6 +68,7 @@ class LogManager:
         self._disk = disk
         self._node_id = node_id
         self._meta: DirectoryMeta | None = None
+        self._is_open = False
         self._checkpoints = Checkpoints(disk)
         self._topics: dict[TopicId, dict[int, Log]] = {}
         self._without_directory: dict[LogKey, LogCheckpoint] = {}
@@ -128,6 +129,7 @@ class LogManager:
             # At the first start too: from then on, logs without a checkpoint mean that it was lost.
             self.write_checkpoints(both=True)
         self.was_clean = take_clean_stop(self._disk)
+        self._is_open = True
 
     def _load_checkpoints(self) -> dict[LogKey, LogCheckpoint] | None:
         entries = self._checkpoints.load()
@@ -164,12 +166,18 @@ class LogManager:
         assert self._meta is not None, "the data directory is not open"
         self._meta = join_cluster(self._disk, self._meta, cluster_id)
 
-    def close(self, broker_epoch: BrokerEpoch) -> None:
-        """Make everything durable, so that the next start has nothing to check. No more calls after this."""
+    def close(self, broker_epoch: BrokerEpoch | None) -> None:
+        """Make everything durable, so that the next start has nothing to check. No more calls after this.
+
+        Without a broker epoch there is no mark of a clean stop: the broker has not been in its cluster.
+        """
         try:
+            if not self._is_open:
+                return
             self._checkpoint_all()
             self.write_checkpoints(both=True)
-            if all(log.recovery_point == log.log_end_offset and not log.failed for log in self):
+            is_whole = all(log.recovery_point == log.log_end_offset and not log.failed for log in self)
+            if is_whole and broker_epoch is not None:
                 leave_clean_stop(self._disk, broker_epoch)
         finally:
             self._disk.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.config import CLUSTER_SECRET
 from penstock.errors import ErrorCode
 from penstock.net.answer import Answer
 from penstock.server.dispatch import Api, Request
@@ -31,7 +30,7 @@ API = Api(BROKER_HANDSHAKE, 0, 0, handle_raw=handle)
 
 def _answer(request: Request, asked: HandshakeRequest) -> HandshakeResponse:
     session, broker = request.session, request.broker
-    secret = broker.config[CLUSTER_SECRET]
+    secret = broker.replicas.secret
     session.broker_id = None
     if secret is None or asked.answering != broker.node_id or asked.asking == broker.node_id:
         return _REFUSED
