@@ -69,8 +69,12 @@ class ZooKeeperProcess:
 
     @property
     def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "it is not started"
-        return self._process.pid
+        return self._process
 
     def spawn(self) -> None:
         """Start it, without waiting until it serves."""

@@ -1,0 +1,85 @@
+"""Requests of the command line to a cluster, over the internal client: what the Kafka client library cannot ask.
+
+Errors are Failures that say what was refused. Connections are made as needed and closed together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.cli.failures import ExitCode, Failure
+from penstock.config import Address, parse_address
+from penstock.errors import PenstockError
+from penstock.net.client import Client
+from penstock.net.network import TcpNetwork
+
+CONNECT_SECONDS = 3.0
+REQUEST_SECONDS = 30.0
+CLIENT_ID = "penstock-cli"
+
+
+class ClusterClient:
+    """`async with ClusterClient(bootstrap) as client`: the first address that answers is asked."""
+
+    def __init__(self, bootstrap: str, patience_seconds: float = REQUEST_SECONDS) -> None:
+        self._patience_seconds = patience_seconds
+        self._addresses = [_parse(text.strip()) for text in bootstrap.split(",")]
+        self._clients: dict[Address, Client] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for client in self._clients.values():
+            client.close()
+
+    async def ask(self, api_key: int, version: int, fields: Mapping[str, Any]) -> Any:
+        """Ask any broker; another one where no answer comes, so only for what may be asked twice."""
+        problems = []
+        for address in tuple(self._addresses):
+            try:
+                return await self.ask_at(address, api_key, version, fields)
+            except OSError as error:
+                problems.append(_problem(address, error))
+                self._addresses.append(self._addresses.pop(0))
+        raise _unreachable(problems)
+
+    async def ask_at(self, address: Address, api_key: int, version: int, fields: Mapping[str, Any]) -> Any:
+        """Ask the broker at an address; OSError where it cannot be reached or does not answer."""
+        client = await self._connect(address)
+        try:
+            async with asyncio.timeout(self._patience_seconds):
+                return await client.request(api_key, version, fields)
+        except PenstockError as error:
+            raise Failure(f"the answer of {address} cannot be understood: {error}") from None
+
+    async def _connect(self, address: Address) -> Client:
+        client = self._clients.get(address)
+        if client is None or not client.is_connected:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                client = await Client.connect(TcpNetwork(), address.host, address.port, CLIENT_ID)
+            self._clients[address] = client
+        return client
+
+
+def _problem(address: Address, error: OSError) -> str:
+    return f"{address} ({error.strerror or str(error) or 'no answer'})"
+
+
+def _unreachable(problems: list[str]) -> Failure:
+    return Failure(
+        f"cannot reach a broker at {', '.join(problems)}",
+        "Name one with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP.",
+    )
+
+
+def _parse(text: str) -> Address:
+    try:
+        return parse_address(text)
+    except ValueError:
+        raise Failure(f"{text!r} is not HOST:PORT", code=ExitCode.USAGE) from None

@@ -1,0 +1,198 @@
+"""`penstock cluster`: a cluster on this machine (up, down, start, kill), and how any cluster is (status)."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.cluster_file import ClusterFile, LocalBroker, LocalCluster
+from penstock.cli.cluster_plan import plan_cluster, with_settings
+from penstock.cli.cluster_process import end_all
+from penstock.cli.cluster_start import ClusterStart
+from penstock.cli.cluster_status import print_status, status_of_any, status_of_local
+from penstock.cli.failures import ExitCode, Failure
+from penstock.cli.options import JsonOption, SetOption
+from penstock.cli.output import print_json
+from penstock.config.loading import parse_assignments
+
+BROKERS = 3
+BASE_PORT = 19_092
+HTTP_BASE_PORT = 18_080
+STOP_SECONDS = 30.0
+LOOK_SECONDS = 0.5
+
+app = typer.Typer(
+    help="Run a cluster on this machine; look at, grow and heal any cluster.", no_args_is_help=True
+)
+
+DataDirOption = Annotated[
+    Path, typer.Option("--data-dir", metavar="DIR", help="Where the cluster on this machine is kept.")
+]
+NodeArgument = Annotated[int, typer.Argument(metavar="N", help="The broker's number.")]
+
+
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="cluster")
+
+
+@app.command()
+def up(
+    data_dir: DataDirOption,
+    brokers: Annotated[int | None, typer.Option(min=1, help=f"How many brokers; else {BROKERS}.")] = None,
+    base_port: Annotated[
+        int | None,
+        typer.Option(min=2, help=f"The first broker's port, the others follow; else {BASE_PORT}."),
+    ] = None,
+    http_base_port: Annotated[
+        int | None, typer.Option(min=1, help=f"The same for /metrics and /health; else {HTTP_BASE_PORT}.")
+    ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT[/CHROOT]", help="A ZooKeeper that is there; else one is started."),
+    ] = None,
+    settings: SetOption = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when all serve.")] = False,
+) -> None:
+    """Start ZooKeeper and brokers on this machine; with a directory that holds a cluster, that one again."""
+    began = time.monotonic()
+    file = ClusterFile(data_dir)
+
+    def change(known: LocalCluster | None) -> LocalCluster:
+        if known is None:
+            known = plan_cluster(
+                brokers or BROKERS, base_port or BASE_PORT, http_base_port or HTTP_BASE_PORT, zookeeper
+            )
+        else:
+            _check_same(known, brokers, base_port, http_base_port, zookeeper)
+        return with_settings(known, parse_assignments(settings or []))
+
+    start = ClusterStart(file)
+    cluster = start.run(change)
+    typer.echo(f"ZooKeeper at {cluster.zookeeper.hosts}")
+    for broker in cluster.brokers:
+        typer.echo(_where(broker))
+    typer.echo(f"bootstrap servers: {cluster.bootstrap}")
+    how = f"`penstock cluster down --data-dir {data_dir}`"
+    typer.echo(
+        f"all serve after {time.monotonic() - began:.1f} s; {how if detach else f'Ctrl-C or {how}'} stops them"
+    )
+    if not detach:
+        _look_after(file, start)
+
+
+@app.command()
+def down(data_dir: DataDirOption) -> None:
+    """Stop the brokers, then ZooKeeper."""
+    _stop(ClusterFile(data_dir))
+
+
+@app.command()
+def start(node_id: NodeArgument, data_dir: DataDirOption) -> None:
+    """Start a broker again: same data, same port, same settings."""
+    file = ClusterFile(data_dir)
+    broker = file.load().broker(node_id)
+    if broker.running is not None:
+        typer.echo(f"broker {node_id} runs already")
+        return
+    cluster = ClusterStart(file).run(lambda _: file.load(), node_id)
+    typer.echo(_where(cluster.broker(node_id)))
+
+
+@app.command()
+def kill(node_id: NodeArgument, data_dir: DataDirOption) -> None:
+    """Kill a broker at once, as a crash would (SIGKILL)."""
+    process = ClusterFile(data_dir).load().broker(node_id).running
+    if process is None:
+        raise Failure(f"broker {node_id} does not run")
+    end_all([process], signal.SIGKILL, STOP_SECONDS)
+    typer.echo(f"killed broker {node_id} (pid {process.pid})")
+
+
+@app.command()
+def status(
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="Of a cluster on this machine.")
+    ] = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap", "-b", envvar="PENSTOCK_BOOTSTRAP", metavar="HOST:PORT", help="Of any cluster."
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show the brokers, who is the controller, and whether every partition is whole."""
+    if data_dir is not None:
+        found = status_of_local(ClusterFile(data_dir).load())
+    elif bootstrap is not None:
+        found = status_of_any(bootstrap)
+    else:
+        raise Failure("name a cluster with --data-dir or --bootstrap", code=ExitCode.USAGE)
+    if json:
+        print_json(found.as_json())
+    else:
+        print_status(found)
+
+
+def _where(broker: LocalBroker) -> str:
+    return f"broker {broker.node_id} at {broker.address}, metrics and health at {broker.http_address}"
+
+
+def _check_same(
+    known: LocalCluster,
+    brokers: int | None,
+    base_port: int | None,
+    http_base_port: int | None,
+    zookeeper: str | None,
+) -> None:
+    """A cluster that is there keeps its form."""
+    first = known.brokers[0]
+    for option, given, kept in (
+        ("--brokers", brokers, len(known.brokers)),
+        ("--base-port", base_port, first.port),
+        ("--http-base-port", http_base_port, first.http_port),
+        ("--zookeeper", zookeeper, known.zookeeper.hosts),
+    ):
+        if given is not None and given != kept:
+            raise Failure(
+                f"the cluster there was made with {option} {kept}, not {given}",
+                "Leave the option out, or name another --data-dir; `penstock cluster add` adds a broker.",
+                code=ExitCode.USAGE,
+            )
+
+
+def _look_after(file: ClusterFile, started: ClusterStart) -> None:
+    """Wait for a signal, or for the end of all brokers by another command; then stop what is left."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    running = {broker.node_id for broker in file.load().brokers}
+    while running and not stop.wait(LOOK_SECONDS):
+        for child in started.children:
+            child.poll()
+        now = {broker.node_id for broker in file.load().brokers if broker.running}
+        for node_id in sorted(running - now):
+            typer.echo(f"broker {node_id} has ended; see {file.log_path(node_id)}", err=True)
+        running = now
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    _stop(file)
+
+
+def _stop(file: ClusterFile) -> None:
+    with file.locked():
+        cluster = file.load()
+        running = [broker.running for broker in cluster.brokers if broker.running]
+        zookeeper = [cluster.zookeeper.running] if cluster.zookeeper.running else []
+        clean = end_all(filter(None, running), signal.SIGTERM, STOP_SECONDS)
+        end_all(filter(None, zookeeper), signal.SIGTERM, STOP_SECONDS)
+    if not clean:
+        raise Failure(
+            f"a broker did not stop within {STOP_SECONDS:.0f} s and was killed", "Its log tells why."
+        )
+    typer.echo(f"stopped {len(running)} {'broker' if len(running) == 1 else 'brokers'}")

@@ -1,0 +1,144 @@
+"""What is known of a cluster on this machine: `cluster.json` in its directory, read and replaced as a whole.
+
+DIR/cluster.json            LocalCluster
+DIR/cluster.lock            held while a command changes it
+DIR/zookeeper/              data and output of ZooKeeper, where it is ours
+DIR/broker-<N>/data/        the data directory of a broker
+DIR/broker-<N>/broker.log   what it says
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from penstock.cli.cluster_process import ProcessId
+from penstock.cli.failures import ExitCode, Failure
+from penstock.storage.disk import RealDisk
+
+FILE = "cluster.json"
+LOCK = "cluster.lock"
+LOCALHOST = "127.0.0.1"
+
+
+class LocalBroker(msgspec.Struct, frozen=True):
+    node_id: int
+    port: int
+    http_port: int
+    process: ProcessId | None = None
+    """As it was started last; it may have ended since."""
+
+    @property
+    def running(self) -> ProcessId | None:
+        return self.process if self.process is not None and self.process.is_alive else None
+
+    @property
+    def address(self) -> str:
+        return f"{LOCALHOST}:{self.port}"
+
+    @property
+    def http_address(self) -> str:
+        return f"http://{LOCALHOST}:{self.http_port}"
+
+
+class LocalZooKeeper(msgspec.Struct, frozen=True):
+    hosts: str
+    """What brokers are given."""
+    port: int | None = None
+    """None where it is not ours to start and stop."""
+    process: ProcessId | None = None
+
+    @property
+    def running(self) -> ProcessId | None:
+        return self.process if self.process is not None and self.process.is_alive else None
+
+
+class LocalCluster(msgspec.Struct, frozen=True):
+    brokers: tuple[LocalBroker, ...]
+    zookeeper: LocalZooKeeper
+    settings: dict[str, str]
+    """Those that every broker is started with."""
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.address for broker in self.brokers)
+
+    def broker(self, node_id: int) -> LocalBroker:
+        for broker in self.brokers:
+            if broker.node_id == node_id:
+                return broker
+        present = ", ".join(str(broker.node_id) for broker in self.brokers)
+        raise Failure(f"there is no broker {node_id}; there are {present}", code=ExitCode.USAGE)
+
+    def with_broker(self, changed: LocalBroker) -> LocalCluster:
+        """With a broker in place of the one of that number, or as a new one."""
+        others = [broker for broker in self.brokers if broker.node_id != changed.node_id]
+        brokers = sorted([*others, changed], key=lambda broker: broker.node_id)
+        return msgspec.structs.replace(self, brokers=tuple(brokers))
+
+    def without_broker(self, node_id: int) -> LocalCluster:
+        brokers = tuple(broker for broker in self.brokers if broker.node_id != node_id)
+        return msgspec.structs.replace(self, brokers=brokers)
+
+    def with_zookeeper(self, process: ProcessId) -> LocalCluster:
+        zookeeper = msgspec.structs.replace(self.zookeeper, process=process)
+        return msgspec.structs.replace(self, zookeeper=zookeeper)
+
+
+class ClusterFile:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def broker_directory(self, node_id: int) -> Path:
+        return self.directory / f"broker-{node_id}"
+
+    def log_path(self, node_id: int) -> Path:
+        return self.broker_directory(node_id) / "broker.log"
+
+    @property
+    def zookeeper_directory(self) -> Path:
+        return self.directory / "zookeeper"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Alone among the commands that change the file."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise Failure(
+                f"cannot use the directory {self.directory}: {error.strerror}", code=ExitCode.USAGE
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def load(self) -> LocalCluster:
+        cluster = self.load_if_there()
+        if cluster is None:
+            raise Failure(
+                f"{self.directory} holds no cluster",
+                f"`penstock cluster up --data-dir {self.directory}` makes one.",
+                code=ExitCode.USAGE,
+            )
+        return cluster
+
+    def load_if_there(self) -> LocalCluster | None:
+        path = self.directory / FILE
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=LocalCluster)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise Failure(f"cannot read {path}: {error}") from None
+
+    def save(self, cluster: LocalCluster) -> None:
+        content = msgspec.json.format(msgspec.json.encode(cluster))
+        RealDisk(str(self.directory)).replace(FILE, content)

@@ -1,0 +1,91 @@
+"""Which brokers and ports a cluster on this machine has, and what is refused before anything is started."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from penstock.cli.cluster_file import LOCALHOST, LocalBroker, LocalCluster, LocalZooKeeper
+from penstock.cli.failures import ExitCode, Failure
+from penstock.config.loading import load_broker_config
+
+FIRST_NODE_ID = 1
+MAX_PORT = 65_535
+
+_OF_ONE_BROKER = {"node.id", "port", "http.port", "log.dir", "zookeeper.connect", "advertised.listeners"}
+
+
+def plan_cluster(brokers: int, base_port: int, http_base_port: int, zookeeper: str | None) -> LocalCluster:
+    """A new cluster; ZooKeeper, where none is named, gets the first free port below the brokers'."""
+    planned = tuple(
+        LocalBroker(FIRST_NODE_ID + number, base_port + number, http_base_port + number)
+        for number in range(brokers)
+    )
+    ports = _ports_of(planned)
+    if len(set(ports)) < len(ports):
+        raise Failure(
+            "the ports for Kafka and for HTTP overlap",
+            f"Leave room for {brokers} between --base-port and --http-base-port.",
+            code=ExitCode.USAGE,
+        )
+    if max(ports) > MAX_PORT:
+        raise Failure(f"there is no port {max(ports)}", code=ExitCode.USAGE)
+    if zookeeper is not None:
+        return LocalCluster(planned, LocalZooKeeper(zookeeper), {})
+    below = (port for port in range(base_port - 1, 0, -1) if port not in ports)
+    port = next(port for port in below if _problem_with(LOCALHOST, port) is None)
+    return LocalCluster(planned, LocalZooKeeper(f"{LOCALHOST}:{port}", port), {})
+
+
+def plan_broker(cluster: LocalCluster) -> LocalBroker:
+    """One more for the cluster, with the ports after the others'."""
+    return LocalBroker(
+        max(broker.node_id for broker in cluster.brokers) + 1,
+        max(broker.port for broker in cluster.brokers) + 1,
+        max(broker.http_port for broker in cluster.brokers) + 1,
+    )
+
+
+def with_settings(cluster: LocalCluster, settings: Mapping[str, str]) -> LocalCluster:
+    """Those over the ones it has; ConfigError or Failure for what brokers would not start with."""
+    for name in sorted(_OF_ONE_BROKER & settings.keys()):
+        raise Failure(f"{name} cannot be the same for all brokers", code=ExitCode.USAGE)
+    merged = {**cluster.settings, **settings}
+    load_broker_config(command_line=merged)
+    return msgspec.structs.replace(cluster, settings=merged)
+
+
+def check_ports(cluster: LocalCluster, brokers: Iterable[LocalBroker], zookeeper_port: int | None) -> None:
+    """A Failure that names each port which cannot be had."""
+    host = cluster.settings.get("host", LOCALHOST)
+    wanted = [(host, port) for port in _ports_of(brokers)]
+    if zookeeper_port is not None:
+        wanted.append((LOCALHOST, zookeeper_port))
+    problems = [
+        f"{at}:{port} ({problem})" for at, port in wanted if (problem := _problem_with(at, port)) is not None
+    ]
+    if problems:
+        raise Failure(
+            f"cannot listen on {', '.join(problems)}",
+            "Stop what uses it, or make a cluster in another --data-dir with another --base-port and "
+            "--http-base-port.",
+        )
+
+
+def _ports_of(brokers: Iterable[LocalBroker]) -> list[int]:
+    return [port for broker in brokers for port in (broker.port, broker.http_port)]
+
+
+def _problem_with(host: str, port: int) -> str | None:
+    """Why nothing can listen there."""
+    try:
+        [(family, *_, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

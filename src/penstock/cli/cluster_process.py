@@ -1,0 +1,83 @@
+"""A process of a local cluster, as later commands find it again: by its number and the time it began.
+
+A number alone is not enough: the system gives it to somebody else once the process is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
+import msgspec
+
+POLL_SECONDS = 0.02
+ZOMBIE = "Z"
+
+
+class ProcessId(msgspec.Struct, frozen=True):
+    pid: int
+    began: str
+    """As the system tells it; only ever compared."""
+
+    @property
+    def is_alive(self) -> bool:
+        return _beginning(self.pid) == self.began
+
+    def send(self, number: signal.Signals) -> None:
+        """Nothing happens where the process is gone."""
+        if self.is_alive:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def identify(pid: int) -> ProcessId:
+    """Of a child that was just started."""
+    return ProcessId(pid, _beginning(pid) or "it has ended")
+
+
+def end_all(processes: Iterable[ProcessId], number: signal.Signals, patience_seconds: float) -> bool:
+    """Send the signal to all and wait until they are gone; False where some had to be killed."""
+    running = [process for process in processes if process.is_alive]
+    for process in running:
+        process.send(number)
+    if _wait_for_end(running, patience_seconds):
+        return True
+    for process in running:
+        process.send(signal.SIGKILL)
+    _wait_for_end(running, patience_seconds)
+    return False
+
+
+def _wait_for_end(processes: list[ProcessId], patience_seconds: float) -> bool:
+    deadline = time.monotonic() + patience_seconds
+    while any(process.is_alive for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def _beginning(pid: int) -> str | None:
+    """When the process began; None where there is none, or only what its parent has not collected."""
+    if not os.path.isdir("/proc/self"):
+        return _beginning_by_ps(pid)
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == ZOMBIE else f"{boot}/{fields[19]}"
+
+
+def _beginning_by_ps(pid: int) -> str | None:
+    asked = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    state, _, began = asked.stdout.strip().partition(" ")
+    return None if not state or state.startswith(ZOMBIE) else began.strip()

@@ -1,0 +1,155 @@
+"""Starting processes of a cluster on this machine: all at once, until they serve, or none is left running.
+
+The processes are in sessions of their own and outlive the command; `cluster.json` says how to find them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from penstock.cli.cluster_client import ClusterClient
+from penstock.cli.cluster_file import LOCALHOST, ClusterFile, LocalBroker, LocalCluster
+from penstock.cli.cluster_plan import check_ports
+from penstock.cli.cluster_process import ProcessId, end_all, identify
+from penstock.cli.failures import Failure
+from penstock.cli.zookeeper_process import Member, ZooKeeperProcess
+from penstock.config.loading import ENVIRONMENT_PREFIX
+
+START_SECONDS = 60.0
+POLL_SECONDS = 0.02
+LAST_LINES = 8
+DESCRIBE_CLUSTER = 60
+
+
+class ClusterStart:
+    """One start: what it began, to be waited for, or taken back."""
+
+    def __init__(self, file: ClusterFile) -> None:
+        self._file = file
+        self._zookeeper: ZooKeeperProcess | None = None
+        self._brokers: list[tuple[LocalBroker, subprocess.Popen[bytes]]] = []
+        self._deadline = time.monotonic() + START_SECONDS
+
+    @property
+    def children(self) -> list[subprocess.Popen[bytes]]:
+        zookeeper = [self._zookeeper.process] if self._zookeeper is not None else []
+        return [*zookeeper, *(child for _, child in self._brokers)]
+
+    def run(
+        self, change: Callable[[LocalCluster | None], LocalCluster], node_id: int | None = None
+    ) -> LocalCluster:
+        """Start one broker, or all that do not run, of the cluster as `change` says it shall be."""
+        try:
+            with self._file.locked():
+                cluster = self._spawn(change(self._file.load_if_there()), node_id)
+            if self._zookeeper is not None:
+                self._zookeeper.wait_until_serving()
+            asyncio.run(self._wait_until_serving())
+        except BaseException:
+            end_all([identify(child.pid) for child in self.children], signal.SIGKILL, START_SECONDS)
+            raise
+        return cluster
+
+    def _spawn(self, cluster: LocalCluster, node_id: int | None) -> LocalCluster:
+        wanted = cluster.brokers if node_id is None else [cluster.broker(node_id)]
+        brokers = [broker for broker in wanted if broker.running is None]
+        port = None if cluster.zookeeper.running else cluster.zookeeper.port
+        check_ports(cluster, brokers, port)
+        try:
+            if port is not None:
+                cluster = cluster.with_zookeeper(self._spawn_zookeeper(port))
+            for broker in brokers:
+                child = _spawn_broker(self._file, cluster, broker)
+                self._brokers.append((broker, child))
+                cluster = cluster.with_broker(msgspec.structs.replace(broker, process=identify(child.pid)))
+        finally:
+            self._file.save(cluster)
+        return cluster
+
+    def _spawn_zookeeper(self, port: int) -> ProcessId:
+        self._zookeeper = ZooKeeperProcess(str(self._file.zookeeper_directory), [Member(port, 0, 0)])
+        self._zookeeper.spawn()
+        return identify(self._zookeeper.pid)
+
+    async def _wait_until_serving(self) -> None:
+        """Each of them serves, and knows of all the others: so a topic can be placed on all of them at once."""
+        ids = frozenset(broker.node_id for broker, _ in self._brokers)
+        await asyncio.gather(*(self._wait_for(broker, child, ids) for broker, child in self._brokers))
+
+    async def _wait_for(
+        self, broker: LocalBroker, child: subprocess.Popen[bytes], ids: frozenset[int]
+    ) -> None:
+        while not (await _knows(broker, ids) and await _serves_http(broker)):
+            if child.poll() is not None:
+                raise self._failure(broker, f"it ended with code {child.returncode}")
+            if time.monotonic() > self._deadline:
+                raise self._failure(broker, f"it does not serve after {START_SECONDS:.0f} s")
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _failure(self, broker: LocalBroker, reason: str) -> Failure:
+        path = self._file.log_path(broker.node_id)
+        said = path.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        return Failure(
+            f"broker {broker.node_id} does not start: {reason}",
+            "\n".join([f"The end of {path}:", *(f"  {line}" for line in said)]),
+        )
+
+
+async def _knows(broker: LocalBroker, ids: frozenset[int]) -> bool:
+    """Whether it answers, and these brokers are in what it knows of the cluster."""
+    fields = {"include_cluster_authorized_operations": False, "endpoint_type": 1}
+    try:
+        async with ClusterClient(broker.address) as client:
+            answer = await client.ask(DESCRIBE_CLUSTER, 1, fields)
+    except Failure:
+        return False
+    return ids <= {int(known.broker_id) for known in answer.brokers}
+
+
+async def _serves_http(broker: LocalBroker) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(LOCALHOST, broker.http_port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+def _spawn_broker(file: ClusterFile, cluster: LocalCluster, broker: LocalBroker) -> subprocess.Popen[bytes]:
+    directory = file.broker_directory(broker.node_id)
+    directory.mkdir(exist_ok=True)
+    places = {
+        "--data-dir": str(directory / "data"),
+        "--node-id": str(broker.node_id),
+        "--port": str(broker.port),
+        "--http-port": str(broker.http_port),
+        "--zookeeper": cluster.zookeeper.hosts,
+    }
+    settings = [f"{name}={value}" for name, value in cluster.settings.items()]
+    command = [
+        *(sys.executable, "-m", "penstock.cli.main", "broker"),
+        *(part for option in places.items() for part in option),
+        *(part for setting in settings for part in ("--set", setting)),
+    ]
+    with file.log_path(broker.node_id).open("ab") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=_environment(),
+            start_new_session=True,
+        )
+
+
+def _environment() -> dict[str, str]:
+    """Without settings: a broker has the same ones whoever starts it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
