@@ -130,10 +130,14 @@ def test_no_proof_is_good_twice_for_another_or_turned_around(tmp_path: Path) -> 
     serve(tmp_path, scenario, SECRET)
 
 
-def test_without_a_secret_nobody_is_believed(tmp_path: Path) -> None:
+def test_without_a_secret_of_its_own_a_broker_believes_who_knows_the_one_in_the_store(tmp_path: Path) -> None:
     async def scenario(harness: Harness) -> None:
-        refused = shake(harness, connect(), HandshakeRequest(OTHER, ME, NONCE))
-        assert refused.error_code == ErrorCode.cluster_authorization_failed
+        secret = harness.context.metadata.image.secret
+        assert len(secret) == 64
+        assert secret not in repr(harness.context.metadata.image)
+        for guess in ("", "between us"):
+            assert prove(harness, connect(), guess) == ErrorCode.cluster_authorization_failed
+        assert prove(harness, connect(), secret) == 0
 
     serve(tmp_path, scenario)
 
