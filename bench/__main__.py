@@ -6,30 +6,35 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.status import Status
 
-from bench.comparison import Bar, Row
+from bench.clusters import ControlCluster, DefaultPenstockCluster, KafkaCluster, PenstockCluster
+from bench.comparison import Bar, Metric, Row, row_of
 from bench.context import Context
 from bench.kafka_install import BUILD, KafkaUnavailable, kafka_libs
-from bench.measure import Spread, rss_mb
 from bench.report import machine, markdown, write_json
-from bench.scenarios import ALONE, PAIRED
-from bench.servers import Control, Kafka, Penstock, Server
+from bench.scenarios import ONE_BROKER, THREE_BROKERS, Scenarios
+from bench.servers import Control, Kafka, Penstock
+from bench.target import Target
 
-MEMORY_BAR = Bar("ratio", "at most", 0.15)
 console = Console(stderr=True)
 
 
 def main() -> int:
-    options = _parser().parse_args()
+    parser = _parser()
+    options = parser.parse_args()
+    scenarios = THREE_BROKERS if options.cluster else ONE_BROKER
+    names = options.only or scenarios.names
+    if unknown := set(names) - set(scenarios.names):
+        parser.error(f"no such scenario: {', '.join(sorted(unknown))}; --list has their names")
     # So that servers are stopped and their data removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.list:
-        print(*PAIRED, *ALONE, sep="\n")
+        print(*scenarios.names, sep="\n")
         return 0
     try:
         contestants = _contestants(options)
@@ -46,7 +51,7 @@ def main() -> int:
             status.update,
             options.fresh,
         )
-        rows = run(context, options.only or [*PAIRED, *ALONE])
+        rows = run(context, scenarios, names)
     shown = {
         "rounds": context.rounds,
         "warm_ups": context.warm_ups,
@@ -58,24 +63,22 @@ def main() -> int:
     return 0
 
 
-def run(context: Context, names: Sequence[str]) -> list[Row]:
+def run(context: Context, scenarios: Scenarios, names: Sequence[str]) -> list[Row]:
     rows: list[Row] = []
-    paired = [name for name in PAIRED if name in names]
+    paired = [name for name in scenarios.paired if name in names]
     if paired:
         with context.servers() as servers:
             for name in paired:
-                rows += _finished(PAIRED[name](context, servers))
-            rows += _finished([_memory(servers)])
-    for name in (name for name in ALONE if name in names):
-        rows += _finished(ALONE[name](context))
+                rows += _finished(scenarios.paired[name](context, servers))
+            rows += _finished([_memory(servers, scenarios.memory_bar)])
+    for name in (name for name in scenarios.alone if name in names):
+        rows += _finished(scenarios.alone[name](context))
     return rows
 
 
-def _memory(servers: Sequence[Server]) -> Row:
-    ours, *theirs = [rss_mb(server.pid) for server in servers]
-    kafka = Spread.of(theirs) if theirs else None
-    ratio = Spread.of([ours / theirs[0]]) if theirs else None
-    return Row("memory after the run", "resident", "MB", Spread.of([ours]), kafka, ratio, MEMORY_BAR)
+def _memory(servers: Sequence[Target], bar: Bar) -> Row:
+    metric = Metric("rss_mb", "resident", "MB", bar)
+    return row_of("memory after the run", metric, {server.name: [server.rss_mb()] for server in servers})
 
 
 def _finished(rows: list[Row]) -> list[Row]:
@@ -84,11 +87,16 @@ def _finished(rows: list[Row]) -> list[Row]:
     return rows
 
 
-def _contestants(options: argparse.Namespace) -> tuple[type[Penstock | Kafka], ...]:
+def _contestants(options: argparse.Namespace) -> tuple[Callable[..., Target], ...]:
+    if not options.no_kafka:
+        console.print("Kafka's jars: fetched once by Maven into build/kafka")
+        kafka_libs()
+    if options.cluster:
+        ours: Callable[..., Target] = ControlCluster if options.control else PenstockCluster
+        beside = () if options.no_kafka else (KafkaCluster,)
+        return (ours, *beside, *(() if options.no_default else (DefaultPenstockCluster,)))
     if options.no_kafka:
         return (Penstock,)
-    console.print("Kafka's jars: fetched once by Maven into build/kafka")
-    kafka_libs()
     return (Control if options.control else Penstock, Kafka)
 
 
@@ -100,15 +108,15 @@ def _progress() -> Iterator[Status]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument(
-        "--only", nargs="+", choices=[*PAIRED, *ALONE], metavar="NAME", help="these scenarios"
-    )
+    parser.add_argument("--cluster", action="store_true", help="three brokers beside three of Kafka")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these scenarios")
     parser.add_argument("--list", action="store_true", help="name the scenarios")
     parser.add_argument("--rounds", type=int, help="rounds a scenario (5, quick: 3)")
     parser.add_argument("--warm-ups", type=int, default=2, help="unmeasured rounds before them (2)")
     parser.add_argument("--quick", action="store_true", help="less work in each round")
     parser.add_argument("--fresh", action="store_true", help="start the servers anew for every measurement")
     parser.add_argument("--no-kafka", action="store_true", help="Penstock alone; needs no Java")
+    parser.add_argument("--no-default", action="store_true", help="clusters at page-cache durability only")
     parser.add_argument("--control", action="store_true", help="Kafka in Penstock's place: ratios near 1")
     return parser
 

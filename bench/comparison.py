@@ -6,16 +6,19 @@ What the machine does to one it then does to the other, so ratios hold where abs
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from bench.driver import Figures
 from bench.measure import Spread
-from bench.servers import Kafka, Server
+from bench.servers import Kafka
+from bench.target import Target
 
 Direction = Literal["at least", "at most"]
 KAFKA = Kafka.name
+DEFAULT = "Penstock at its default durability"
+"""Measured beside the others in the same rounds, without a ratio of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Row:
     kafka: Spread | None = None
     ratio: Spread | None = None
     bar: Bar | None = None
+    default: Spread | None = None
 
     @property
     def verdict(self) -> bool | None:
@@ -57,13 +61,13 @@ class Row:
         return self.bar.holds(measured.median) if self.bar and measured else None
 
 
-Measure = Callable[[Server], Figures]
+Measure = Callable[[Target], Figures]
 
 
 def compare(
     scenario: str,
     metrics: Sequence[Metric],
-    servers: Sequence[Server],
+    servers: Sequence[Target],
     measure: Measure,
     *,
     rounds: int,
@@ -79,20 +83,23 @@ def compare(
             figures = measure(server)
             if number >= 0:
                 rows[server.name].append(figures)
-    return [_row(scenario, metric, rows) for metric in metrics]
+    return [
+        row_of(scenario, metric, {name: [each[metric.key] for each in done] for name, done in rows.items()})
+        for metric in metrics
+    ]
 
 
 def _round_name(number: int, rounds: int) -> str:
     return "warm-up" if number < 0 else f"round {number + 1} of {rounds}"
 
 
-def _row(scenario: str, metric: Metric, measured: dict[str, list[Figures]]) -> Row:
-    ours = [figures[metric.key] for name in measured if name != KAFKA for figures in measured[name]]
-    theirs = [figures[metric.key] for figures in measured.get(KAFKA, [])]
+def row_of(scenario: str, metric: Metric, found: Mapping[str, Sequence[float]]) -> Row:
+    """`found` is by the name of what was measured; values of one round have the same place."""
+    theirs, default = found.get(KAFKA, ()), found.get(DEFAULT, ())
+    ours = next((values for name, values in found.items() if name not in (KAFKA, DEFAULT)), ())
     ratios = [a / b for a, b in zip(ours, theirs, strict=False) if b]
-    return Row(
-        scenario, metric.label, metric.unit, _spread(ours), _spread(theirs), _spread(ratios), metric.bar
-    )
+    spreads = (_spread(ours), _spread(theirs), _spread(ratios))
+    return Row(scenario, metric.label, metric.unit, *spreads, metric.bar, _spread(default))
 
 
 def _spread(values: Sequence[float]) -> Spread | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.comparison import Measure, Metric, Row, compare
 from bench.driver import Figures
-from bench.servers import Kafka, Penstock, Server
+from bench.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Context:
     rounds: int
     warm_ups: int
     quick: bool
-    contestants: tuple[type[Penstock | Kafka], ...]
+    contestants: tuple[Callable[..., Target], ...]
     say: Callable[[str], None]
     fresh: bool = False
     """Start the servers anew before every measurement, to see them cold."""
@@ -26,13 +26,13 @@ class Context:
         return quick if self.quick else full
 
     @contextmanager
-    def servers(self) -> Iterator[list[Server]]:
-        """The contestants, running together at page-cache durability."""
+    def servers(self) -> Iterator[list[Target]]:
+        """The contestants, running together, at page-cache durability unless their name says otherwise."""
         with ExitStack() as stack:
             yield [stack.enter_context(make()) for make in self.contestants]
 
     def compare(
-        self, scenario: str, metrics: Sequence[Metric], servers: Sequence[Server], measure: Measure
+        self, scenario: str, metrics: Sequence[Metric], servers: Sequence[Target], measure: Measure
     ) -> list[Row]:
         chosen = _on_fresh_server(measure) if self.fresh else measure
         return compare(
@@ -41,7 +41,7 @@ class Context:
 
 
 def _on_fresh_server(measure: Measure) -> Measure:
-    def restart_and_measure(server: Server) -> Figures:
+    def restart_and_measure(server: Target) -> Figures:
         server.stop()
         server.start()
         return measure(server)

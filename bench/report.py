@@ -13,11 +13,18 @@ from bench.comparison import Bar, Row
 from bench.measure import Spread
 
 HEADINGS = ("scenario", "figure", "Penstock", "Kafka 4.3.1", "ratio", "bar", "")
+DEFAULT_HEADING = "default durability"
+DEFAULT_PLACE = 3
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    lines = [_line(HEADINGS), _line(["---"] * len(HEADINGS))]
-    return "\n".join([*lines, *(_line(_cells(row)) for row in rows)])
+    """With a column for the default durability where one of the rows has it."""
+    table = [list(HEADINGS), ["---"] * len(HEADINGS), *(_cells(row) for row in rows)]
+    if any(row.default for row in rows):
+        more = [DEFAULT_HEADING, "---", *(_show(row.default) for row in rows)]
+        for cells, cell in zip(table, more, strict=True):
+            cells.insert(DEFAULT_PLACE, cell)
+    return "\n".join(_line(cells) for cells in table)
 
 
 def machine() -> str:

@@ -15,13 +15,12 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from bench.kafka_install import BUILD, ROOT, kafka_libs
 from bench.ports import free_ports, wait_for_answer
+from bench.target import Target
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -34,10 +33,8 @@ KAFKA_JVM = (
 )  # fmt: skip
 
 
-class Server:
+class Server(Target):
     """A broker process; subclasses say how it is prepared and started."""
-
-    name: str
 
     def __init__(self) -> None:
         (BUILD / "bench").mkdir(parents=True, exist_ok=True)
@@ -55,14 +52,23 @@ class Server:
         assert self.process is not None, "the server is not running"
         return self.process.pid
 
+    @property
+    def pids(self) -> list[int]:
+        return [self.pid]
+
     def command(self) -> Sequence[str]:
         raise NotImplementedError
 
     def start(self) -> None:
         """Spawn and wait for the first answer; `start_s` is how long that took."""
+        began = time.monotonic()
+        self.spawn()
+        self.wait()
+        self.start_s = time.monotonic() - began
+
+    def spawn(self) -> None:
         # Installed programs have their compiled form beside them; a development shell may forbid that.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        began = time.monotonic()
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(),
@@ -72,9 +78,18 @@ class Server:
                 env=environment,
                 preexec_fn=_limit_open_files,
             )
+
+    def wait(self) -> None:
         process = self.process
+        assert process is not None, "the server is not running"
         wait_for_answer(self.port, START_TIMEOUT_S, alive=lambda: process.poll() is None)
-        self.start_s = time.monotonic() - began
+
+    def kill(self) -> None:
+        """`kill -9`; the data stays, and `start` has it run again."""
+        assert self.process is not None, "the server is not running"
+        self.process.kill()
+        self.process.wait()
+        self.process = None
 
     def stop(self) -> None:
         """A clean stop; the data stays."""
@@ -88,22 +103,10 @@ class Server:
             self.process.wait()
         self.process = None
 
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self._show_log()
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    def remove(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _show_log(self) -> None:
+    def show_log(self) -> None:
         lines = (self.directory / "server.log").read_text(errors="replace").splitlines()
         print(f"--- the end of {self.name}'s log ---", *lines[-20:], sep="\n", file=sys.stderr)
 
@@ -130,29 +133,38 @@ class Kafka(Server):
 
     name = "Kafka"
 
-    def __init__(self, settings: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        settings: Sequence[str] = (),
+        node_id: int = 1,
+        controller_ports: Mapping[int, int] | None = None,
+        cluster_id: str = "",
+    ) -> None:
+        """Of several in a cluster each knows the ports of all."""
         super().__init__()
         self.libs = kafka_libs()
         self.properties = self.directory / "server.properties"
-        self.properties.write_text(self._properties() + "".join(f"{setting}\n" for setting in settings))
-        self._format()
+        ports = controller_ports or {node_id: free_ports(1)[0]}
+        own = self._properties(node_id, ports)
+        self.properties.write_text(own + "".join(f"{setting}\n" for setting in settings))
+        self._format(cluster_id or new_cluster_id())
 
     def command(self) -> Sequence[str]:
         return ("java", *KAFKA_JVM, "-cp", f"{self.libs}/*", "kafka.Kafka", str(self.properties))
 
-    def _format(self) -> None:
+    def _format(self, cluster_id: str) -> None:
         tool = ("java", "-cp", f"{self.libs}/*", "kafka.tools.StorageTool", "format")
-        cluster_id = uuid.uuid4().hex[:22]
         options = ("--cluster-id", cluster_id, "--config", str(self.properties))
         subprocess.run([*tool, *options], check=True, capture_output=True, timeout=START_TIMEOUT_S)
 
-    def _properties(self) -> str:
-        controller_port = free_ports(1)[0]
+    def _properties(self, node_id: int, controller_ports: Mapping[int, int]) -> str:
+        voters = (f"{voter}@127.0.0.1:{port}" for voter, port in controller_ports.items())
+        controller_listener = f"CONTROLLER://127.0.0.1:{controller_ports[node_id]}"
         settings = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "node.id": str(node_id),
+            "controller.quorum.voters": ",".join(voters),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},{controller_listener}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.directory / "data"),
             "offsets.topic.replication.factor": "1",
@@ -168,6 +180,10 @@ class Control(Kafka):
     """Kafka in Penstock's place, to check the benchmark: every ratio must then be near 1."""
 
     name = "Control"
+
+
+def new_cluster_id() -> str:
+    return uuid.uuid4().hex[:22]
 
 
 def _limit_open_files() -> None:

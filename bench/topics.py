@@ -9,26 +9,28 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.servers import Server
+from bench.target import Target
 
 TIMEOUT_S = 60
 _numbers = itertools.count()
 
 
-def create_topic(server: Server, name: str, partitions: int) -> None:
+def create_topic(server: Target, name: str, partitions: int) -> None:
     admin = _admin(server)
-    created = admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=TIMEOUT_S)
+    settings = {"min.insync.replicas": "2"} if server.copies > 1 else {}
+    wanted = NewTopic(name, partitions, server.copies, config=settings)
+    created = admin.create_topics([wanted], operation_timeout=TIMEOUT_S)
     created[name].result(TIMEOUT_S)
-    _wait_for_leaders(admin, name, partitions)
+    wait_for_copies(admin, name, partitions, server.copies)
 
 
-def delete_topic(server: Server, name: str) -> None:
+def delete_topic(server: Target, name: str) -> None:
     admin = _admin(server)
     admin.delete_topics([name], operation_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
 
 
 @contextmanager
-def topic(server: Server, partitions: int) -> Iterator[str]:
+def topic(server: Target, partitions: int) -> Iterator[str]:
     """A topic with a name of its own, gone afterwards."""
     name = f"bench-{next(_numbers)}"
     create_topic(server, name, partitions)
@@ -38,15 +40,15 @@ def topic(server: Server, partitions: int) -> Iterator[str]:
         delete_topic(server, name)
 
 
-def _admin(server: Server) -> AdminClient:
+def _admin(server: Target) -> AdminClient:
     return AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 4})
 
 
-def _wait_for_leaders(admin: AdminClient, name: str, partitions: int) -> None:
-    """Creation is answered before every broker thread knows of it; ask until all partitions have a leader."""
+def wait_for_copies(admin: AdminClient, name: str, partitions: int, copies: int) -> None:
+    """A creation is answered before every broker knows of it; ask until all partitions have leaders and copies."""
     for _ in range(TIMEOUT_S * 20):
-        found = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
-        if len(found) == partitions and all(partition.leader >= 0 for partition in found.values()):
+        found = admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions.values()
+        if len(found) == partitions and all(len(each.isrs) == copies and each.leader >= 0 for each in found):
             return
         admin.poll(0.05)
-    raise KafkaException(f"topic {name} has not got all its leaders within {TIMEOUT_S} s")
+    raise KafkaException(f"topic {name} has not got all its leaders and copies within {TIMEOUT_S} s")

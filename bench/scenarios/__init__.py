@@ -1,15 +1,20 @@
-"""The scenarios of the performance table, by name.
+"""The scenarios of the performance tables, by name: one broker, and three that are a cluster.
 
-`PAIRED` ones share one pair of running servers and end with their memory; `ALONE` ones start their own.
+`paired` ones share running servers and end with their memory; `alone` ones start their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from bench.comparison import Row
+from bench.comparison import Bar, Row
 from bench.context import Context
 from bench.scenarios import (
+    cluster_failover,
+    cluster_load,
+    cluster_pace,
+    cluster_start,
     connections,
     consume,
     durability,
@@ -23,9 +28,24 @@ from bench.scenarios import (
     stored_bytes,
     synchronous,
 )
-from bench.servers import Server
+from bench.target import Target
 
-PAIRED: dict[str, Callable[[Context, Sequence[Server]], list[Row]]] = {
+Paired = dict[str, Callable[[Context, Sequence[Target]], list[Row]]]
+Alone = dict[str, Callable[[Context], list[Row]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenarios:
+    paired: Paired
+    alone: Alone
+    memory_bar: Bar
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.paired, *self.alone]
+
+
+_PAIRED: Paired = {
     "produce-1k": produce.one_kilobyte,
     "produce-100b": produce.hundred_bytes,
     "produce-lz4": produce.lz4,
@@ -35,7 +55,7 @@ PAIRED: dict[str, Callable[[Context, Sequence[Server]], list[Row]]] = {
     "consume-1k": consume.one_kilobyte,
     "synchronous": synchronous.one_at_a_time,
 }
-ALONE: dict[str, Callable[[Context], list[Row]]] = {
+_ALONE: Alone = {
     "start": start.first_answer,
     "partitions": partitions.ten_thousand,
     "connections": connections.ten_thousand,
@@ -48,3 +68,17 @@ ALONE: dict[str, Callable[[Context], list[Row]]] = {
     "groups-heartbeat": heartbeats.ten_thousand_groups,
     "profiles": profiles.both,
 }
+_CLUSTERS: Paired = {
+    "cluster-produce-1k": cluster_load.one_kilobyte,
+    "cluster-synchronous": cluster_load.one_at_a_time,
+    "cluster-one-record": cluster_load.one_record_requests,
+    "cluster-end-to-end": cluster_pace.end_to_end,
+    "cluster-surge": cluster_pace.surge,
+}
+_CLUSTERS_ALONE: Alone = {
+    "cluster-start": cluster_start.first_write,
+    "cluster-kill": cluster_failover.killed,
+    "cluster-silence": cluster_failover.silent,
+}
+ONE_BROKER = Scenarios(_PAIRED, _ALONE, Bar("ratio", "at most", 0.15))
+THREE_BROKERS = Scenarios(_CLUSTERS, _CLUSTERS_ALONE, Bar("ratio", "at most", 0.3))

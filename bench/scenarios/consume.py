@@ -9,9 +9,9 @@ from dataclasses import replace
 from bench.comparison import Bar, Metric, Row
 from bench.context import Context
 from bench.driver import Figures, run_driver
-from bench.measure import MB, cpu_seconds
+from bench.measure import MB
 from bench.scenarios.produce import GB, PARTITIONS, measure_produce
-from bench.servers import Server
+from bench.target import Target
 from bench.topics import topic
 
 BATCHES = {"batch.size": 65_536, "linger.ms": 20}
@@ -22,7 +22,7 @@ METRICS = (
 )
 
 
-def one_kilobyte(context: Context, servers: Sequence[Server]) -> list[Row]:
+def one_kilobyte(context: Context, servers: Sequence[Target]) -> list[Row]:
     """By a client library, and by a driver that costs so little that the broker is what is measured."""
     count = context.scaled(2_000_000, 500_000)
     with ExitStack() as stack:
@@ -31,10 +31,10 @@ def one_kilobyte(context: Context, servers: Sequence[Server]) -> list[Row]:
             context.say(f"consume 1 KB: loading {server.name}")
             measure_produce(server, names[server.name], {"count": count, "size": 1_024, "config": BATCHES})
 
-        def client(server: Server) -> Figures:
+        def client(server: Target) -> Figures:
             return measure_consume(server, names[server.name], count)
 
-        def raw(server: Server) -> Figures:
+        def raw(server: Target) -> Figures:
             return measure_consume(server, names[server.name], count, driver="raw_consume")
 
         rows = context.compare("consume 1 KB", METRICS, servers, client)
@@ -42,11 +42,11 @@ def one_kilobyte(context: Context, servers: Sequence[Server]) -> list[Row]:
         return rows + context.compare("consume 1 KB, raw driver", plain, servers, raw)
 
 
-def measure_consume(server: Server, name: str, count: int, driver: str = "consume", **more: int) -> Figures:
+def measure_consume(server: Target, name: str, count: int, driver: str = "consume", **more: int) -> Figures:
     """Read `count` messages from the beginning or `offset`, and what the server spent on it."""
-    before = cpu_seconds(server.pid)
+    before = server.cpu_seconds()
     done = run_driver(
         driver, bootstrap=server.bootstrap, topic=name, partitions=PARTITIONS, count=count, **more
     )
-    spent = cpu_seconds(server.pid) - before
+    spent = server.cpu_seconds() - before
     return {"mb_per_s": done["bytes"] / MB / done["seconds"], "cpu_s_per_gb": spent / done["bytes"] * GB}

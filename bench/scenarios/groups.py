@@ -14,7 +14,8 @@ from typing import Any
 from bench.comparison import Bar, Metric, Row
 from bench.context import Context
 from bench.driver import Figures, run_driver
-from bench.servers import Penstock, Server
+from bench.servers import Penstock
+from bench.target import Target
 from bench.topics import topic
 
 SESSION_MS = 1_000
@@ -70,17 +71,17 @@ def committing(context: Context) -> list[Row]:
 
 
 @contextmanager
-def _servers(context: Context) -> Iterator[list[Server]]:
+def _servers(context: Context) -> Iterator[list[Target]]:
     """The contestants with the same settings, and Penstock at its default durability."""
     with ExitStack() as stack:
-        made: list[Server] = [make(settings=SETTINGS) for make in context.contestants]
+        made: list[Target] = [make(settings=SETTINGS) for make in context.contestants]
         made.append(Penstock(durability="auto", settings=SETTINGS))
         yield [stack.enter_context(server) for server in made]
 
 
 def _compare(
     context: Context,
-    servers: Sequence[Server],
+    servers: Sequence[Target],
     name: str,
     metrics: Sequence[Metric],
     topic_partitions: int,
@@ -88,9 +89,9 @@ def _compare(
 ) -> list[Row]:
     """The contestants in turns; then what the default durability makes of it."""
 
-    def measure(server: Server) -> Figures:
+    def measure(server: Target) -> Figures:
         with topic(server, topic_partitions) as made:
-            more = {"server_pid": server.pid} if load["what"] == "commits" else {}
+            more = {"server_pid": server.pids[0]} if load["what"] == "commits" else {}
             group = f"group-{next(_numbers)}"
             return run_driver("groups", bootstrap=server.bootstrap, topic=made, group=group, **load, **more)
 

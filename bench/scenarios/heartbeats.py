@@ -10,7 +10,7 @@ from bench.comparison import Bar, Metric, Row
 from bench.context import Context
 from bench.driver import Figures, run_driver
 from bench.scenarios.groups import SETTINGS
-from bench.servers import Server
+from bench.target import Target
 from bench.topics import topic
 
 GROUPS = 10_000
@@ -27,7 +27,7 @@ def ten_thousand_groups(context: Context) -> list[Row]:
     """Fewer rounds than others have: what is measured is steady."""
     seconds = context.scaled(20, 6)
 
-    def measure(server: Server) -> Figures:
+    def measure(server: Target) -> Figures:
         with topic(server, 1) as made:
             return run_driver(
                 "heartbeats",
@@ -37,10 +37,10 @@ def ten_thousand_groups(context: Context) -> list[Row]:
                 groups=GROUPS,
                 interval_s=INTERVAL_S,
                 seconds=seconds,
-                server_pid=server.pid,
+                server_pid=server.pids[0],
             )
 
     with ExitStack() as stack:
-        servers: list[Server] = [stack.enter_context(make(settings=SETTINGS)) for make in context.contestants]
+        servers: list[Target] = [stack.enter_context(make(settings=SETTINGS)) for make in context.contestants]
         chosen = replace(context, rounds=context.scaled(3, 1), warm_ups=0)
         return chosen.compare("10,000 groups heartbeat", METRICS, servers, measure)

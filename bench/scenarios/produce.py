@@ -10,8 +10,8 @@ from typing import Any
 from bench.comparison import Bar, Metric, Row
 from bench.context import Context
 from bench.driver import Figures, finish_driver, start_driver
-from bench.measure import MB, cpu_seconds
-from bench.servers import Server
+from bench.measure import MB
+from bench.target import Target
 from bench.topics import topic
 
 PARTITIONS = 4
@@ -26,29 +26,29 @@ REQUESTS_PER_S = Metric("messages_per_s", "rate", "requests/s", Bar("ratio", "at
 CPU_PER_REQUEST = Metric("cpu_us_per_message", "server CPU", "us/request")
 
 
-def one_kilobyte(context: Context, servers: Sequence[Server]) -> list[Row]:
+def one_kilobyte(context: Context, servers: Sequence[Target]) -> list[Row]:
     load = {"count": context.scaled(1_000_000, 300_000), "size": 1_024}
     return _compare(context, servers, "produce 1 KB", [MB_PER_S, CPU_PER_GB], load)
 
 
-def hundred_bytes(context: Context, servers: Sequence[Server]) -> list[Row]:
+def hundred_bytes(context: Context, servers: Sequence[Target]) -> list[Row]:
     load = {"count": context.scaled(2_000_000, 700_000), "size": 100}
     return _compare(context, servers, "produce 100 B", [MESSAGES_PER_S, CPU_PER_GB], load, MANY_CLIENTS)
 
 
-def lz4(context: Context, servers: Sequence[Server]) -> list[Row]:
+def lz4(context: Context, servers: Sequence[Target]) -> list[Row]:
     count = context.scaled(1_000_000, 300_000)
     load = {"count": count, "size": 1_024, "compressible": True, "config": {"compression.type": "lz4"}}
     return _compare(context, servers, "produce 1 KB, lz4", [MB_PER_S, CPU_PER_GB], load)
 
 
-def idempotent(context: Context, servers: Sequence[Server]) -> list[Row]:
+def idempotent(context: Context, servers: Sequence[Target]) -> list[Row]:
     count = context.scaled(1_000_000, 300_000)
     load = {"count": count, "size": 1_024, "config": {"enable.idempotence": True}}
     return _compare(context, servers, "produce 1 KB, idempotent", [MB_PER_S, CPU_PER_GB], load)
 
 
-def one_record_requests(context: Context, servers: Sequence[Server]) -> list[Row]:
+def one_record_requests(context: Context, servers: Sequence[Target]) -> list[Row]:
     count = context.scaled(50_000, 20_000)
     load = {"count": count, "size": 100, "config": {"linger.ms": 0, "batch.num.messages": 1}}
     return _compare(
@@ -56,10 +56,10 @@ def one_record_requests(context: Context, servers: Sequence[Server]) -> list[Row
     )
 
 
-def raw_one_record_requests(context: Context, servers: Sequence[Server]) -> list[Row]:
+def raw_one_record_requests(context: Context, servers: Sequence[Target]) -> list[Row]:
     load = {"count": context.scaled(200_000, 60_000), "size": 100, "connections": 4, "in_flight": 50}
 
-    def measure(server: Server) -> Figures:
+    def measure(server: Target) -> Figures:
         with topic(server, PARTITIONS) as made:
             return measure_produce(server, made, load, driver="raw_produce")
 
@@ -68,18 +68,18 @@ def raw_one_record_requests(context: Context, servers: Sequence[Server]) -> list
 
 
 def measure_produce(
-    server: Server,
+    server: Target,
     name: str,
     load: dict[str, Any],
     partitions: int = PARTITIONS,
     driver: str = "produce",
     clients: int = 1,
 ) -> Figures:
-    """Produce into a topic that is there, and what the server spent on it."""
-    before = cpu_seconds(server.pid)
+    """Produce into a topic that is there, and what a broker spent on it."""
+    before = server.cpu_seconds()
     place: dict[str, Any] = {"bootstrap": server.bootstrap, "topic": name, "partitions": partitions}
     done = _together([start_driver(driver, **place, **load) for _ in range(clients)], driver)
-    spent = cpu_seconds(server.pid) - before
+    spent = (server.cpu_seconds() - before) / len(server.pids)
     return {
         "mb_per_s": done["bytes"] / MB / done["seconds"],
         "messages_per_s": done["messages"] / done["seconds"],
@@ -99,13 +99,13 @@ def _together(drivers: Sequence[subprocess.Popen[str]], name: str) -> Figures:
 
 def _compare(
     context: Context,
-    servers: Sequence[Server],
+    servers: Sequence[Target],
     name: str,
     metrics: Sequence[Metric],
     load: dict[str, Any],
     clients: int = 1,
 ) -> list[Row]:
-    def measure(server: Server) -> Figures:
+    def measure(server: Target) -> Figures:
         with topic(server, PARTITIONS) as made:
             return measure_produce(server, made, load, clients=clients)
 

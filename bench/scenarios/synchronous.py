@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from bench.comparison import Bar, Metric, Row
 from bench.context import Context
 from bench.driver import Figures, run_driver
-from bench.servers import Server
+from bench.target import Target
 from bench.topics import topic
 
 BAR = Bar("ratio", "at most", 0.85)
 METRICS = (Metric("p50_ms", "p50", "ms", BAR), Metric("p99_ms", "p99", "ms", BAR))
 
 
-def one_at_a_time(context: Context, servers: Sequence[Server]) -> list[Row]:
+def one_at_a_time(context: Context, servers: Sequence[Target]) -> list[Row]:
     count = context.scaled(10_000, 3_000)
 
-    def measure(server: Server) -> Figures:
+    def measure(server: Target) -> Figures:
         with topic(server, 1) as name:
             return run_driver("synchronous", bootstrap=server.bootstrap, topic=name, count=count, size=1_024)
 

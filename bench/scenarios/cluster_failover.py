@@ -1,0 +1,127 @@
+"""How long no writes are taken after `kill -9` of a broker that leads, and after one falls silent (SIGSTOP).
+
+Every second victim is the controller, where the cluster tells who that is. A partition resumes when it acknowledges a
+write that was sent after the loss; what counts is the last of those that the victim led.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from confluent_kafka.admin import AdminClient
+
+from bench.clusters import Cluster
+from bench.comparison import DEFAULT, KAFKA, Bar, Metric, Row, row_of
+from bench.context import Context
+from bench.steady_writer import SteadyWriter
+from bench.topics import create_topic, wait_for_copies
+
+PARTITIONS = 12
+TOPIC = "kept"
+TIMEOUT_S = 60
+SESSION_S = 6.0
+KILLED = "3 brokers: kill -9 of a leader"
+SILENT = "3 brokers: a leader falls silent"
+SOON = Bar("value", "at most", 1.5)
+AFTER_SESSION = Bar("value", "at most", SESSION_S + 2)
+EVERY = Metric("resumed_s", "writes resume", "s")
+CONTROLLERS = Metric("controllers", "of them the controller", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    resumed_s: float
+    was_controller: bool
+
+
+Losses = Mapping[str, Sequence[Loss]]
+
+
+def killed(context: Context) -> list[Row]:
+    counts = {KAFKA: context.scaled(3, 1), DEFAULT: context.scaled(10, 2)}
+    losses = _lose(context, KILLED, context.scaled(30, 6), counts, _kill)
+    controllers = {
+        name: [loss for loss in found if loss.was_controller]
+        for name, found in losses.items()
+        if name != KAFKA
+    }
+    return [
+        row_of(KILLED, EVERY, _times(losses)),
+        _longest(KILLED, "longest", losses, SOON),
+        _longest(KILLED, "longest, of the controller", controllers, SOON),
+        row_of(KILLED, CONTROLLERS, {name: [float(len(found))] for name, found in controllers.items()}),
+    ]
+
+
+def silent(context: Context) -> list[Row]:
+    losses = _lose(context, SILENT, context.scaled(3, 1), {KAFKA: 1, DEFAULT: 1}, _silence)
+    return [_longest(SILENT, "longest", losses, AFTER_SESSION)]
+
+
+def _lose(
+    context: Context,
+    scenario: str,
+    count: int,
+    counts: Mapping[str, int],
+    lose: Callable[[Cluster, int, Callable[[float], float]], float],
+) -> Losses:
+    """So many losses of each contestant, one cluster at a time; `counts` has those that differ."""
+    found: dict[str, list[Loss]] = {}
+    for make in context.contestants:
+        with make() as cluster:
+            assert isinstance(cluster, Cluster)
+            create_topic(cluster, TOPIC, PARTITIONS)
+            with SteadyWriter(cluster.bootstrap, TOPIC, PARTITIONS) as writer:
+                amount = counts.get(cluster.name, count)
+                for number in range(amount):
+                    context.say(f"{scenario}: {number + 1} of {amount}, {cluster.name}")
+                    victim, led, was_controller = _choose(cluster, number)
+                    resumed_s = lose(cluster, victim, partial(writer.resumed, led))
+                    found.setdefault(cluster.name, []).append(Loss(resumed_s, was_controller))
+    return found
+
+
+def _choose(cluster: Cluster, number: int) -> tuple[int, list[int], bool]:
+    """A broker that leads, the partitions it leads, and whether it is the controller."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    wait_for_copies(admin, TOPIC, PARTITIONS, cluster.copies)
+    told = admin.list_topics(TOPIC, timeout=TIMEOUT_S)
+    led: dict[int, list[int]] = {}
+    for partition in told.topics[TOPIC].partitions.values():
+        led.setdefault(partition.leader, []).append(partition.id)
+    others = [node_id for node_id in sorted(led) if node_id != told.controller_id]
+    is_controller = told.controller_id in led and (number % 2 == 0 or not others)
+    victim = told.controller_id if is_controller else others[number // 2 % len(others)]
+    return victim, led[victim], is_controller
+
+
+def _kill(cluster: Cluster, victim: int, resumed: Callable[[float], float]) -> float:
+    since = time.perf_counter()
+    cluster.members[victim].kill()
+    taken_s = resumed(since)
+    cluster.members[victim].start()
+    return taken_s
+
+
+def _silence(cluster: Cluster, victim: int, resumed: Callable[[float], float]) -> float:
+    pid = cluster.members[victim].pid
+    since = time.perf_counter()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        return resumed(since)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _times(losses: Losses) -> dict[str, list[float]]:
+    return {name: [loss.resumed_s for loss in found] for name, found in losses.items()}
+
+
+def _longest(scenario: str, label: str, losses: Losses, bar: Bar) -> Row:
+    longest = {name: [max(times)] for name, times in _times(losses).items() if times}
+    return row_of(scenario, Metric("resumed_s", f"writes resume, {label}", "s", bar), longest)
