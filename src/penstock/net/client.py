@@ -34,6 +34,7 @@ class Client:
         self._unsent: deque[memoryview] = deque()
         self._correlation_id = 0
         self._lost: ConnectionLost | None = None
+        self._loss: asyncio.Future[None] | None = None
         socket.on_readable(self._on_readable)
 
     @classmethod
@@ -74,6 +75,12 @@ class Client:
         self._unsent.append(memoryview(frame))
         if idle:
             self._flush()
+
+    async def until_lost(self) -> None:
+        """Until the connection has ended, whoever ended it."""
+        if self._lost is None:
+            self._loss = self._loss or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._loss)
 
     def close(self) -> None:
         self._fail(ConnectionLost("the connection was closed"))
@@ -121,6 +128,8 @@ class Client:
         self._lost = error
         self._socket.close()
         self._unsent.clear()
+        if self._loss is not None:
+            self._loss.set_result(None)
         while self._waiting:
             _, answer = self._waiting.popleft()
             if not answer.done():

@@ -57,7 +57,9 @@ class Network(Protocol):
         """Hand every new connection to `accept`; when that says False, further ones wait a moment."""
         ...
 
-    async def connect(self, host: str, port: int) -> Socket: ...
+    async def connect(self, host: str, port: int) -> Socket:
+        """ConnectionRefusedError only where nobody listens on any address of the host."""
+        ...
 
 
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
@@ -194,7 +196,8 @@ class TcpNetwork:
                 await loop.sock_connect(connecting, address)
             except OSError as error:
                 connecting.close()
-                failure = error
+                if isinstance(failure, ConnectionRefusedError):
+                    failure = error
                 continue
             except asyncio.CancelledError:
                 connecting.close()

@@ -1,0 +1,160 @@
+"""Finding out at once that a broker has died: by the connection to it, which the dead close and nobody takes again.
+
+The controller keeps a connection to every broker, and every broker one to the controller. Dead is whoever was reached
+before and whose port is refused, twice, after the connection has ended; it is taken out of the cluster (`Expulsion`).
+Silence is never dead, nor is a way that was never there: the session decides about those. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from penstock.clock import Clock
+from penstock.cluster.expulsion import Expulsion
+from penstock.cluster.image import Broker, ClusterImage, ImageChange
+from penstock.cluster.metadata import ClusterMetadata
+from penstock.errors import PenstockError
+from penstock.model import BrokerEpoch, BrokerId
+from penstock.net.client import Client
+from penstock.net.network import Network
+from penstock.observability.logs import Log
+from penstock.wire.apis import API_VERSIONS
+
+REFUSALS = 2
+CONFIRM_SECONDS = 0.03
+"""Between the end of a connection and the attempts that tell why."""
+RETRY_SECONDS = 1.0
+CONNECT_SECONDS = 3.0
+PING_SECONDS = 5.0
+"""How often something is said, so that the connection is not closed as idle."""
+
+Life = tuple[BrokerId, BrokerEpoch]
+
+
+def peers_of(image: ClusterImage, me: BrokerId) -> dict[Life, Broker]:
+    """Whom a broker has to watch; whoever stops is expected to go."""
+    watched = [broker for broker in image.brokers.values() if image.controller_id in (me, broker.node_id)]
+    return {
+        (broker.node_id, broker.epoch): broker
+        for broker in watched
+        if me in image.brokers and broker.node_id != me and not broker.is_stopping
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class PeerServices:
+    """What watching others takes of the broker it is done in."""
+
+    node_id: BrokerId
+    network: Network
+    clock: Clock
+    log: Log
+    observe_failover: Callable[[float], None]
+    """Told how long it took, from the end of the connection until no partition was led by the dead one."""
+
+
+class Peers:
+    def __init__(self, metadata: ClusterMetadata, expulsion: Expulsion, services: PeerServices) -> None:
+        self.found_dead = 0
+        self._metadata = metadata
+        self._expulsion = expulsion
+        self._services = services
+        self._watching: dict[Life, asyncio.Task[None]] = {}
+        self._expelling: dict[Life, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        self._metadata.subscribe(self._on_image)
+        self._follow(self._metadata.image)
+
+    async def stop(self) -> None:
+        tasks = [*self._watching.values(), *self._expelling.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._watching = {}
+
+    def _on_image(self, change: ImageChange) -> None:
+        before, after = change.before, change.after
+        if (before.brokers, before.controller_id) != (after.brokers, after.controller_id):
+            self._follow(after)
+
+    def _follow(self, image: ClusterImage) -> None:
+        wanted = peers_of(image, self._services.node_id)
+        for life in self._watching.keys() - wanted.keys():
+            self._watching.pop(life).cancel()
+        for life in wanted.keys() - self._watching.keys():
+            self._watching[life] = asyncio.get_running_loop().create_task(self._watch(wanted[life]))
+
+    async def _watch(self, peer: Broker) -> None:
+        """Until it is cancelled. Who is found dead and stays in the cluster is found again."""
+        since: float | None = None
+        """When a connection ended last: whoever was never reached may be behind a way that is closed to us."""
+        refusals = 0
+        while True:
+            pause_seconds = CONFIRM_SECONDS
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    client = await self._connect(peer)
+            except ConnectionRefusedError:
+                refusals += 1
+                if refusals >= REFUSALS:
+                    pause_seconds = RETRY_SECONDS
+                    if since is not None:
+                        self._on_dead(peer, since)
+            except OSError:
+                refusals, pause_seconds = 0, RETRY_SECONDS
+            else:
+                refusals = 0
+                await self._hold(client)
+                since = self._services.clock.monotonic()
+            await asyncio.sleep(pause_seconds)
+
+    async def _connect(self, peer: Broker) -> Client:
+        name = f"penstock-broker-{self._services.node_id}"
+        return await Client.connect(self._services.network, peer.host, peer.port, name)
+
+    async def _hold(self, client: Client) -> None:
+        """Until the connection has ended."""
+        try:
+            with suppress(OSError, PenstockError):
+                while client.is_connected:
+                    try:
+                        async with asyncio.timeout(PING_SECONDS):
+                            await client.until_lost()
+                    except TimeoutError:
+                        await client.request(API_VERSIONS, 0, {})
+        finally:
+            client.close()
+
+    def _on_dead(self, peer: Broker, since: float) -> None:
+        life = (peer.node_id, peer.epoch)
+        if life not in self._expelling:
+            # A task of its own: the watching ends with the registration.
+            task = asyncio.get_running_loop().create_task(self._expel(peer, since))
+            self._expelling[life] = task
+            task.add_done_callback(lambda _: self._expelling.pop(life))
+
+    async def _expel(self, peer: Broker, since: float) -> None:
+        log, clock = self._services.log, self._services.clock
+        try:
+            if not await self._expulsion.expel(peer):
+                return
+        except PenstockError as error:
+            log.error_rarely("a broker that died could not be taken out", error, broker=peer.node_id)
+            return
+        self.found_dead += 1
+        log.warning("broker is dead: its port is refused", broker=peer.node_id, epoch=peer.epoch)
+        await self._metadata.until(lambda image: peer.node_id in image.brokers or not _leads(image, peer))
+        self._services.observe_failover(clock.monotonic() - since)
+
+
+def _leads(image: ClusterImage, broker: Broker) -> bool:
+    return any(
+        partition.leader == broker.node_id
+        for topic in image.topics.values()
+        for partition in topic.partitions
+    )
