@@ -94,6 +94,7 @@ class Node:
             disk=self.disk,
             metadata=cast(Any, self.metadata),
             administration=cast(Any, None),
+            moves=cast(Any, None),
             logs=self.logs,
             replicas=self.replicas,
             groups=cast(Any, None),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.cluster import leaders, znodes
+from penstock.cluster import leaders, reassignment, znodes
 from penstock.cluster.change_list import TRIMMED_AT_ONCE, ChangeList
 from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.coordination import Check, CoordinationStore, SessionExpired
@@ -138,7 +138,7 @@ class Controller:
         while self._topics:
             topics, self._topics = self._topics, set()
             try:
-                await self._changes.rule(leaders.elect, sorted(topics), fence)
+                await self._changes.rule(reassignment.settle(self._metadata.config), sorted(topics), fence)
             except BaseException:
                 self._topics |= topics
                 raise

@@ -61,9 +61,11 @@ def elect_any(image: ClusterImage, partition: Partition) -> Partition | None:
 
     Records that it lacks are lost for good, so this happens only when an operator asks for it.
     """
+    if partition.leader in image.brokers:
+        return None
     leader = first_alive(image, partition, partition.isr)
     if leader != NO_LEADER:
-        return None if leader == partition.leader else led_by(partition, leader)
+        return led_by(partition, leader)
     leader = first_alive(image, partition, partition.replicas)
     return None if leader == NO_LEADER else led_by(replace(partition, isr=(leader,)), leader)
 

@@ -112,7 +112,7 @@ class TopicPlanner:
                 f"topic {topic.name} has {present} partitions; {new.total} would not be an increase",
             )
         self._check_partition_count(new.total)
-        replication_factor = len(topic.partitions[0].replicas)
+        replication_factor = len(topic.partitions[0].lasting_replicas)
         if new.assignment is None:
             placement = self._deal(new.total - present, replication_factor)
         else:

@@ -20,6 +20,7 @@ from penstock.cluster.election import make_ready
 from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.cluster.membership import Identity, Membership
 from penstock.cluster.metadata import ClusterMetadata
+from penstock.cluster.moves import Moves
 from penstock.cluster.topics import draw_uuid
 from penstock.config import (
     BROKER_RACK,
@@ -49,6 +50,7 @@ from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync_store import RecordedInSync
 from penstock.replication.in_sync_writer import InSyncWriter
 from penstock.replication.replica_manager import ReplicaManager
+from penstock.replication.replication_metrics import ReplicationMetrics
 from penstock.replication.services import ReplicaServices
 from penstock.server.acceptor import Acceptor
 from penstock.server.context import BrokerContext
@@ -120,6 +122,7 @@ class Broker:
             disk=environment.disk,
             metadata=self._metadata,
             administration=self._administration,
+            moves=Moves(self._metadata, self._changes, log),
             logs=self._logs,
             replicas=self._replicas,
             groups=self._groups,
@@ -321,6 +324,7 @@ class Broker:
             "penstock_fetch_sessions", "Fetch sessions remembered.", lambda: len(self._context.fetch_sessions)
         )
         metrics.topic_sizes = self._topic_sizes
+        ReplicationMetrics(self._node_id, self._metadata, self._replicas, self._in_sync_writer).show(metrics)
         GroupMetrics(self._groups, self._replicas, self._config[METRICS_MAX_GROUPS]).show(metrics)
 
     def _topic_sizes(self) -> list[TopicSize]:

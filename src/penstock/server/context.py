@@ -11,6 +11,7 @@ from penstock.clock import Clock
 from penstock.cluster.administration import Administration
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.metadata import ClusterMetadata
+from penstock.cluster.moves import Moves
 from penstock.config import BrokerConfig
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.model import BrokerId
@@ -34,6 +35,7 @@ class BrokerContext:
     disk: Disk
     metadata: ClusterMetadata
     administration: Administration
+    moves: Moves
     logs: LogManager
     replicas: ReplicaManager
     groups: GroupCoordinator

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.server.dispatch import Api
 from penstock.server.handlers import (
     alter_configs,
+    alter_partition_reassignments,
     broker_handshake,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -19,6 +20,7 @@ from penstock.server.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -29,6 +31,7 @@ from penstock.server.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -41,6 +44,7 @@ from penstock.server.handlers.api_versions import api_versions
 
 _HANDLERS = (
     alter_configs,
+    alter_partition_reassignments,
     consumer_group_describe,
     consumer_group_heartbeat,
     create_partitions,
@@ -54,6 +58,7 @@ _HANDLERS = (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -64,6 +69,7 @@ _HANDLERS = (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,

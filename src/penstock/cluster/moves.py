@@ -1,0 +1,142 @@
+"""What operators ask of single partitions: to move to other brokers, and to have a leader elected.
+
+Any broker begins it, on condition of the partition's state; a move is brought to its end by the controller
+(`reassignment.finish`). Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
+
+from penstock.cluster import leaders, reassignment, znodes
+from penstock.cluster.change_list import Scope
+from penstock.cluster.change_maker import ChangeMaker
+from penstock.cluster.coordination import Operation, Set
+from penstock.cluster.decisions import Decision, attempt, repeated_in
+from penstock.cluster.image import NO_LEADER, ClusterImage, Partition
+from penstock.cluster.loading import encode_partition
+from penstock.cluster.metadata import ClusterMetadata
+from penstock.cluster.topic_writes import Writes, chunks
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import BrokerId, TopicPartition
+from penstock.observability.logs import Log
+
+Judge = Callable[[ClusterImage, Partition], Partition]
+"""How a partition shall be, or BrokerError."""
+
+
+class ElectionType(IntEnum):
+    """Kafka's numbers."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    name: TopicPartition
+    target: tuple[BrokerId, ...] | None
+    """None calls a move off."""
+
+
+class Moves:
+    def __init__(self, metadata: ClusterMetadata, changes: ChangeMaker, log: Log) -> None:
+        self._metadata = metadata
+        self._changes = changes
+        self._log = log
+
+    async def reassign(
+        self, wanted: Sequence[Reassignment], *, may_change_count: bool = True
+    ) -> list[BrokerError | None]:
+        """None for a move that has begun or was called off, or why not, in order."""
+
+        def judge(
+            target: tuple[BrokerId, ...] | None, image: ClusterImage, partition: Partition
+        ) -> Partition:
+            if target is None:
+                return reassignment.call_off(image, partition)
+            return reassignment.begin(image, partition, target, may_change_count=may_change_count)
+
+        return await self._change([(each.name, partial(judge, each.target)) for each in wanted])
+
+    async def elect(
+        self, names: Sequence[TopicPartition], election: ElectionType
+    ) -> list[BrokerError | None]:
+        """None where there is a new leader, or why not, in order."""
+        judge = _preferred if election is ElectionType.PREFERRED else _unclean
+        before = self._metadata.image
+        results = await self._change([(name, judge) for name in names])
+        for name, result in zip(names, results, strict=True):
+            if result is None and election is ElectionType.UNCLEAN:
+                self._report(name, before.partition(name))
+        return results
+
+    def _report(self, name: TopicPartition, before: Partition | None) -> None:
+        after = self._metadata.image.partition(name)
+        if before is not None and after is not None and after.leader not in before.isr:
+            self._log.warning(
+                "leader elected that was not in sync: what it lacks is lost",
+                partition=name,
+                leader=after.leader,
+                leader_epoch=after.leader_epoch,
+                was_in_sync=before.isr,
+            )
+
+    async def _change(self, wanted: Sequence[tuple[TopicPartition, Judge]]) -> list[BrokerError | None]:
+        repeated = repeated_in([name for name, _ in wanted])
+        results: list[BrokerError | None] = []
+        for chunk in chunks(wanted):
+            try:
+                decided = await self._changes.make(partial(_decide, chunk, repeated))
+            except BrokerError as error:
+                return results + [error] * (len(wanted) - len(results))
+            results += decided
+        return results
+
+
+def _decide(
+    wanted: Iterable[tuple[TopicPartition, Judge]], repeated: set[object], image: ClusterImage
+) -> Decision[list[BrokerError | None]]:
+    results: list[BrokerError | None] = []
+    operations: list[Operation] = []
+    touched: dict[str, list[int]] = {}
+    for name, judge in wanted:
+        judged = attempt(partial(_judge, image, judge), name, name in repeated)
+        results.append(judged if isinstance(judged, BrokerError) else None)
+        if isinstance(judged, Partition) and judged != image.partition(name):
+            path = znodes.partition_path(name.topic, name.partition)
+            operations.append(Set(path, encode_partition(judged), judged.partition_epoch))
+            touched.setdefault(name.topic, []).append(name.partition)
+    scope = Scope(partitions={topic: tuple(indexes) for topic, indexes in touched.items()})
+    return Decision(results, Writes(tuple(operations)), scope)
+
+
+def _judge(image: ClusterImage, judge: Judge, name: TopicPartition) -> Partition:
+    partition = image.partition(name)
+    if partition is None:
+        raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no partition {name}")
+    return judge(image, partition)
+
+
+def _preferred(image: ClusterImage, partition: Partition) -> Partition:
+    if partition.leader == partition.replicas[0]:
+        raise BrokerError(ErrorCode.election_not_needed, "the preferred leader leads")
+    elected = leaders.elect_preferred(image, partition)
+    if elected is None:
+        raise BrokerError(
+            ErrorCode.preferred_leader_not_available,
+            f"broker {partition.replicas[0]} is not alive and in sync",
+        )
+    return elected
+
+
+def _unclean(image: ClusterImage, partition: Partition) -> Partition:
+    if partition.leader != NO_LEADER and partition.leader in image.brokers:
+        raise BrokerError(ErrorCode.election_not_needed, "there is a leader")
+    elected = leaders.elect_any(image, partition)
+    if elected is None:
+        raise BrokerError(ErrorCode.eligible_leaders_not_available, "no replica is alive")
+    return elected

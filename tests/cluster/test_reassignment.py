@@ -1,0 +1,264 @@
+"""The rules of moving a partition, for any image: nobody is given up too early, and a leader is always in sync."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from penstock.cluster import leaders, reassignment
+from penstock.cluster.coordination import Node
+from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, Partition, Topic
+from penstock.cluster.loading import decode_partition, encode_partition
+from penstock.config import BrokerConfig
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+
+NAME = TopicPartition("t", 0)
+BROKERS = [BrokerId(number) for number in range(1, 7)]
+CONFIG = BrokerConfig()
+
+targets = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=5, unique=True)
+
+
+def ids(*numbers: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, numbers))
+
+
+def image_of(*alive: int, min_in_sync: int = 1, stopping: tuple[int, ...] = ()) -> ClusterImage:
+    members = [
+        Broker(BrokerId(number), "h", 1, BrokerEpoch(1), "m", None, number in stopping) for number in alive
+    ]
+    topic = Topic("t", NO_TOPIC_ID, (), {"min.insync.replicas": str(min_in_sync)}, 0)
+    return ClusterImage("c").with_members(members, NO_LEADER).with_topics([topic])
+
+
+def on(*replicas: int, isr: tuple[int, ...] | None = None, leader: int | None = None) -> Partition:
+    members = ids(*(replicas if isr is None else isr))
+    first = members[0] if members else NO_LEADER
+    return Partition(
+        first if leader is None else BrokerId(leader), LeaderEpoch(4), ids(*replicas), members, 7
+    )
+
+
+def finished(image: ClusterImage, partition: Partition) -> Partition | None:
+    return reassignment.finish(CONFIG)(image, NAME, partition)
+
+
+def code_of(refusal: pytest.ExceptionInfo[BrokerError]) -> ErrorCode:
+    return refusal.value.code
+
+
+# --- one after the other
+
+
+def test_a_move_adds_replicas_first_and_removes_others_when_all_are_in_sync() -> None:
+    image = image_of(1, 2, 3, 4, 5)
+    moving = reassignment.begin(image, on(1, 2, 3), ids(3, 4, 5))
+    assert moving.replicas == ids(1, 2, 3, 4, 5)
+    assert (moving.adding_replicas, moving.removing_replicas) == (ids(4, 5), ids(1, 2))
+    assert (moving.leader, moving.leader_epoch, moving.isr) == (1, 4, ids(1, 2, 3))
+    assert finished(image, moving) is None
+    assert finished(image, replace(moving, isr=ids(1, 2, 3, 4))) is None
+    done = finished(image, replace(moving, isr=ids(1, 2, 3, 4, 5)))
+    assert done == Partition(BrokerId(3), LeaderEpoch(5), ids(3, 4, 5), ids(3, 4, 5), 7)
+
+
+def test_a_leader_that_stays_leads_on_in_a_new_epoch_that_fences_the_others() -> None:
+    image = image_of(1, 2, 3)
+    moving = replace(reassignment.begin(image, on(1, 2), ids(1, 3)), isr=ids(1, 2, 3))
+    done = finished(image, moving)
+    assert done is not None
+    assert (done.leader, done.leader_epoch, done.isr) == (1, 5, ids(1, 3))
+
+
+def test_a_move_that_was_called_off_leaves_everything_as_it_was() -> None:
+    image, before = image_of(1, 2, 3, 4, 5), on(1, 2, 3)
+    moving = replace(reassignment.begin(image, before, ids(3, 4, 5)), isr=ids(1, 2, 3, 4))
+    assert reassignment.call_off(image, moving) == replace(before, leader_epoch=LeaderEpoch(5))
+
+
+def test_another_target_replaces_the_first_and_forgets_whom_that_had_added() -> None:
+    image = image_of(1, 2, 3, 4)
+    moving = replace(reassignment.begin(image, on(1, 2), ids(1, 3)), isr=ids(1, 2, 3), leader=BrokerId(3))
+    moving = reassignment.begin(image, moving, ids(1, 4))
+    assert (moving.replicas, moving.adding_replicas, moving.removing_replicas) == (
+        ids(1, 2, 4),
+        ids(4),
+        ids(2),
+    )
+    assert (moving.isr, moving.leader, moving.leader_epoch) == (ids(1, 2), 1, 5)
+
+
+def test_an_order_is_changed_at_once() -> None:
+    ordered = reassignment.begin(image_of(1, 2), on(1, 2), ids(2, 1))
+    assert (ordered.replicas, ordered.leader, ordered.leader_epoch) == (ids(2, 1), 1, 4)
+    assert not ordered.is_moving
+
+
+def test_replicas_are_given_up_without_others_instead() -> None:
+    image = image_of(1, 2, 3, min_in_sync=2)
+    shrinking = reassignment.begin(image, on(1, 2, 3), ids(2))
+    assert shrinking.removing_replicas == ids(1, 3)
+    done = finished(image, shrinking)
+    assert done == Partition(BrokerId(2), LeaderEpoch(5), ids(2), ids(2), 7)
+
+
+def test_a_move_waits_for_a_dead_broker_that_it_adds() -> None:
+    image = image_of(1, 2, 3)
+    moving = replace(reassignment.begin(image, on(1, 2), ids(1, 3)), isr=ids(1, 2, 3))
+    assert finished(image_of(1, 2), moving) is None
+    assert finished(image_of(1, 2, 3, stopping=(3,)), moving) is None
+    assert finished(image, moving) is not None
+
+
+def test_a_move_never_makes_a_partition_refuse_writes() -> None:
+    """Broker 3 stays a replica but is behind: 2 and 4 would be too few where three have to be in sync."""
+    image = image_of(1, 2, 3, 4, min_in_sync=3)
+    moving = replace(reassignment.begin(image, on(1, 2, 3), ids(2, 3, 4)), isr=ids(1, 2, 4))
+    assert finished(image, moving) is None
+    assert finished(image, replace(moving, isr=ids(1, 2, 3, 4))) is not None
+    assert finished(image_of(1, 2, 3, 4, min_in_sync=2), moving) is not None
+
+
+def test_a_replica_on_a_broker_that_is_away_can_stay() -> None:
+    moving = reassignment.begin(image_of(1, 2, 4), on(1, 2, 3), ids(4, 2, 3))
+    assert moving.adding_replicas == ids(4)
+
+
+@pytest.mark.parametrize("target", [(), (1, 1), (1, 9), (-1,)])
+def test_a_target_that_cannot_be_is_refused(target: tuple[int, ...]) -> None:
+    with pytest.raises(BrokerError) as refusal:
+        reassignment.begin(image_of(1, 2, 3), on(1, 2), ids(*target))
+    assert code_of(refusal) is ErrorCode.invalid_replica_assignment
+
+
+def test_the_number_of_replicas_changes_only_where_the_request_allows_it() -> None:
+    image = image_of(1, 2, 3)
+    with pytest.raises(BrokerError) as refusal:
+        reassignment.begin(image, on(1, 2), ids(1, 2, 3), may_change_count=False)
+    assert code_of(refusal) is ErrorCode.invalid_replication_factor
+    moving = reassignment.begin(image, on(1, 2), ids(1, 3), may_change_count=False)
+    # What counts is where it came from, not what it is on for the time being.
+    assert reassignment.begin(image, moving, ids(3, 1), may_change_count=False).is_moving
+
+
+def test_what_does_not_move_cannot_be_called_off() -> None:
+    with pytest.raises(BrokerError) as refusal:
+        reassignment.call_off(image_of(1, 2), on(1, 2))
+    assert code_of(refusal) is ErrorCode.no_reassignment_in_progress
+
+
+def test_a_move_is_not_called_off_when_only_those_it_added_are_in_sync() -> None:
+    image = image_of(1, 2, 3)
+    moving = replace(reassignment.begin(image, on(1, 2), ids(1, 3)), isr=ids(3), leader=BrokerId(3))
+    with pytest.raises(BrokerError) as refusal:
+        reassignment.call_off(image, moving)
+    assert code_of(refusal) is ErrorCode.invalid_replica_assignment
+
+
+def test_states_from_before_there_were_moves_are_read() -> None:
+    node = Node(b'{"leader":1,"leader_epoch":4,"replicas":[1,2],"isr":[1,2]}', 7, 0)
+    assert decode_partition(node) == on(1, 2)
+    assert encode_partition(on(1, 2)) == node.data
+
+
+# --- whatever there is
+
+
+@st.composite
+def images(draw: st.DrawFn) -> ClusterImage:
+    alive = draw(st.lists(st.sampled_from(BROKERS), unique=True, min_size=1))
+    stopping = draw(st.lists(st.sampled_from(alive), unique=True, max_size=1))
+    return image_of(*alive, min_in_sync=draw(st.integers(1, 4)), stopping=tuple(stopping))
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> Partition:
+    """In any stage of a move, or of none."""
+    origin = tuple(draw(targets))
+    target = tuple(draw(targets)) if draw(st.booleans()) else ()
+    target = () if set(target) == set(origin) else target
+    adding = tuple(replica for replica in target if replica not in origin)
+    replicas = origin + adding
+    isr = tuple(draw(st.lists(st.sampled_from(replicas), unique=True)))
+    leader = draw(st.sampled_from([NO_LEADER, *isr]))
+    return Partition(leader, LeaderEpoch(draw(st.integers(0, 9))), replicas, isr, 3, adding, target)
+
+
+def check(before: Partition, after: Partition) -> None:
+    assert set(after.isr) <= set(before.isr) & set(after.replicas), "only a leader takes others into the set"
+    assert after.isr or not before.isr, "the last that is in sync is never given up"
+    assert after.leader == NO_LEADER or after.leader in after.isr
+    assert after.partition_epoch == before.partition_epoch
+    if after.leader != before.leader or set(before.replicas) - set(after.replicas):
+        assert after.leader_epoch == before.leader_epoch + 1, "who was given up is fenced"
+    assert set(after.adding_replicas) <= set(after.target_replicas) <= set(after.replicas)
+    assert len(set(after.replicas)) == len(after.replicas)
+
+
+@given(images(), partitions())
+def test_a_move_ends_only_when_all_that_it_adds_are_in_sync(image: ClusterImage, before: Partition) -> None:
+    after = finished(image, before)
+    if after is None:
+        return
+    check(before, after)
+    assert after.replicas == before.target_replicas
+    assert not after.is_moving
+    assert set(before.adding_replicas) <= set(after.isr) & set(image.brokers)
+    if len(after.isr) < len(before.isr):
+        needed = min(int(image.topics["t"].configs["min.insync.replicas"]), len(after.replicas))
+        assert len(set(after.isr) & set(image.brokers)) >= needed
+
+
+@given(images(), partitions(), targets)
+def test_a_move_begins_without_giving_up_anybody_from_before(
+    image: ClusterImage, before: Partition, target: list[BrokerId]
+) -> None:
+    try:
+        after = reassignment.begin(image, before, target)
+    except BrokerError:
+        assert set(target) - set(image.brokers) or not set(before.isr) - set(before.adding_replicas)
+        return
+    check(before, after)
+    origin = set(before.replicas) - set(before.adding_replicas)
+    assert origin <= set(after.replicas)
+    assert set(after.lasting_replicas) == set(target)
+    assert set(after.replicas) - set(after.adding_replicas) == origin
+
+
+@given(images(), partitions(), targets)
+def test_calling_off_leads_back_to_where_it_began(
+    image: ClusterImage, before: Partition, target: list[BrokerId]
+) -> None:
+    assume(not before.is_moving)
+    try:
+        moving = reassignment.begin(image, before, target)
+        assume(moving.is_moving)
+        after = reassignment.call_off(image, moving)
+    except BrokerError:
+        return
+    check(moving, after)
+    assert after.replicas == before.replicas
+    assert after.isr == before.isr
+
+
+@given(images(), partitions())
+def test_a_partition_settles_within_a_few_steps(image: ClusterImage, before: Partition) -> None:
+    rule, state = reassignment.settle(CONFIG), before
+    for _ in range(3):
+        after = rule(image, NAME, state)
+        if after is None:
+            break
+        check(state, after)
+        state = after
+    assert rule(image, NAME, state) is None
+    assert finished(image, state) is None
+    assert leaders.elect(image, NAME, state) is None
+
+
+@given(partitions())
+def test_a_state_is_read_as_it_was_written(state: Partition) -> None:
+    assert decode_partition(Node(encode_partition(state), state.partition_epoch, 0)) == state
