@@ -88,6 +88,7 @@ class InSyncWriter:
         self._clock = clock
         self._log = log
         self._task: asyncio.Task[None] | None = None
+        self.shrinks = self.expansions = 0
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -160,4 +161,10 @@ class InSyncWriter:
             self._log.error_rarely("in-sync sets may not have been written", error, partitions=len(writes))
         finally:
             for proposal, outcome in zip(current, outcomes, strict=True):
+                if outcome.result is WriteResult.RECORDED:
+                    self._count(proposal)
                 proposal.settle(outcome)
+
+    def _count(self, proposal: _Proposal) -> None:
+        self.expansions += bool(proposal.change.joining)
+        self.shrinks += bool(proposal.in_sync.recorded - proposal.change.members)

@@ -1,0 +1,79 @@
+"""What a broker tells about copies when somebody scrapes: those it leads, and the cluster as its image has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.cluster.image import NO_LEADER
+from penstock.cluster.metadata import ClusterMetadata
+from penstock.model import BrokerId
+from penstock.observability.metrics import BrokerMetrics
+from penstock.replication.in_sync_writer import InSyncWriter
+from penstock.replication.replica import Replica
+from penstock.replication.replica_manager import ReplicaManager
+
+
+class ReplicationMetrics:
+    def __init__(
+        self, node_id: BrokerId, metadata: ClusterMetadata, replicas: ReplicaManager, writer: InSyncWriter
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._replicas = replicas
+        self._writer = writer
+
+    def show(self, metrics: BrokerMetrics) -> None:
+        writer, metadata = self._writer, self._metadata
+        metrics.add_gauge(
+            "penstock_leader_partitions", "Partitions this broker leads.", lambda: sum(1 for _ in self._led())
+        )
+        metrics.add_gauge(
+            "penstock_under_replicated_partitions",
+            "Partitions this broker leads of which a copy is not in sync.",
+            lambda: sum(len(each.partition.in_sync.recorded) <= self._copies(each) for each in self._led()),
+        )
+        metrics.add_gauge(
+            "penstock_under_min_isr_partitions",
+            "Partitions this broker leads that take no acks=all writes for lack of copies in sync.",
+            lambda: sum(each.lacks_replicas for each in self._led()),
+        )
+        metrics.add_gauge(
+            "penstock_replica_max_lag_records",
+            "Records that the copy of a led partition which is farthest behind does not have.",
+            lambda: max((self._lag(each) for each in self._led()), default=0),
+        )
+        metrics.add_gauge(
+            "penstock_offline_partitions", "Partitions of the cluster that nobody leads.", self._offline
+        )
+        metrics.add_gauge(
+            "penstock_brokers", "Brokers registered in the cluster.", lambda: len(metadata.image.brokers)
+        )
+        metrics.add_gauge(
+            "penstock_is_controller",
+            "1 on the broker that is the controller.",
+            lambda: metadata.image.controller_id == self._node_id,
+        )
+        metrics.add_counter(
+            "penstock_in_sync_shrinks", "In-sync sets recorded with fewer members.", lambda: writer.shrinks
+        )
+        metrics.add_counter(
+            "penstock_in_sync_expansions",
+            "In-sync sets recorded with more members.",
+            lambda: writer.expansions,
+        )
+
+    def _led(self) -> Iterator[Replica]:
+        return (replica for replica in self._replicas if replica.partition.is_leader)
+
+    def _copies(self, replica: Replica) -> int:
+        """Besides the leader's own."""
+        return len(replica.partition.in_sync.followers)
+
+    def _lag(self, replica: Replica) -> int:
+        followers = replica.partition.in_sync.followers.values()
+        end = replica.log.log_end_offset
+        return max((end - max(0, follower.log_end) for follower in followers), default=0)
+
+    def _offline(self) -> int:
+        topics = self._metadata.image.topics.values()
+        return sum(state.leader == NO_LEADER for topic in topics for state in topic.partitions)

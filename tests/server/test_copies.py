@@ -1,0 +1,109 @@
+"""Copies in whole brokers: what producers are told, what a follower reads that is not in memory, how brokers join."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from harness import Harness, new_topic
+from test_produce_handler import batch, produce, topic
+from whole_brokers import Brokers, run, until
+
+from penstock.cluster.memory import MemoryStore
+from penstock.errors import ErrorCode
+from penstock.storage.data_directory import CLEAN_STOP_FILE
+
+ORDERS = "orders"
+
+
+async def create(harness: Harness, replicas: list[int], **configs: str) -> None:
+    settings = {name.replace("_", "."): value for name, value in configs.items()}
+    new = new_topic(ORDERS, assignments=[(0, replicas)], configs=settings)
+    response = await harness.ask(19, 7, {"topics": [new], "timeout": 5_000, "validate_only": False})
+    assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+
+async def started(brokers: Brokers, count: int) -> list[Harness]:
+    harnesses = [await brokers.start(number) for number in range(1, count + 1)]
+    for broker in brokers.running.values():
+        await until(lambda broker=broker: len(broker._metadata.image.brokers) == count)
+    return harnesses
+
+
+def test_what_was_stored_by_too_few_in_the_end_is_said_to_be_that(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await started(brokers, 2)
+        await create(first, [1, 2], min_insync_replicas="2")
+        await until(lambda: ORDERS in second.context.image.topics)
+        (result,) = await produce(first, topic(ORDERS, batch()))
+        assert result.error_code == 0
+        # It copies nothing any more, but is there: the leader takes it out of the set in time.
+        await second.context.replicas._fetchers.stop()
+        (result,) = await produce(first, topic(ORDERS, batch()))
+        assert result.error_code == ErrorCode.not_enough_replicas_after_append
+        assert brokers.members(1, ORDERS) == {1}
+        (result,) = await produce(first, topic(ORDERS, batch()))
+        assert result.error_code == ErrorCode.not_enough_replicas
+        assert first.context.replicas.get(ORDERS, 0).log.log_end_offset == 2
+
+    run(tmp_path, scenario)
+
+
+def test_a_follower_copies_what_its_leader_has_on_disk_only(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, _ = await started(brokers, 2)
+        await create(first, [1, 2], segment_bytes="65536")
+        await brokers.stop(2)
+        for number in range(50):
+            await first.append(ORDERS, bytes([number]) * 10_000)
+        log = first.context.replicas.get(ORDERS, 0).log
+        for path in (tmp_path / "1" / "logs").rglob("*.log"):
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        second = await brokers.start(2)
+        await until(lambda: brokers.members(1, ORDERS) == {1, 2})
+        copy = second.context.logs.get(first.context.image.topics[ORDERS].id, 0)
+        assert copy is not None
+        assert copy.log_end_offset == log.log_end_offset == 50
+
+    run(tmp_path, scenario)
+
+
+def test_a_start_that_fails_leaves_the_data_directory_as_it_was_found(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await started(brokers, 2)
+        await brokers.stop(2)
+        mark = (tmp_path / "2" / CLEAN_STOP_FILE).read_bytes()
+        taken = brokers.running[1].port
+        brokers._settings["port"] = str(taken)
+        with pytest.raises(OSError, match="in use"):
+            await brokers.start(2)
+        assert (tmp_path / "2" / CLEAN_STOP_FILE).read_bytes() == mark
+        brokers._settings["port"] = "0"
+        await brokers.start(2)
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_that_lost_its_session_leads_nothing_and_joins_again_with_all_it_had(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await started(brokers, 2)
+        await create(first, [1, 2])
+        await until(lambda: ORDERS in second.context.image.topics)
+        await first.append(ORDERS, b"before")
+        lost = brokers.running[1]
+        store = lost._environment.store
+        assert isinstance(store, MemoryStore)
+        store.expire()
+        await until(lambda: second.context.image.topics[ORDERS].partitions[0].leader == 2)
+        await until(lambda: lost.is_lost)
+        (result,) = await produce(first, topic(ORDERS, batch()))
+        assert result.error_code == ErrorCode.not_leader_or_follower
+        await brokers.stop(1)
+        await second.append(ORDERS, b"meanwhile")
+        await brokers.start(1)
+        await until(lambda: brokers.members(2, ORDERS) == {1, 2})
+
+    run(tmp_path, scenario)
