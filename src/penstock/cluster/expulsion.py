@@ -53,12 +53,14 @@ class Expulsion:
         holder = znodes.decode(controller.data, znodes.ControllerNode).broker_id if controller else None
         if holder not in (dead.node_id, self._node_id):
             return []
-        operations = [
+        operations: list[Operation] = [
             Check(znodes.CONTROLLER_EPOCH, epoch.version),
             Check(directory_path, directory.version),
             Delete(broker_path, registration.version),
         ]
-        return [*operations, Delete(znodes.CONTROLLER)] if holder == dead.node_id else operations
+        if holder == dead.node_id:
+            operations.append(Delete(znodes.CONTROLLER))
+        return operations
 
 
 def _is(registration: Node, broker: Broker) -> bool:

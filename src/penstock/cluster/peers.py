@@ -64,22 +64,24 @@ class Peers:
         self._services = services
         self._watching: dict[Life, asyncio.Task[None]] = {}
         self._expelling: dict[Life, asyncio.Task[None]] = {}
+        self._is_stopped = False
 
     def start(self) -> None:
         self._metadata.subscribe(self._on_image)
         self._follow(self._metadata.image)
 
     async def stop(self) -> None:
+        self._is_stopped = True
         tasks = [*self._watching.values(), *self._expelling.values()]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._watching = {}
 
     def _on_image(self, change: ImageChange) -> None:
         before, after = change.before, change.after
-        if (before.brokers, before.controller_id) != (after.brokers, after.controller_id):
+        is_same = before.brokers == after.brokers and before.controller_id == after.controller_id
+        if not (is_same or self._is_stopped):
             self._follow(after)
 
     def _follow(self, image: ClusterImage) -> None:

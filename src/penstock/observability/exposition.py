@@ -39,6 +39,7 @@ class Snapshot:
     requests: list[tuple[str, Histogram]]
     flushes: Histogram
     event_loop_lag: Histogram
+    failovers: Histogram
     produce_errors: list[tuple[str, int]]
     refusals: list[tuple[str, int]]
     readings: list[tuple[Reading, float]]
@@ -53,6 +54,7 @@ def take_snapshot(metrics: BrokerMetrics) -> Snapshot:
         requests=[(metrics.api_names[key], histogram.copy()) for key, histogram in metrics.requests.items()],
         flushes=metrics.flushes.copy(),
         event_loop_lag=metrics.event_loop_lag.copy(),
+        failovers=metrics.failovers.copy(),
         produce_errors=[(code.name.upper(), count) for code, count in metrics.produce_errors.items()],
         refusals=list(metrics.refusals.counts.items()),
         readings=[(reading, reading.read()) for reading in metrics.readings],
@@ -83,6 +85,11 @@ class _Families(Collector):
         yield _histogram("flush", "Time of a flush round: making records durable.", [("", shown.flushes)])
         lag = [("", shown.event_loop_lag)]
         yield _histogram("event_loop_lag", "How late the event loop ran what was due.", lag)
+        yield _histogram(
+            "failover",
+            "Time from the end of the connection to a broker that died until it led nothing any more.",
+            [("", shown.failovers)],
+        )
         yield _counter(
             "produce_errors", "Partitions of Produce requests refused.", shown.produce_errors, "error"
         )

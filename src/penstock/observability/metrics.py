@@ -103,6 +103,7 @@ class BrokerMetrics:
         self.requests: dict[int, Histogram] = {key: Histogram() for key in api_names}
         self.flushes = Histogram()
         self.event_loop_lag = Histogram()
+        self.failovers = Histogram()
         self.refusals = CappedCounter(MAX_REASONS)
         self.produce_errors: dict[ErrorCode, int] = {}
         self.readings: list[Reading] = []

@@ -14,13 +14,16 @@ from random import Random
 from penstock.cluster.administration import Administration
 from penstock.cluster.change_list import ChangeList
 from penstock.cluster.change_maker import ChangeMaker
+from penstock.cluster.cluster_metrics import ClusterMetrics
 from penstock.cluster.controller import Controller
 from penstock.cluster.coordination import SessionState
 from penstock.cluster.election import make_ready
+from penstock.cluster.expulsion import Expulsion
 from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.cluster.membership import Identity, Membership
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.moves import Moves
+from penstock.cluster.peers import Peers, PeerServices
 from penstock.cluster.topics import draw_uuid
 from penstock.config import (
     BROKER_RACK,
@@ -152,6 +155,15 @@ class Broker:
         self._administration = Administration(store, self._metadata, self._changes, random)
         self._membership = Membership(store, self._metadata, self._changes, node_id)
         self._controller = Controller(store, self._metadata, self._changes, change_list, node_id, log)
+        peer_services = PeerServices(
+            node_id,
+            self._environment.network,
+            self._environment.clock,
+            log,
+            self._metrics.failovers.observe,
+        )
+        expulsion = Expulsion(store, self._metadata, change_list, node_id)
+        self._peers = Peers(self._metadata, expulsion, peer_services)
 
     async def start(self) -> None:
         """Returns when clients are served. An error leaves nothing behind that a restart would not mend."""
@@ -173,6 +185,7 @@ class Broker:
         await self._replicas.load(self._metadata.image)
         self._report_problems()
         self._in_sync_writer.start()
+        self._peers.start()
         self._groups.start()
         await self._maintenance.start()
         self._show_metrics()
@@ -230,6 +243,7 @@ class Broker:
         for replica in self._replicas:
             replica.give_up_held()
         await self._dispatcher.close()
+        await self._peers.stop()
         await self._controller.stop()
         await self._changes.close()
         await self._metadata.close()
@@ -324,6 +338,7 @@ class Broker:
             "penstock_fetch_sessions", "Fetch sessions remembered.", lambda: len(self._context.fetch_sessions)
         )
         metrics.topic_sizes = self._topic_sizes
+        ClusterMetrics(self._metadata, self._peers).show(metrics)
         ReplicationMetrics(self._node_id, self._metadata, self._replicas, self._in_sync_writer).show(metrics)
         GroupMetrics(self._groups, self._replicas, self._config[METRICS_MAX_GROUPS]).show(metrics)
 
