@@ -1,7 +1,7 @@
 """Topics the cluster keeps for itself: made by a coordinator, readable by everybody, written by nobody else.
 
-What is in them is the state of groups, so clients may neither produce to them nor delete, truncate, create or grow
-them.
+What is in them is the state of groups and transactions, so clients may neither produce to them nor delete, truncate,
+create or grow them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from penstock.config import (
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
+    TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+    TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+    TRANSACTION_STATE_LOG_SEGMENT_BYTES,
     BrokerConfig,
 )
 from penstock.errors import BrokerError, ErrorCode
@@ -46,10 +49,23 @@ def new_offsets_topic(config: BrokerConfig) -> NewTopic:
         OFFSETS_TOPIC,
         config[OFFSETS_TOPIC_NUM_PARTITIONS],
         config[OFFSETS_TOPIC_REPLICATION_FACTOR],
-        configs={
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "min.cleanable.dirty.ratio": MIN_CLEANABLE_DIRTY_RATIO,
-            "segment.bytes": str(config[OFFSETS_TOPIC_SEGMENT_BYTES]),
-        },
+        configs=_settings(config[OFFSETS_TOPIC_SEGMENT_BYTES]),
     )
+
+
+def new_transactions_topic(config: BrokerConfig) -> NewTopic:
+    return NewTopic(
+        TRANSACTIONS_TOPIC,
+        config[TRANSACTION_STATE_LOG_NUM_PARTITIONS],
+        config[TRANSACTION_STATE_LOG_REPLICATION_FACTOR],
+        configs=_settings(config[TRANSACTION_STATE_LOG_SEGMENT_BYTES]),
+    )
+
+
+def _settings(segment_bytes: int) -> dict[str, str]:
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "min.cleanable.dirty.ratio": MIN_CLEANABLE_DIRTY_RATIO,
+        "segment.bytes": str(segment_bytes),
+    }

@@ -1,7 +1,7 @@
 """Every setting, declared once. Import options and configs from here.
 
-`topic_options`, `group_options` and `broker_options` hold the declarations, `settings` the configs, `loading` reads
-files, environment and command line, `reference` writes docs/configuration.md.
+`topic_options`, `group_options`, `transaction_options` and `broker_options` hold the declarations, `settings` the
+configs, `loading` reads files, environment and command line, `reference` writes docs/configuration.md.
 """
 
 from __future__ import annotations
@@ -17,4 +17,5 @@ from penstock.config.settings import Source as Source
 from penstock.config.settings import Synonym as Synonym
 from penstock.config.settings import TopicConfig as TopicConfig
 from penstock.config.topic_options import *  # noqa: F403
+from penstock.config.transaction_options import *  # noqa: F403
 from penstock.config.types import Kind as Kind

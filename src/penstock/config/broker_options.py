@@ -10,6 +10,7 @@ from penstock.config.address import Address, parse_address
 from penstock.config.group_options import CONSUMER_GROUPS
 from penstock.config.options import Group, Option, table
 from penstock.config.topic_options import TOPIC_DEFAULTS
+from penstock.config.transaction_options import TRANSACTIONS
 from penstock.config.types import INT_MAX, LONG_MAX, Boolean, Choice, Integer, Optional, Parsed, Text
 
 
@@ -430,6 +431,7 @@ BROKER_GROUPS = (
     CONNECTIONS,
     FETCHING,
     CONSUMER_GROUPS,
+    TRANSACTIONS,
     STORAGE,
     REPLICATION,
     PROCESS,

@@ -1,0 +1,275 @@
+"""What a transactional id is at one moment, and what each request makes of it: pure, a value in and a value out.
+
+Every change is one record of the log, so whatever was recorded last is where a coordinator goes on. Once
+PREPARE_COMMIT is recorded the outcome is commit, and likewise abort. Clients never get the highest epoch: it is left
+for fencing and for the last marker of a producer id.
+
+Version 2 (KIP-890) gives the producer a new epoch with every end of a transaction, so that whatever comes late is known
+by its old one; version 1 keeps the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
+
+NO_EPOCH: Final = ProducerEpoch(-1)
+MAX_EPOCH: Final = 32_767
+LAST_EPOCH_OF_CLIENTS: Final = MAX_EPOCH - 1
+NO_TIME_MS: Final = -1
+VERSION_1: Final = 1
+VERSION_2: Final = 2
+
+
+class TransactionState(IntEnum):
+    """Kafka's codes."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def title(self) -> str:
+        """As Kafka's tools spell it."""
+        return self.name.title().replace("_", "")
+
+
+class Identity(NamedTuple):
+    """Who produces: what a request names, and what a producer is given."""
+
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+
+
+NOBODY: Final = Identity(NO_PRODUCER_ID, NO_EPOCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    producer: Identity
+    """The newest. While a transaction is being ended, the one in its markers."""
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NO_TIME_MS
+    update_ms: int = NO_TIME_MS
+    version: int = VERSION_1
+    """Of the protocol, as the client of the last transaction spoke it."""
+    earlier: Identity = NOBODY
+    """Whose own request led to the newest identity: when that comes again, the answer is the same."""
+    next_producer_id: ProducerId = NO_PRODUCER_ID
+    """Takes over when the transaction has ended, because the epochs are used up."""
+    is_held: bool = False
+    """No timeout ends its transactions: somebody outside coordinates them."""
+
+    # --- questions
+
+    @property
+    def is_ending(self) -> bool:
+        return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.is_ending and self.state is not TransactionState.ONGOING
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the next epoch needs another producer id."""
+        return self.producer.epoch >= LAST_EPOCH_OF_CLIENTS
+
+    @property
+    def successor(self) -> Identity:
+        """Who may begin the next transaction."""
+        if self.is_ending and self.next_producer_id != NO_PRODUCER_ID:
+            return Identity(self.next_producer_id, ProducerEpoch(0))
+        return self.producer
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When an open transaction is aborted."""
+        if self.state is not TransactionState.ONGOING or self.is_held:
+            return None
+        return self.start_ms + self.timeout_ms
+
+    def expires_ms(self, expiration_ms: int) -> int | None:
+        """When the id is forgotten, if nothing happens."""
+        return self.update_ms + expiration_ms if self.is_idle else None
+
+    # --- InitProducerId
+
+    def initialised(
+        self,
+        asking: Identity,
+        timeout_ms: int,
+        is_held: bool,
+        fresh_id: ProducerId | None,
+        now_ms: int,
+    ) -> Transaction:
+        """A new epoch for whoever asks; for one that names itself only if nobody else has come since (KIP-360).
+
+        An open transaction is aborted first, under an epoch that nobody has: who asks is told when that is done.
+        `fresh_id` is used where the epochs are used up.
+        """
+        is_repeat = asking != NOBODY and asking == self.earlier
+        if asking not in (NOBODY, self.successor) and not is_repeat:
+            raise _fenced()
+        if self.is_ending:
+            raise BrokerError(ErrorCode.concurrent_transactions)
+        if self.state is TransactionState.ONGOING:
+            return self._fenced_off(asking, now_ms)
+        if is_repeat and self.state is TransactionState.EMPTY:
+            return self
+        if self.is_exhausted:
+            assert fresh_id is not None
+            producer = Identity(fresh_id, ProducerEpoch(0))
+        else:
+            producer = _bumped(self.producer)
+        return Transaction(producer, timeout_ms, update_ms=now_ms, earlier=asking, is_held=is_held)
+
+    # --- partitions
+
+    def with_partitions(
+        self, producer: Identity, partitions: Iterable[TopicPartition], version: int, now_ms: int
+    ) -> Transaction:
+        """The same where they are in it already."""
+        self._check_producer(producer)
+        if self.is_ending:
+            raise BrokerError(ErrorCode.concurrent_transactions)
+        is_open = self.state is TransactionState.ONGOING
+        added = self.partitions.union(partitions)
+        if is_open and added == self.partitions:
+            return self
+        return replace(
+            self,
+            state=TransactionState.ONGOING,
+            partitions=added,
+            start_ms=self.start_ms if is_open else now_ms,
+            update_ms=now_ms,
+            version=version,
+            earlier=NOBODY,
+        )
+
+    def verify(self, producer: Identity, partition: TopicPartition) -> ErrorCode:
+        """Whether the partition is in the open transaction of this producer."""
+        if producer.producer_id != self.producer.producer_id:
+            return ErrorCode.invalid_producer_id_mapping
+        if producer != self.producer:
+            return ErrorCode.producer_fenced
+        is_open = self.state is TransactionState.ONGOING
+        return ErrorCode.none if is_open and partition in self.partitions else ErrorCode.transaction_abortable
+
+    # --- the end
+
+    def needs_id_to_end(self, producer: Identity, version: int) -> bool:
+        return version >= VERSION_2 and self.is_exhausted and producer == self.producer and not self.is_ending
+
+    def ended(
+        self, producer: Identity, commit: bool, version: int, next_id: ProducerId | None, now_ms: int
+    ) -> Transaction:
+        """The decision is made with this; markers follow, then `completed`. The same value: it was made before."""
+        if version >= VERSION_2 and self._has_ended and producer == self.earlier:
+            self._check_outcome(commit)
+            return self
+        self._check_producer(producer)
+        if self.state is TransactionState.ONGOING:
+            return self._ending(commit, version, next_id, now_ms)
+        if version < VERSION_2:
+            self._check_outcome(commit)
+            return self
+        if self.is_ending:
+            raise BrokerError(ErrorCode.concurrent_transactions)
+        if commit:
+            raise _wrong_state()
+        # An abort of nothing still fences what may be on its way.
+        ending = self._ending(commit, version, next_id, now_ms)
+        return replace(ending, start_ms=now_ms).completed(now_ms)
+
+    def timed_out(self, now_ms: int) -> Transaction:
+        """The abort of an open transaction whose producer has been silent for too long; it is fenced."""
+        assert self.state is TransactionState.ONGOING
+        return self._fenced_off(NOBODY, now_ms)
+
+    def completed(self, now_ms: int) -> Transaction:
+        """All markers are written."""
+        committed = self.state is TransactionState.PREPARE_COMMIT
+        return replace(
+            self,
+            state=TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT,
+            producer=self.successor,
+            next_producer_id=NO_PRODUCER_ID,
+            partitions=frozenset(),
+            update_ms=now_ms,
+        )
+
+    @property
+    def _has_ended(self) -> bool:
+        return self.state not in (TransactionState.EMPTY, TransactionState.ONGOING)
+
+    def _ending(self, commit: bool, version: int, next_id: ProducerId | None, now_ms: int) -> Transaction:
+        changed = replace(
+            self,
+            state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
+            update_ms=now_ms,
+            version=version,
+        )
+        if version < VERSION_2:
+            return changed
+        assert not self.is_exhausted or next_id is not None
+        return replace(
+            changed,
+            producer=_bumped(self.producer),
+            earlier=self.producer,
+            next_producer_id=next_id if self.is_exhausted and next_id is not None else NO_PRODUCER_ID,
+        )
+
+    def _fenced_off(self, by: Identity, now_ms: int) -> Transaction:
+        return replace(
+            self,
+            state=TransactionState.PREPARE_ABORT,
+            producer=_bumped(self.producer),
+            earlier=by,
+            update_ms=now_ms,
+        )
+
+    def _check_producer(self, producer: Identity) -> None:
+        """BrokerError unless this is who may begin or end a transaction."""
+        if producer.producer_id not in (self.producer.producer_id, self.successor.producer_id):
+            raise BrokerError(
+                ErrorCode.invalid_producer_id_mapping, "the transactional id has another producer id"
+            )
+        if producer != self.successor:
+            raise _fenced()
+
+    def _check_outcome(self, commit: bool) -> None:
+        committed = self.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+        aborted = self.state in (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
+        if not (committed if commit else aborted):
+            raise _wrong_state()
+
+
+def begin(producer_id: ProducerId, timeout_ms: int, is_held: bool, now_ms: int) -> Transaction:
+    """A transactional id that is new here."""
+    producer = Identity(producer_id, ProducerEpoch(0))
+    return Transaction(producer, timeout_ms, update_ms=now_ms, is_held=is_held)
+
+
+def _bumped(producer: Identity) -> Identity:
+    return Identity(producer.producer_id, ProducerEpoch(producer.epoch + 1))
+
+
+def _fenced() -> BrokerError:
+    return BrokerError(ErrorCode.producer_fenced, "a newer producer has this transactional id")
+
+
+def _wrong_state() -> BrokerError:
+    return BrokerError(ErrorCode.invalid_txn_state, "no transaction is open that could end so")
