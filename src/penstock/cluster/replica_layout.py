@@ -1,0 +1,154 @@
+"""An assignment of replicas while it is being changed, and the steps that change it. Pure; `balance` takes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.errors import PenstockError
+from penstock.model import BrokerId, TopicPartition
+
+Assignment = Mapping[TopicPartition, tuple[BrokerId, ...]]
+"""The replicas of each partition, the preferred leader first."""
+
+
+class NoPlan(PenstockError):
+    """There is no way to place the replicas as asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    machine: str
+    rack: str | None = None
+
+
+class ReplicaLayout:
+    def __init__(self, current: Assignment, brokers: Mapping[BrokerId, Location]) -> None:
+        """Only `brokers` are given replicas; those on others are left alone unless they are moved by name."""
+        self._locations = brokers
+        self._replicas = {name: list(current[name]) for name in sorted(current)}
+        self._held: dict[BrokerId, dict[TopicPartition, None]] = {broker: {} for broker in sorted(brokers)}
+        self._of_topic: dict[str, Counter[BrokerId]] = {name.topic: Counter() for name in self._replicas}
+        for name, replicas in self._replicas.items():
+            for broker in replicas:
+                self._note(name, broker)
+
+    @property
+    def brokers(self) -> Iterable[BrokerId]:
+        return self._held.keys()
+
+    def assignment(self) -> Assignment:
+        return {name: tuple(replicas) for name, replicas in self._replicas.items()}
+
+    def count(self, name: TopicPartition) -> int:
+        return len(self._replicas[name])
+
+    def best_for(self, name: TopicPartition, instead_of: BrokerId | None = None) -> BrokerId:
+        """The broker that is most distant from the other replicas, and of those the one that holds least."""
+        others = [broker for broker in self._replicas[name] if broker != instead_of]
+        free = [broker for broker in self._held if broker not in others]
+        if not free:
+            raise NoPlan(f"{name} would have {len(others) + 1} replicas on {len(self._held)} brokers")
+        places = [self._locations[broker] for broker in others if broker in self._locations]
+        machines, racks = {place.machine for place in places}, {place.rack for place in places}
+        topic = self._of_topic[name.topic]
+
+        def rank(broker: BrokerId) -> tuple[bool, bool, int, int]:
+            place = self._locations[broker]
+            return place.machine in machines, place.rack in racks, len(self._held[broker]), topic[broker]
+
+        return min(free, key=rank)
+
+    def add(self, name: TopicPartition, broker: BrokerId) -> None:
+        self._replicas[name].append(broker)
+        self._note(name, broker)
+
+    def move(self, name: TopicPartition, source: BrokerId, target: BrokerId) -> None:
+        replicas = self._replicas[name]
+        replicas[replicas.index(source)] = target
+        if source in self._held:
+            del self._held[source][name]
+            self._of_topic[name.topic][source] -= 1
+        self._note(name, target)
+
+    def spread(self, name: TopicPartition) -> None:
+        """Move replicas that share a machine or a rack apart, as far as there are free ones."""
+        moved = True
+        while moved:
+            moved = False
+            for source in reversed(self._replicas[name]):
+                if source not in self._held:
+                    continue
+                target = self.best_for(name, instead_of=source)
+                if self._diversity(name, source, target) > self._diversity(name):
+                    self.move(name, source, target)
+                    moved = True
+                    break
+
+    def level(self) -> None:
+        """Have brokers hold equally many replicas, with the fewest moves; those of one topic are dealt out first."""
+        if not self._held:
+            return
+        total = sum(map(len, self._held.values()))
+        low, high = total // len(self._held), -(-total // len(self._held))
+        names: dict[str, list[TopicPartition]] = {}
+        for name in self._replicas:
+            names.setdefault(name.topic, []).append(name)
+        for topic in names:
+            while self._level_topic(names[topic], low, high):
+                pass
+        while self._level_any():
+            pass
+
+    def _level_topic(self, names: Sequence[TopicPartition], low: int, high: int) -> bool:
+        """One replica of a topic from a broker that holds too many to one that holds too few, if that helps it too."""
+        of_topic = self._of_topic[names[0].topic]
+        givers = [broker for broker, held in self._held.items() if len(held) > high]
+        takers = [broker for broker, held in self._held.items() if len(held) < low]
+        if not givers or not takers:
+            return False
+        source = max(givers, key=lambda broker: of_topic[broker])
+        target = min(takers, key=lambda broker: of_topic[broker])
+        if of_topic[source] - of_topic[target] < 2:
+            return False
+        return self._move_one((name for name in names if name in self._held[source]), source, target)
+
+    def _level_any(self) -> bool:
+        """One replica from a broker to another that holds less, the most uneven pair first."""
+        order = sorted(self._held, key=lambda broker: len(self._held[broker]))
+        pairs = sorted(
+            (
+                (len(self._held[target]) - len(self._held[source]), source, target)
+                for source in reversed(order)
+                for target in order
+                if len(self._held[source]) - len(self._held[target]) >= 2
+            ),
+            key=lambda pair: pair[0],
+        )
+        return any(self._move_one(self._held[source], source, target) for _, source, target in pairs)
+
+    def _move_one(self, names: Iterable[TopicPartition], source: BrokerId, target: BrokerId) -> bool:
+        for name in names:
+            if name not in self._held[target] and self._may_move(name, source, target):
+                self.move(name, source, target)
+                return True
+        return False
+
+    def _may_move(self, name: TopicPartition, source: BrokerId, target: BrokerId) -> bool:
+        if self._locations[source] == self._locations[target]:
+            return True
+        return self._diversity(name, source, target) >= self._diversity(name)
+
+    def _diversity(
+        self, name: TopicPartition, source: BrokerId | None = None, target: BrokerId | None = None
+    ) -> tuple[int, int]:
+        """On how many machines and racks the replicas are, or would be after a move."""
+        replicas = [target if broker == source else broker for broker in self._replicas[name]]
+        places = [self._locations[broker] for broker in replicas if broker in self._locations]
+        return len({place.machine for place in places}), len({place.rack for place in places})
+
+    def _note(self, name: TopicPartition, broker: BrokerId) -> None:
+        if broker in self._held:
+            self._held[broker][name] = None
+            self._of_topic[name.topic][broker] += 1
