@@ -59,17 +59,19 @@ class Replica:
         flusher: Flusher,
         threads: Threads,
         changed: dict[Replica, None],
-        on_joinable: Callable[[], None],
+        on_in_sync_due: Callable[[], None],
     ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.log = log
         self.partition = partition
+        self.partition_epoch = -1
+        """Of the state in the store that its role is by."""
         self.min_insync_replicas = 1
         self.max_message_bytes = log.config.max_message_bytes
         self._checks_records = log.config.checks_records
         self.data_waiters = DataWaiters()
-        self._on_joinable = on_joinable
+        self._on_in_sync_due = on_in_sync_due
         self.watchers: dict[Watcher, None] = {}
         self.flushes_as_follower = False
         """Whether its leader counts what it has fsynced."""
@@ -92,6 +94,8 @@ class Replica:
         """Lead in a new epoch, which starts at the present end of the log."""
         self.log.assign_epoch(leader_epoch)
         self.on_moved(self.partition.lead(leader_epoch, in_sync))
+        if self.partition.waits_for_dead:
+            self._on_in_sync_due()
 
     def become_follower(self, leader_epoch: LeaderEpoch) -> None:
         """Another leads in this epoch, or nobody."""
@@ -138,6 +142,8 @@ class Replica:
             self._flusher.request(self)
         else:
             self._write_back(len(batch))
+        if self.partition.waits_for_dead:
+            self._on_in_sync_due()
         if self.watchers:
             self._tell_watchers()
         return info
@@ -299,6 +305,7 @@ class Replica:
         """The partition is no longer here: whoever waits is told to look for it elsewhere."""
         self.stop_leading()
         self._flush_waiters.fail(self._departure())
+        self.data_waiters.wake()
 
     def on_follower_fetch(
         self, replica: BrokerId, broker_epoch: BrokerEpoch, offset: Offset, flushed: Offset, now_ms: int
@@ -307,8 +314,8 @@ class Replica:
         partition = self.partition
         if partition.on_follower_fetch(replica, broker_epoch, offset, flushed, now_ms):
             self._on_high_watermark()
-        if partition.in_sync.may_join(replica, partition.high_watermark):
-            self._on_joinable()
+        if partition.waits_for_dead or partition.in_sync.may_join(replica, partition.high_watermark):
+            self._on_in_sync_due()
 
     def _on_high_watermark(self) -> None:
         self.log.high_watermark = self.partition.high_watermark

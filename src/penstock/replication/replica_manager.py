@@ -2,13 +2,13 @@
 
 Topics and partitions come and go, and roles change, only through `load` and `follow`; nothing is ever deleted because
 the image is merely empty: a log whose topic the image does not know, and did not know a moment ago, is an orphan and
-stays. Loop thread only.
+stays. One that has moved away goes, because the image knows its topic and has it on others. Loop thread only.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, ImageChange, Topic
@@ -183,7 +183,12 @@ class ReplicaManager:
         settings = TopicConfig(self.config, topic.configs)
         config = LogConfig.resolve(settings, self.config)
         mine = [index for index, state in enumerate(topic.partitions) if self._node_id in state.replicas]
+        await self._leave_partitions(topic)
         missing = [index for index in mine if self._logs.get(topic.id, index) is None]
+        for index in missing:
+            # What an earlier copy here had, one that is not in sync gets from the leader again.
+            if self._node_id not in topic.partitions[index].isr:
+                self._logs.forget(topic.id, index)
         if missing:
             create = partial(self._logs.create, topic.name, topic.id, missing, config)
             await self._threads.run("background", create)
@@ -193,6 +198,7 @@ class ReplicaManager:
                 replica = self._take_up(topic, index, settings)
             replica.configure(config, settings[DURABILITY], settings[MIN_INSYNC_REPLICAS])
             await self._take_role(replica, topic.partitions[index])
+            replica.partition_epoch = topic.partitions[index].partition_epoch
 
     def _take_up(self, topic: Topic, index: int, settings: TopicConfig) -> Replica:
         log = self._logs.get(topic.id, index)
@@ -292,7 +298,33 @@ class ReplicaManager:
             replica.on_cut()
 
     async def _remove_topic(self, topic: Topic) -> None:
-        for index in range(len(topic.partitions)):
+        await self._retire(topic, range(len(topic.partitions)))
+        await self._threads.run("background", self._logs.begin_delete(topic.id).work)
+
+    async def _leave_partitions(self, topic: Topic) -> None:
+        """Delete the logs of partitions that are on others now.
+
+        At start too: a crash may have come between. The image is at least as new then as this broker's session.
+        """
+        moved = [
+            index
+            for index, state in enumerate(topic.partitions)
+            if self._node_id not in state.replicas
+            and self._logs.get(topic.id, index) is not None
+            and state.partition_epoch > self._known_epoch(topic.name, index)
+        ]
+        if moved:
+            self._log.info("partitions have moved to other brokers", topic=topic.name, partitions=moved)
+            await self._retire(topic, moved)
+            await self._threads.run("background", self._logs.begin_delete(topic.id, moved).work)
+
+    def _known_epoch(self, topic: str, index: int) -> int:
+        """The partition epoch in which this broker was known to have a replica."""
+        replica = self._replicas.get((topic, index))
+        return -1 if replica is None else replica.partition_epoch
+
+    async def _retire(self, topic: Topic, partitions: Iterable[int]) -> None:
+        for index in partitions:
             replica = self._replicas.pop((topic.name, index), None)
             if replica is not None:
                 self._fetchers.unfollow(replica)
@@ -300,4 +332,3 @@ class ReplicaManager:
                     await asyncio.wait([replica.cutting])
                 replica.retire()
                 self.changed.pop(replica, None)
-        await self._threads.run("background", self._logs.begin_delete(topic.id).work)

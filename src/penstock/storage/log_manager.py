@@ -243,12 +243,21 @@ class LogManager:
             self.problems.append(f"{log.directory} has vanished; its offsets go on at {log.log_end_offset}")
         return log
 
-    def begin_delete(self, topic_id: TopicId) -> RemoveJob:
-        """Take the logs of a topic out of use; the job's work removes their directories."""
-        logs = self._topics.pop(topic_id, {}).values()
-        for log in logs:
+    def forget(self, topic_id: TopicId, partition: int) -> None:
+        """A log that is made for this partition begins at 0, whatever there was before."""
+        self._without_directory.pop((topic_id, partition), None)
+
+    def begin_delete(self, topic_id: TopicId, partitions: Iterable[int] | None = None) -> RemoveJob:
+        """Take the logs of a topic, or of some of its partitions, out of use; the job's work removes their
+        directories."""
+        logs = self._topics.pop(topic_id, {})
+        gone = list(logs) if partitions is None else [index for index in partitions if index in logs]
+        deleted = [logs.pop(index) for index in gone]
+        if logs:
+            self._topics[topic_id] = logs
+        for log in deleted:
             log.discard()
-        return RemoveJob(self._disk, tuple(log.directory for log in logs))
+        return RemoveJob(self._disk, tuple(log.directory for log in deleted))
 
 
 def _empty_checkpoint(topic_partition: TopicPartition, topic_id: TopicId) -> LogCheckpoint:

@@ -1,0 +1,267 @@
+"""Partitions that move between whole brokers, under load and when brokers are away, and leaders that are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from harness import Harness, new_topic
+from test_copies import started
+from test_reassignment_handlers import codes, elect, elected, reassign
+from whole_brokers import Brokers, run, until
+
+from penstock.cluster.image import NO_LEADER, Partition
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import Offset
+from penstock.records.batch import read_header
+from penstock.records.building import NewRecord, build_batch
+from penstock.records.iteration import iterate, read_batches
+
+ORDERS = "orders"
+
+
+async def create(harness: Harness, *replicas: list[int], **configs: str) -> None:
+    settings = {name.replace("_", "."): value for name, value in configs.items()}
+    new = new_topic(ORDERS, assignments=list(enumerate(replicas)), configs=settings)
+    response = await harness.ask(19, 7, {"topics": [new], "timeout": 5_000, "validate_only": False})
+    assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+
+def state(harness: Harness, index: int = 0) -> Partition:
+    return harness.context.image.topics[ORDERS].partitions[index]
+
+
+def directories(data_dir: Path, number: int) -> list[str]:
+    return sorted(path.name for path in (data_dir / str(number) / "logs").iterdir() if ORDERS in path.name)
+
+
+def values(harness: Harness) -> list[bytes]:
+    """Everything that is committed at the leader, in order."""
+    replica = harness.context.replicas.get(ORDERS, 0)
+    found: list[bytes] = []
+    while len(found) < replica.partition.high_watermark:
+        part = replica.log.read(
+            Offset(len(found)), 1 << 20, below=replica.partition.high_watermark, at_least_one=True, wait=True
+        ).read()
+        for header, batch in read_batches(memoryview(part)):
+            found += [record.value or b"" for record in iterate(batch, header)]
+    return found
+
+
+class Load:
+    """Appends at whoever leads, one at a time, and remembers what was acknowledged."""
+
+    def __init__(self, harnesses: dict[int, Harness]) -> None:
+        self.harnesses = harnesses
+        self.acknowledged: list[bytes] = []
+        self._is_over = False
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while not self._is_over:
+            value = b"%d" % len(self.acknowledged)
+            for harness in tuple(self.harnesses.values()):
+                if await self._is_acknowledged(harness, value):
+                    self.acknowledged.append(value)
+                    break
+            await asyncio.sleep(0)
+
+    async def _is_acknowledged(self, harness: Harness, value: bytes) -> bool:
+        batch = memoryview(build_batch([NewRecord(None, value, 1_000)]))
+        done: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
+        try:
+            replica = harness.context.replicas.get(ORDERS, 0)
+            info = replica.append(batch, read_header(batch), 1_000)
+            if replica.when_committed(info, done.set_result):
+                return True
+        except BrokerError as error:
+            done.set_result(error)
+        refusal = await done
+        assert refusal is None or refusal.code is ErrorCode.not_leader_or_follower
+        return refusal is None
+
+    async def more(self) -> None:
+        """Wait until it goes on."""
+        enough = len(self.acknowledged) + 20
+        await until(lambda: len(self.acknowledged) >= enough or self._task.done())
+
+    async def end(self) -> list[bytes]:
+        self._is_over = True
+        await self._task
+        return self.acknowledged
+
+
+async def moved(harness: Harness, replicas: list[int]) -> None:
+    response = await reassign(harness, (ORDERS, 0, replicas))
+    assert codes(response) == [ErrorCode.none]
+    await until(lambda: state(harness).replicas == tuple(replicas))
+
+
+def test_a_partition_moves_under_load_and_loses_nothing(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = dict(enumerate(await started(brokers, 4), 1))
+        first = harnesses[1]
+        await create(first, [1, 2, 3], min_insync_replicas="2")
+        for harness in harnesses.values():
+            await until(lambda harness=harness: ORDERS in harness.context.image.topics)
+        load = Load(harnesses)
+        await load.more()
+        await moved(first, [2, 3, 4])
+        assert state(first).leader == 2
+        assert not state(first).is_moving
+        await load.more()
+        await until(lambda: directories(tmp_path, 1) == [])
+        assert len(directories(tmp_path, 4)) == 1
+        # Back again, and it starts from nothing.
+        await moved(first, [1, 4])
+        await load.more()
+        await until(lambda: directories(tmp_path, 2) == directories(tmp_path, 3) == [])
+        acknowledged = await load.end()
+        leader = harnesses[state(first).leader]
+        stored = values(leader)
+        assert list(dict.fromkeys(stored)) == acknowledged
+        for number in (1, 4):
+            log = harnesses[number].context.logs.get(first.context.image.topics[ORDERS].id, 0)
+            assert log is not None
+            assert log.log_start_offset == 0
+            await until(lambda log=log: log.log_end_offset == len(stored))
+
+    run(tmp_path, scenario)
+
+
+def test_a_log_that_moved_away_while_its_broker_was_down_goes_when_it_is_back(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = await started(brokers, 3)
+        await create(harnesses[0], [1, 2], [1, 2])
+        await harnesses[0].append(ORDERS, b"one")
+        await brokers.stop(1)
+        second = harnesses[1]
+        await until(lambda: state(second).leader == 2)
+        await moved(second, [2, 3])
+        await second.append(ORDERS, b"two")
+        assert len(directories(tmp_path, 1)) == 2
+        first = await brokers.start(1)
+        assert [name[: len("orders-1")] for name in directories(tmp_path, 1)] == ["orders-1"]
+        await moved(first, [1, 2, 3])
+        topic = first.context.image.topics[ORDERS]
+        log = first.context.logs.get(topic.id, 0)
+        assert log is not None
+        assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+    run(tmp_path, scenario)
+
+
+def test_a_log_of_a_topic_that_nobody_knows_stays(tmp_path: Path) -> None:
+    """T10: that the metadata looks empty is no reason to delete anything."""
+
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = await started(brokers, 2)
+        await create(harnesses[0], [1, 2])
+        await brokers.stop(1)
+        await brokers.stop(2)
+        emptied = Brokers(tmp_path)
+        store = emptied.ensemble.client()
+        await store.start()
+        cluster = brokers.ensemble.tree.entries["/cluster"].data
+        await emptied.start(3)
+        node = await store.get("/cluster")
+        await store.set("/cluster", cluster, node.version)
+        await emptied.stop(3)
+        await emptied.start(1)
+        assert len(directories(tmp_path, 1)) == 1
+        await emptied.stop(1)
+
+    run(tmp_path, scenario)
+
+
+def test_a_move_waits_for_a_broker_that_is_away_and_can_be_called_off(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = await started(brokers, 3)
+        first = harnesses[0]
+        await create(first, [1, 2])
+        await first.append(ORDERS, b"one")
+        third = brokers.running[3]
+        await third._replicas._fetchers.stop()  # it is there, but copies nothing
+        response = await reassign(first, (ORDERS, 0, [3, 2]))
+        assert codes(response) == [ErrorCode.none]
+        listed = await first.ask(46, 0, {"timeout": 5_000, "topics": None})
+        (partition,) = listed.topics[0].partitions
+        assert set(partition.replicas) == {1, 2, 3}
+        assert (partition.adding_replicas, partition.removing_replicas) == ((3,), (1,))
+        await until(lambda: len(directories(tmp_path, 3)) == 1)
+        assert state(first).isr == (1, 2)
+        response = await reassign(first, (ORDERS, 0, None))
+        assert codes(response) == [ErrorCode.none]
+        assert state(first).replicas == (1, 2)
+        assert not state(first).is_moving
+        await until(lambda: directories(tmp_path, 3) == [])
+        await first.append(ORDERS, b"two")
+        assert values(first) == [b"one", b"two"]
+
+    run(tmp_path, scenario)
+
+
+def test_the_preferred_replica_leads_when_it_is_asked_to(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = await started(brokers, 2)
+        second = harnesses[1]
+        await create(second, [1, 2])
+        await second.context.replicas.settled()
+        await brokers.stop(1)
+        assert state(second).leader == 2
+        refused = elected(await elect(second, [(ORDERS, [0])]))
+        assert refused == {(ORDERS, 0): ErrorCode.preferred_leader_not_available}
+        await brokers.start(1)
+        await until(lambda: brokers.members(2, ORDERS) == {1, 2})
+        assert elected(await elect(second, None)) == {(ORDERS, 0): ErrorCode.none}
+        assert state(second).leader == 1
+        await until(lambda: brokers.running[1]._replicas.get(ORDERS, 0).partition.is_leader)
+
+    run(tmp_path, scenario)
+
+
+def test_only_on_request_one_leads_that_was_not_in_sync(tmp_path: Path) -> None:
+    """T22: a partition waits for one that has everything, unless an operator gives up what is missing."""
+
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = await started(brokers, 2)
+        first, second = harnesses
+        await create(first, [1, 2])
+        await first.append(ORDERS, b"both have it")
+        await until(lambda: brokers.members(1, ORDERS) == {1, 2})
+        await brokers.stop(2)
+        await until(lambda: brokers.members(1, ORDERS) == {1})
+        await first.append(ORDERS, b"only one has it")
+        await brokers.stop(1)
+        second = await brokers.start(2)
+        await until(lambda: second.context.image.controller_id == 2)
+        assert state(second).leader == NO_LEADER
+        assert state(second).isr == (1,)
+        refused = elected(await elect(second, [(ORDERS, [0])]))
+        assert refused == {(ORDERS, 0): ErrorCode.preferred_leader_not_available}
+        assert elected(await elect(second, [(ORDERS, [0])], 1)) == {(ORDERS, 0): ErrorCode.none}
+        assert (state(second).leader, state(second).isr) == (2, (2,))
+        assert any("was not in sync" in line and line.startswith("warning") for line in brokers.lines)
+        await second.append(ORDERS, b"instead")
+        first = await brokers.start(1)
+        await until(lambda: brokers.members(2, ORDERS) == {1, 2})
+        assert values(second) == [b"both have it", b"instead"]
+        log = first.context.logs.get(first.context.image.topics[ORDERS].id, 0)
+        assert log is not None
+        assert log.log_end_offset == 2
+
+    run(tmp_path, scenario)
+
+
+def test_nobody_is_elected_where_nobody_is_alive(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = await started(brokers, 2)
+        await create(harnesses[0], [2])
+        await brokers.stop(2)
+        first = harnesses[0]
+        await until(lambda: state(first).leader == NO_LEADER)
+        response: Any = await elect(first, [(ORDERS, [0])], 1)
+        assert elected(response) == {(ORDERS, 0): ErrorCode.eligible_leaders_not_available}
+
+    run(tmp_path, scenario)
