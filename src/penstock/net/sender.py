@@ -1,0 +1,209 @@
+"""Writes records to a cluster: in order for each partition, each once, in batches that form while the last is away.
+
+One batch of a partition is on its way at a time; what comes meanwhile makes the next. A batch is repeated with its
+sequence until there is an answer, so it is stored once. Where time is over and nobody can say what became of it,
+`OutcomeUnknown` says so, and the partition goes on under another producer id. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.net.client import Client
+from penstock.net.routes import MAX_RETRY_SECONDS, MOVED, RETRIABLE, RETRY_SECONDS, Routes, check
+from penstock.records.building import NewRecord, build_batch
+from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceResult, ProduceTopic
+from penstock.wire.produce_client import decode_produce_response, encode_produce_request
+
+MAX_BATCH_BYTES = 512 * 1024
+MAX_BATCH_RECORDS = 2_000
+_ACKS_ALL = -1
+_ATTEMPT_SECONDS = 10.0
+_PRODUCE_VERSION = 11
+_INIT_PRODUCER_ID, _INIT_PRODUCER_ID_VERSION = 22, 4
+_RECORD_OVERHEAD_BYTES = 64
+_SEQUENCES = 1 << 31
+
+_ORPHANED = frozenset(
+    {
+        ErrorCode.out_of_order_sequence_number,
+        ErrorCode.unknown_producer_id,
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.producer_fenced,
+    }
+)
+"""The broker knows another history of this producer."""
+
+
+_PERHAPS_AFTER_APPEND = MOVED | {
+    ErrorCode.request_timed_out,
+    ErrorCode.not_enough_replicas_after_append,
+}
+
+
+class OutcomeUnknown(PenstockError):
+    """The record may or may not be stored."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    record: NewRecord
+    size: int
+    is_alone: bool
+    done: asyncio.Future[int]
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One partition: what waits, and under which producer it is written."""
+
+    waiting: deque[_Waiting] = field(default_factory=deque)
+    task: asyncio.Task[None] | None = None
+    producer_id: int = -1
+    producer_epoch: int = -1
+    sequence: int = 0
+
+
+class Sender:
+    def __init__(self, routes: Routes, delivery_seconds: float = 30.0) -> None:
+        self._routes = routes
+        self._delivery_seconds = delivery_seconds
+        self._lanes: dict[tuple[str, int], _Lane] = {}
+
+    async def close(self) -> None:
+        """Whoever still waits is told that the outcome is not known."""
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def send(
+        self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False
+    ) -> asyncio.Future[int]:
+        """Its offset, once it is committed; BrokerError where it is refused. `is_alone`: in a batch of its own."""
+        lane = self._lanes.get((topic, partition))
+        if lane is None:
+            lane = self._lanes[topic, partition] = _Lane()
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        size = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
+        size += sum(len(name) + len(value or b"") for name, value in record.headers)
+        lane.waiting.append(_Waiting(record, size, is_alone, done))
+        if lane.task is None:
+            lane.task = asyncio.get_running_loop().create_task(self._run(lane, topic, partition))
+        return done
+
+    async def _run(self, lane: _Lane, topic: str, partition: int) -> None:
+        batch: list[_Waiting] = []
+        try:
+            # What is sent in the same turn of the loop goes together.
+            await asyncio.sleep(0)
+            while lane.waiting:
+                batch = _next_batch(lane.waiting)
+                try:
+                    base_offset = await self._deliver(lane, topic, partition, batch)
+                except (PenstockError, OSError) as error:
+                    _fail(batch, error)
+                else:
+                    for place, each in enumerate(batch):
+                        if not each.done.done():
+                            each.done.set_result(base_offset + place)
+        finally:
+            lane.task = None
+            _fail([*batch, *lane.waiting], OutcomeUnknown("the sender was closed"))
+            lane.waiting.clear()
+
+    async def _deliver(self, lane: _Lane, topic: str, partition: int, batch: list[_Waiting]) -> int:
+        deadline = asyncio.get_running_loop().time() + self._delivery_seconds
+        pause, may_be_stored = RETRY_SECONDS, False
+        while True:
+            try:
+                if lane.producer_id < 0:
+                    await self._take_producer_id(lane)
+                client = await self._routes.leader(topic, partition)
+                was_stored, may_be_stored = may_be_stored, True
+                result = await self._produce(client, lane, topic, partition, batch)
+                may_be_stored = was_stored or result.error_code in _PERHAPS_AFTER_APPEND
+                if result.error_code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
+                    lane.sequence = (lane.sequence + len(batch)) % _SEQUENCES
+                    return _offset_of(result)
+                if result.error_code == ErrorCode.unknown_topic_or_partition:
+                    # Its leader has yet to hear of it; where it is gone, the next look says so.
+                    raise BrokerError(ErrorCode.leader_not_available, f"{topic}-{partition} is not there")
+                check(result.error_code, result.error_message)
+            except (BrokerError, OSError) as error:
+                self._routes.forget(topic)
+                is_orphaned = isinstance(error, BrokerError) and error.code in _ORPHANED
+                if is_orphaned and not may_be_stored:
+                    lane.producer_id = -1
+                    continue
+                if not _is_worth_repeating(error) or asyncio.get_running_loop().time() + pause > deadline:
+                    if may_be_stored:
+                        lane.producer_id = -1
+                        raise OutcomeUnknown(str(error) or type(error).__name__) from error
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_RETRY_SECONDS)
+
+    async def _produce(
+        self, client: Client, lane: _Lane, topic: str, partition: int, batch: list[_Waiting]
+    ) -> ProduceResult:
+        records = build_batch(
+            [each.record for each in batch],
+            producer_id=lane.producer_id,
+            producer_epoch=lane.producer_epoch,
+            base_sequence=lane.sequence,
+        )
+        timeout_ms = int(_ATTEMPT_SECONDS * 1000)
+        topics = [ProduceTopic(topic, None, [ProducePartition(partition, memoryview(records))])]
+        request = ProduceRequest(None, _ACKS_ALL, timeout_ms, topics)
+        correlation_id = client.next_correlation_id()
+        frame = encode_produce_request(correlation_id, _PRODUCE_VERSION, client.client_id, request)
+        async with asyncio.timeout(2 * _ATTEMPT_SECONDS):
+            answer = await client.exchange(correlation_id, frame)
+        [answered] = decode_produce_response(answer, _PRODUCE_VERSION).topics
+        return answered.partitions[0]
+
+    async def _take_producer_id(self, lane: _Lane) -> None:
+        fields = {"transactional_id": None, "transaction_timeout": timedelta(minutes=1)}
+        response = await self._routes.ask_any(_INIT_PRODUCER_ID, _INIT_PRODUCER_ID_VERSION, fields)
+        check(response.error_code)
+        lane.producer_id, lane.producer_epoch = response.producer_id, response.producer_epoch
+        lane.sequence = 0
+
+
+def _next_batch(waiting: deque[_Waiting]) -> list[_Waiting]:
+    first = waiting.popleft()
+    batch, size = [first], first.size
+    while (
+        waiting
+        and not (first.is_alone or waiting[0].is_alone)
+        and len(batch) < MAX_BATCH_RECORDS
+        and size + waiting[0].size <= MAX_BATCH_BYTES
+    ):
+        size += waiting[0].size
+        batch.append(waiting.popleft())
+    return batch
+
+
+def _offset_of(result: ProduceResult) -> int:
+    if result.base_offset < 0:
+        raise OutcomeUnknown("it is stored, but the broker does not remember where")
+    return result.base_offset
+
+
+def _is_worth_repeating(error: BrokerError | OSError) -> bool:
+    return (
+        not isinstance(error, BrokerError)
+        or error.code in RETRIABLE
+        or error.code is ErrorCode.not_enough_replicas_after_append
+    )
+
+
+def _fail(batch: list[_Waiting], error: Exception) -> None:
+    for each in batch:
+        if not each.done.done():
+            each.done.set_exception(error)

@@ -1,0 +1,143 @@
+"""The internal sender and its routes, against whole brokers over TCP: each record once and in order."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from harness import Harness
+from whole_brokers import Brokers, run, until
+
+from penstock.config import Address
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import Offset
+from penstock.net.network import TcpNetwork
+from penstock.net.routes import CoordinatorKind, Routes
+from penstock.net.sender import OutcomeUnknown, Sender
+from penstock.records.building import NewRecord
+from penstock.records.iteration import iterate, read_batches
+
+ORDERS = "orders"
+
+
+def routes_to(brokers: Brokers) -> Routes:
+    addresses = [Address("localhost", broker.port) for broker in brokers.running.values()]
+    return Routes(TcpNetwork(), addresses, "test")
+
+
+def record(number: int) -> NewRecord:
+    return NewRecord(b"k", b"%d" % number, 1_700_000_000_000)
+
+
+def stored(broker: Harness, partition: int = 0) -> list[int]:
+    log = broker.context.replicas.get(ORDERS, partition).log
+    values: list[int] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        part = log.read(offset, 1 << 20, below=log.log_end_offset, at_least_one=True, wait=True).read()
+        for header, batch in read_batches(memoryview(part)):
+            values += [int(each.value or b"-1") for each in iterate(batch, header)]
+            offset = Offset(header.next_offset)
+    return values
+
+
+def test_what_is_sent_together_is_stored_in_order_at_the_offsets_told(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        broker = await brokers.start(1)
+        await broker.create(ORDERS)
+        routes = routes_to(brokers)
+        sender = Sender(routes)
+        offsets = await asyncio.gather(*(sender.send(ORDERS, 0, record(number)) for number in range(5_000)))
+        assert list(offsets) == list(range(5_000))
+        assert stored(broker) == list(range(5_000))
+        alone = [sender.send(ORDERS, 0, record(number), is_alone=True) for number in range(3)]
+        assert list(await asyncio.gather(*alone)) == [5_000, 5_001, 5_002]
+        await sender.close()
+        routes.close()
+
+    run(tmp_path, scenario)
+
+
+def test_records_follow_their_leader_each_once(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = {number: await brokers.start(number) for number in (1, 2, 3)}
+        await until(lambda: all(len(each._metadata.image.brokers) == 3 for each in brokers.running.values()))
+        await harnesses[1].create(ORDERS)
+        routes = routes_to(brokers)
+        sender = Sender(routes)
+        sent: list[asyncio.Future[int]] = []
+        for number in range(300):
+            sent.append(sender.send(ORDERS, 0, record(number)))
+            await asyncio.sleep(0.002)
+            if number == 100:
+                leader = (await routes.topic(ORDERS)).partitions[0].leader
+                await brokers.stop(leader)
+        assert list(await asyncio.gather(*sent)) == list(range(300))
+        leader = (await routes.topic(ORDERS)).partitions[0].leader
+        assert stored(harnesses[leader]) == list(range(300))
+        await sender.close()
+        routes.close()
+
+    run(tmp_path, scenario)
+
+
+def test_a_refusal_is_told_and_holds_up_nothing_else(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        broker = await brokers.start(1)
+        await broker.create(ORDERS, max_message_bytes="2000")
+        routes = routes_to(brokers)
+        sender = Sender(routes)
+        too_large = sender.send(ORDERS, 0, NewRecord(None, bytes(5_000), 0), is_alone=True)
+        right = sender.send(ORDERS, 0, record(1))
+        with pytest.raises(BrokerError) as refusal:
+            await too_large
+        assert refusal.value.code is ErrorCode.message_too_large
+        assert await right == 0
+        with pytest.raises(BrokerError) as missing:
+            await sender.send("nowhere", 0, record(1))
+        assert missing.value.code is ErrorCode.unknown_topic_or_partition
+        with pytest.raises(BrokerError):
+            await routes.leader(ORDERS, 1)
+        await sender.close()
+        routes.close()
+
+    run(tmp_path, scenario)
+
+
+def test_where_nobody_can_say_what_became_of_a_record_that_is_said(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first = await brokers.start(1)
+        second = await brokers.start(2)
+        await until(lambda: len(brokers.running[1]._metadata.image.brokers) == 2)
+        await first.create(ORDERS)
+        topic = first.context.image.topics[ORDERS]
+        leader = topic.partitions[0].leader
+        routes = routes_to(brokers)
+        sender = Sender(routes, delivery_seconds=1.0)
+        assert await sender.send(ORDERS, 0, record(0)) == 0
+        # It takes the batch, but does not answer any more.
+        holder = {1: first, 2: second}[leader]
+        replica = holder.context.replicas.get(ORDERS, 0)
+        replica.when_committed = lambda info, callback: False  # type: ignore[method-assign]
+        sending = sender.send(ORDERS, 0, record(1))
+        await until(lambda: replica.log.log_end_offset == 2)
+        await brokers.stop(leader)
+        with pytest.raises(OutcomeUnknown):
+            await sending
+        await sender.close()
+        routes.close()
+
+    run(tmp_path, scenario)
+
+
+def test_the_coordinator_of_a_group_is_found(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.start(1)
+        routes = routes_to(brokers)
+        client = await routes.coordinator(CoordinatorKind.GROUP, "readers")
+        assert client is await routes.coordinator(CoordinatorKind.GROUP, "readers")
+        assert client is await routes.broker(routes.controller)
+        routes.close()
+
+    run(tmp_path, scenario, offsets_topic_num_partitions="2")
