@@ -94,13 +94,6 @@ class Transaction:
             return Identity(self.next_producer_id, ProducerEpoch(0))
         return self.producer
 
-    @property
-    def deadline_ms(self) -> int | None:
-        """When an open transaction is aborted."""
-        if self.state is not TransactionState.ONGOING or self.is_held:
-            return None
-        return self.start_ms + self.timeout_ms
-
     def expires_ms(self, expiration_ms: int) -> int | None:
         """When the id is forgotten, if nothing happens."""
         return self.update_ms + expiration_ms if self.is_idle else None

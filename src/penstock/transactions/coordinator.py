@@ -1,0 +1,187 @@
+"""The transaction coordinator: which transactional ids this broker answers for, and the shards they live in.
+
+There is a shard for each partition of `__transaction_state` that this broker leads (see `state_log.shards`). Loop
+thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import cast
+
+from penstock.clock import Clock
+from penstock.cluster.administration import Administration
+from penstock.cluster.image import ImageChange
+from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC, new_transactions_topic
+from penstock.cluster.metadata import ClusterMetadata
+from penstock.config import TRANSACTION_CLEANUP_INTERVAL_MS, BrokerConfig
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import BrokerId, ProducerId
+from penstock.observability.logs import Log
+from penstock.replication.replica import Replica
+from penstock.replication.replica_manager import ReplicaManager
+from penstock.state_log.appender import Appender
+from penstock.state_log.replaying import Replaying
+from penstock.state_log.shards import Shards
+from penstock.state_log.timers import Timers
+from penstock.threads import Threads
+from penstock.transactions.markers import Ending, Markers
+from penstock.transactions.record_codec import TransactionRecord, decode_record, encode_record
+from penstock.transactions.shard import Shard
+from penstock.transactions.surroundings import Counts
+from penstock.transactions.transaction import Transaction
+
+MAX_ID_CHARACTERS = 8_191
+"""In UTF-8 that is no more than the 32,767 bytes Kafka's strings can have."""
+
+
+class TransactionCoordinator:
+    def __init__(
+        self,
+        node_id: BrokerId,
+        metadata: ClusterMetadata,
+        administration: Administration,
+        replicas: ReplicaManager,
+        clock: Clock,
+        threads: Threads,
+        log: Log,
+        markers: Markers,
+        new_producer_id: Callable[[], Awaitable[ProducerId]],
+        newest_connection: Callable[[], int],
+    ) -> None:
+        self.timers = Timers(clock, self._on_due)
+        self.counts = Counts()
+        self.newest_connection = newest_connection
+        self._metadata = metadata
+        self._clock = clock
+        self._threads = threads
+        self._log = log
+        self._markers = markers
+        self._new_producer_id = new_producer_id
+        self._shards: Shards[Shard] = Shards(
+            TRANSACTIONS_TOPIC,
+            new_transactions_topic,
+            node_id,
+            metadata,
+            administration,
+            replicas,
+            clock,
+            log,
+            self._load,
+            self._resume,
+        )
+        self._sweeping: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    # --- who answers for a transactional id
+
+    async def find(self, transactional_id: str) -> BrokerId:
+        return await self._shards.find(transactional_id)
+
+    def leader_of(self, transactional_id: str) -> BrokerId:
+        """Who answers for the id, if there is somebody; BrokerError where nobody ever did."""
+        return self._shards.leader_of(transactional_id)
+
+    def shard_of(self, transactional_id: str) -> Shard:
+        """The shard the id is in, if it is here and loaded."""
+        if not 0 < len(transactional_id) <= MAX_ID_CHARACTERS:
+            raise BrokerError(
+                ErrorCode.invalid_request, f"a transactional id has 1 to {MAX_ID_CHARACTERS} characters"
+            )
+        return self._shards.of(transactional_id)
+
+    @property
+    def shards(self) -> Sequence[Shard]:
+        """The loaded ones."""
+        return self._shards.loaded
+
+    @property
+    def is_loading(self) -> bool:
+        return self._shards.is_loading
+
+    @property
+    def load_seconds(self) -> float:
+        return self._shards.load_seconds
+
+    # --- coming and going
+
+    def start(self) -> None:
+        self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+        self._shards.start()
+
+    async def stop(self) -> None:
+        """Answer everybody who waits; nothing is appended after this returns."""
+        self._stopped = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.wait([self._sweeping])
+        await self._shards.stop()
+        await self._markers.close()
+        self.timers.close()
+
+    def on_image(self, change: ImageChange) -> None:
+        if not self._stopped and TRANSACTIONS_TOPIC in change.topics:
+            self._shards.follow_leadership()
+
+    async def _load(self, index: int, replica: Replica) -> Shard:
+        transactions: dict[str, Transaction] = {}
+
+        def apply(record: TransactionRecord) -> None:
+            if record.value is None:
+                transactions.pop(record.transactional_id, None)
+            else:
+                transactions[record.transactional_id] = record.value
+
+        replaying = Replaying(replica, self._threads, decode_record, apply)
+        await replaying.run()
+        self.counts.unknown_records += replaying.unknown
+        if replaying.unknown or replaying.damaged_parts:
+            self._log.warning(
+                "records of transactions were passed over",
+                partition=index,
+                records=replaying.unknown,
+                damaged_parts=replaying.damaged_parts,
+            )
+        return Shard(index, transactions, Appender(replica, self._clock, encode_record), self)
+
+    async def _resume(self, shard: Shard) -> None:
+        shard.resume()
+
+    # --- what shards ask for
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._metadata.config
+
+    @property
+    def id_count(self) -> int:
+        return sum(len(shard.transactions) for shard in self.shards)
+
+    def wall_ms(self) -> int:
+        return self._clock.now_ms()
+
+    async def new_producer_id(self) -> ProducerId:
+        return await self._new_producer_id()
+
+    def write_markers(self, ending: Ending) -> None:
+        self._markers.write(ending)
+
+    def lost(self, shard: Shard) -> None:
+        self._shards.lost(shard)
+
+    # --- time
+
+    def _on_due(self, key: Hashable) -> None:
+        # Not the shard itself: one that was closed would live on until its last deadline.
+        index, transactional_id = cast("tuple[int, str]", key)
+        shard = self._shards.get(index)
+        if shard is not None:
+            shard.on_due(transactional_id)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self.config[TRANSACTION_CLEANUP_INTERVAL_MS] / 1000)
+            for shard in self.shards:
+                await asyncio.sleep(0)
+                shard.sweep()

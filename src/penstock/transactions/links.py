@@ -1,0 +1,96 @@
+"""Connections to other brokers for what coordinators and partition leaders have to tell each other.
+
+One a broker, opened when it is first needed, on which both have proved who they are; closed after the first trouble, so
+that nothing is asked twice on it. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from random import Random  # noqa: TID251 - the type; the numbers come from the environment
+from typing import Any
+
+from penstock.cluster.metadata import ClusterMetadata
+from penstock.config import CLUSTER_SECRET, REPLICA_SOCKET_TIMEOUT_MS
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import BrokerEpoch, BrokerId
+from penstock.net.client import Client
+from penstock.net.network import Network
+from penstock.replication.authentication import prove
+
+
+class BrokerLinks:
+    def __init__(
+        self, node_id: BrokerId, metadata: ClusterMetadata, network: Network, random: Random
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._network = network
+        self._random = random
+        self._links: dict[BrokerId, tuple[BrokerEpoch, asyncio.Task[Client]]] = {}
+
+    async def ask(self, broker_id: BrokerId, api_key: int, version: int, fields: Mapping[str, Any]) -> Any:
+        """The answer; OSError, TimeoutError or PenstockError where there is none, and then it is not known whether the
+        other has done it."""
+        timeout_seconds = self._metadata.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000
+        connecting = self._link(broker_id)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                # Shielded: others may wait for the same connection.
+                client = await asyncio.shield(connecting)
+                return await client.request(api_key, version, fields)
+        except BaseException:
+            self._drop(broker_id, connecting)
+            raise
+
+    def close(self) -> None:
+        for broker_id, (_, connecting) in tuple(self._links.items()):
+            self._drop(broker_id, connecting)
+
+    def _link(self, broker_id: BrokerId) -> asyncio.Task[Client]:
+        broker = self._metadata.image.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerError(ErrorCode.broker_not_available, f"broker {broker_id} is not registered")
+        known = self._links.get(broker_id)
+        if known is not None:
+            epoch, connecting = known
+            if epoch == broker.epoch and not _is_lost(connecting):
+                return connecting
+            self._drop(broker_id, connecting)
+        connecting = asyncio.get_running_loop().create_task(
+            self._connect(broker_id, broker.host, broker.port)
+        )
+        self._links[broker_id] = (broker.epoch, connecting)
+        return connecting
+
+    async def _connect(self, broker_id: BrokerId, host: str, port: int) -> Client:
+        config = self._metadata.config
+        async with asyncio.timeout(config[REPLICA_SOCKET_TIMEOUT_MS] / 1000):
+            client = await Client.connect(self._network, host, port, f"penstock-broker-{self._node_id}")
+            try:
+                await prove(client, config[CLUSTER_SECRET], self._node_id, broker_id, self._random)
+            except BaseException:
+                client.close()
+                raise
+        return client
+
+    def _drop(self, broker_id: BrokerId, connecting: asyncio.Task[Client]) -> None:
+        known = self._links.get(broker_id)
+        if known is not None and known[1] is connecting:
+            del self._links[broker_id]
+        connecting.cancel()
+        connecting.add_done_callback(_close)
+
+
+def _is_lost(connecting: asyncio.Task[Client]) -> bool:
+    if not connecting.done():
+        return False
+    return (
+        connecting.cancelled() or connecting.exception() is not None or not connecting.result().is_connected
+    )
+
+
+def _close(connecting: asyncio.Task[Client]) -> None:
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().close()

@@ -1,0 +1,171 @@
+"""Has markers written to all partitions of a transaction that ends: by their leaders, again and again until it is done.
+
+What goes to one broker at a time shares a request; what this broker leads is written without one. A topic that is
+gone needs no marker. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from penstock.cluster.image import NO_LEADER
+from penstock.cluster.metadata import ClusterMetadata
+from penstock.errors import ErrorCode, PenstockError
+from penstock.model import BrokerId, TopicPartition
+from penstock.observability.logs import Log
+from penstock.records.control import Marker
+from penstock.transactions.batching import Batches
+from penstock.transactions.links import BrokerLinks
+
+WRITE_TXN_MARKERS: Final = 27
+WRITE_TXN_MARKERS_VERSION: Final = 2
+RETRY_SECONDS: Final = 0.1
+
+_SETTLED = frozenset(
+    {
+        ErrorCode.none,
+        # The partition has seen a later epoch of this producer, and with it the end of all earlier ones.
+        ErrorCode.invalid_producer_epoch,
+    }
+)
+
+Results = Mapping[TopicPartition, ErrorCode]
+WriteHere = Callable[[Marker, int, Sequence[TopicPartition]], Awaitable[Results]]
+"""Write a marker, of this version of the protocol, to partitions that this broker leads, and wait until it is committed
+there."""
+
+
+class Ending:
+    """A transaction whose outcome is decided, on its way to its partitions."""
+
+    __slots__ = ("_done", "_left", "is_abandoned", "is_done", "marker", "version")
+
+    def __init__(
+        self,
+        marker: Marker,
+        version: int,
+        partitions: Iterable[TopicPartition],
+        done: Callable[[], None],
+    ) -> None:
+        self.marker = marker
+        self.version = version
+        self.is_done = False
+        self.is_abandoned = False
+        """Another coordinator takes care of it now."""
+        self._left = set(partitions)
+        self._done = done
+
+    @property
+    def left(self) -> frozenset[TopicPartition]:
+        """Those without a marker."""
+        return frozenset(self._left)
+
+    def settle(self, partitions: Iterable[TopicPartition]) -> None:
+        self._left.difference_update(partitions)
+        if not self._left and not self.is_abandoned and not self.is_done:
+            self.is_done = True
+            self._done()
+
+
+Written = tuple[Ending, tuple[TopicPartition, ...]]
+
+
+class Markers:
+    def __init__(
+        self,
+        node_id: BrokerId,
+        metadata: ClusterMetadata,
+        links: BrokerLinks,
+        write_here: WriteHere,
+        log: Log,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._links = links
+        self._write_here = write_here
+        self._log = log
+        self._batches: Batches[Written] = Batches(self._write)
+
+    def write(self, ending: Ending) -> None:
+        """It is told when all are written."""
+        self._send(ending, ending.left)
+
+    async def close(self) -> None:
+        await self._batches.close()
+        self._links.close()
+
+    def _send(self, ending: Ending, partitions: Iterable[TopicPartition]) -> None:
+        image = self._metadata.image
+        by_leader: dict[BrokerId, list[TopicPartition]] = {}
+        gone: list[TopicPartition] = []
+        for partition in sorted(partitions):
+            state = image.partition(partition)
+            if state is None:
+                gone.append(partition)
+            else:
+                by_leader.setdefault(state.leader, []).append(partition)
+        ending.settle(gone)
+        for leader, led in by_leader.items():
+            if leader == NO_LEADER:
+                self._send_later(ending, led)
+            else:
+                self._batches.add(leader, (ending, tuple(led)))
+
+    def _send_later(self, ending: Ending, partitions: Sequence[TopicPartition]) -> None:
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._send_again, ending, partitions)
+
+    def _send_again(self, ending: Ending, partitions: Sequence[TopicPartition]) -> None:
+        if not ending.is_abandoned:
+            self._send(ending, partitions)
+
+    async def _write(self, leader: BrokerId, all_written: list[Written]) -> None:
+        wanted = [written for written in all_written if not written[0].is_abandoned]
+        results: list[Results] = [{} for _ in wanted]
+        try:
+            if leader == self._node_id:
+                results = await asyncio.gather(
+                    *(self._write_here(ending.marker, ending.version, led) for ending, led in wanted)
+                )
+            elif wanted:
+                results = await self._ask(leader, wanted)
+        except (OSError, PenstockError, TimeoutError) as error:
+            self._log.error_rarely("markers could not be written", error, leader=leader)
+        except Exception as error:  # noqa: BLE001 - whatever it is, transactions must not stay open for ever
+            self._log.error("writing markers failed", error, leader=leader)
+        for (ending, led), result in zip(wanted, results, strict=True):
+            settled = [partition for partition in led if result.get(partition) in _SETTLED]
+            ending.settle(settled)
+            unsettled = [partition for partition in led if partition not in settled]
+            if unsettled:
+                self._send_later(ending, unsettled)
+
+    async def _ask(self, leader: BrokerId, wanted: list[Written]) -> list[Results]:
+        fields = {"markers": [_fields(ending, led) for ending, led in wanted]}
+        answer = await self._links.ask(leader, WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION, fields)
+        by_producer = {result.producer_id: _results(result) for result in answer.markers}
+        return [by_producer.get(ending.marker.producer_id, {}) for ending, _ in wanted]
+
+
+def _fields(ending: Ending, partitions: Iterable[TopicPartition]) -> dict[str, Any]:
+    topics: dict[str, list[int]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    marker = ending.marker
+    return {
+        "producer_id": marker.producer_id,
+        "producer_epoch": marker.producer_epoch,
+        "transaction_result": marker.is_commit,
+        "topics": [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()],
+        "coordinator_epoch": marker.coordinator_epoch,
+        "transaction_version": ending.version,
+    }
+
+
+def _results(result: Any) -> Results:
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.error_code
+        for topic in result.topics
+        for partition in topic.partitions
+    }

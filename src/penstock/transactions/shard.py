@@ -1,0 +1,344 @@
+"""The transactional ids of one partition of `__transaction_state`, while this broker leads it.
+
+Each decision is a new `Transaction`: it counts at once, goes into the log, and is answered when it is committed there.
+Markers are written when the decision how to end is committed, and again after a reload, until all are. Where the log
+refuses, the shard closes and is read again. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from penstock.config import (
+    TRANSACTION_MAX_TIMEOUT_MS,
+    TRANSACTIONAL_ID_EXPIRATION_MS,
+    TRANSACTIONAL_ID_MAX_COUNT,
+)
+from penstock.errors import BrokerError, ErrorCode, ProtocolError
+from penstock.model import LeaderEpoch, ProducerId, TopicPartition
+from penstock.records.control import Marker
+from penstock.state_log.appender import Appender
+from penstock.transactions.markers import Ending
+from penstock.transactions.record_codec import TransactionRecord
+from penstock.transactions.surroundings import Surroundings
+from penstock.transactions.transaction import Identity, Transaction, TransactionState, begin
+
+COMPLETION_WAIT_SECONDS = 0.5
+"""How long a request waits for the end of the transaction before it: mostly it comes in a moment."""
+
+
+class Shard:
+    def __init__(
+        self,
+        partition: int,
+        transactions: Mapping[str, Transaction],
+        appender: Appender[TransactionRecord],
+        surroundings: Surroundings,
+    ) -> None:
+        self.partition = partition
+        self.coordinator_epoch: LeaderEpoch = appender.replica.partition.leader_epoch
+        self._transactions = dict(transactions)
+        self._appender = appender
+        self._around = surroundings
+        self._uncommitted: dict[str, int] = {}
+        """How many records of an id are on their way into the log."""
+        self._endings: dict[str, Ending] = {}
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        """For the end of a transaction that is being ended."""
+        self._opened_ms: dict[str, int] = {}
+        """When each open transaction began, by a clock that only goes forward."""
+        self._first_connection = surroundings.newest_connection() + 1
+        self._connections: dict[str, int] = {}
+        """The newest connection of each id, as its present epoch has used it."""
+        self._closed: BrokerError | None = None
+
+    @property
+    def transactions(self) -> Mapping[str, Transaction]:
+        return self._transactions
+
+    @property
+    def has_failed(self) -> bool:
+        return self._appender.replica.log.failed
+
+    def resume(self) -> None:
+        """Go on with what the log says was under way."""
+        now_ms, wall_ms = self._around.timers.now_ms(), self._around.wall_ms()
+        for transactional_id, transaction in self._transactions.items():
+            if transaction.is_ending:
+                self._end(transactional_id, transaction)
+            elif transaction.state is TransactionState.ONGOING:
+                self._opened_ms[transactional_id] = now_ms - max(0, wall_ms - transaction.start_ms)
+                self._schedule(transactional_id, transaction)
+
+    # --- requests
+
+    async def init_producer_id(
+        self, transactional_id: str, asking: Identity, timeout_ms: int, is_held: bool, connection: int
+    ) -> Identity:
+        """An identity that fences all earlier ones, when their transactions have ended."""
+        if not 0 < timeout_ms <= self._around.config[TRANSACTION_MAX_TIMEOUT_MS]:
+            raise BrokerError(ErrorCode.invalid_transaction_timeout, f"a timeout of {timeout_ms} ms")
+        fresh_id: ProducerId | None = None
+        while True:
+            self._check_open()
+            known, now_ms = self._transactions.get(transactional_id), self._around.wall_ms()
+            if fresh_id is None and (known is None or known.is_exhausted):
+                self._check_room(known)
+                fresh_id = await self._around.new_producer_id()
+                continue
+            try:
+                if known is None:
+                    assert fresh_id is not None
+                    changed = begin(fresh_id, timeout_ms, is_held, now_ms)
+                else:
+                    changed = known.initialised(asking, timeout_ms, is_held, fresh_id, now_ms)
+            except BrokerError as error:
+                await self._complete_first(transactional_id, error)
+                continue
+            # What is late is known by its epoch, from whichever connection it comes.
+            self._connections[transactional_id] = connection
+            await self._record(transactional_id, changed)
+            if not changed.is_ending:
+                return changed.producer
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Identity,
+        partitions: Iterable[TopicPartition],
+        version: int,
+        *,
+        may_wait: bool = True,
+    ) -> None:
+        """They are in the open transaction, which is opened where there is none."""
+        while True:
+            known = self._existing(transactional_id)
+            try:
+                changed = known.with_partitions(producer, partitions, version, self._around.wall_ms())
+            except BrokerError as error:
+                if not may_wait:
+                    raise
+                await self._complete_first(transactional_id, error)
+                continue
+            await self._record(transactional_id, changed)
+            return
+
+    async def verify(
+        self, transactional_id: str, producer: Identity, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each is in the open transaction of this producer, for good."""
+        await self._record(transactional_id, self._existing(transactional_id))
+        known = self._existing(transactional_id)
+        return {partition: known.verify(producer, partition) for partition in partitions}
+
+    async def end(self, transactional_id: str, producer: Identity, commit: bool, version: int) -> Identity:
+        """The outcome is decided for good; who may begin the next transaction."""
+        next_id: ProducerId | None = None
+        while True:
+            known = self._existing(transactional_id)
+            if next_id is None and known.needs_id_to_end(producer, version):
+                next_id = await self._around.new_producer_id()
+                continue
+            try:
+                changed = known.ended(producer, commit, version, next_id, self._around.wall_ms())
+            except BrokerError as error:
+                await self._complete_first(transactional_id, error)
+                continue
+            await self._record(transactional_id, changed)
+            return changed.successor
+
+    def check_connection(self, transactional_id: str, number: int) -> None:
+        """ProtocolError for a request that was on its way while its producer went on over a newer connection.
+
+        Without new epochs (version 1) nothing else tells a late end of the last transaction from the end of this one.
+        """
+        self._check_open()
+        if number < self._connections.get(transactional_id, self._first_connection):
+            self._around.counts.late_requests += 1
+            raise ProtocolError("a late request about a transaction, from a connection that was given up")
+        if transactional_id in self._transactions:
+            self._connections[transactional_id] = number
+
+    # --- time
+
+    def on_due(self, transactional_id: str) -> None:
+        """Abort the transaction if it has been open for too long."""
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None or self._closed is not None:
+            return
+        due_ms = self._due_ms(transactional_id, transaction)
+        if due_ms is None:
+            return
+        if due_ms > self._around.timers.now_ms():
+            self._schedule(transactional_id, transaction)
+            return
+        self._around.counts.timeouts += 1
+        _ignore(self._record(transactional_id, transaction.timed_out(self._around.wall_ms())))
+
+    def sweep(self) -> None:
+        """Forget the ids that have expired."""
+        if self._closed is not None:
+            return
+        now_ms, expiration_ms = self._around.wall_ms(), self._around.config[TRANSACTIONAL_ID_EXPIRATION_MS]
+        expired = [
+            transactional_id
+            for transactional_id, transaction in self._transactions.items()
+            if (expires_ms := transaction.expires_ms(expiration_ms)) is not None and expires_ms <= now_ms
+        ]
+        for transactional_id in expired:
+            del self._transactions[transactional_id]
+            self._connections.pop(transactional_id, None)
+        records = [TransactionRecord(transactional_id, None) for transactional_id in expired]
+        self._appender.add(records, self._on_tombstones)
+
+    def close(self, code: ErrorCode) -> None:
+        if self._closed is not None:
+            return
+        self._closed = BrokerError(code)
+        for ending in self._endings.values():
+            ending.is_abandoned = True
+        for transactional_id in tuple(self._waiting):
+            self._wake(transactional_id)
+        self._appender.close(self._closed)
+        self._transactions.clear()
+        self._connections.clear()
+
+    # --- from a decision to its answer
+
+    def _record(self, transactional_id: str, changed: Transaction) -> asyncio.Future[None]:
+        """Done when this, and everything decided about the id before it, is committed."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        known = self._transactions.get(transactional_id)
+        if changed is known:
+            if transactional_id in self._uncommitted:
+                self._appender.add([], partial(self._settle, future))
+            else:
+                future.set_result(None)
+            return future
+        self._transactions[transactional_id] = changed
+        self._uncommitted[transactional_id] = self._uncommitted.get(transactional_id, 0) + 1
+        if changed.state is TransactionState.ONGOING:
+            if known is None or known.state is not TransactionState.ONGOING:
+                self._opened_ms[transactional_id] = self._around.timers.now_ms()
+                self._schedule(transactional_id, changed)
+        else:
+            self._opened_ms.pop(transactional_id, None)
+        record = TransactionRecord(transactional_id, changed)
+        self._appender.add([record], partial(self._on_recorded, record, changed, future))
+        return future
+
+    def _on_recorded(
+        self,
+        record: TransactionRecord,
+        changed: Transaction,
+        future: asyncio.Future[None],
+        error: BrokerError | None,
+    ) -> None:
+        transactional_id = record.transactional_id
+        left = self._uncommitted.pop(transactional_id, 1) - 1
+        if left:
+            self._uncommitted[transactional_id] = left
+        if error is not None:
+            self._lose()
+        elif changed.is_ending and self._closed is None:
+            self._end(transactional_id, changed)
+        self._settle(future, error)
+
+    def _end(self, transactional_id: str, transaction: Transaction) -> None:
+        marker = Marker(
+            transaction.producer.producer_id,
+            transaction.producer.epoch,
+            transaction.state is TransactionState.PREPARE_COMMIT,
+            self.coordinator_epoch,
+        )
+        done = partial(self._on_ended, transactional_id, transaction)
+        ending = Ending(marker, transaction.version, transaction.partitions, done)
+        self._endings[transactional_id] = ending
+        self._around.write_markers(ending)
+
+    def _on_ended(self, transactional_id: str, transaction: Transaction) -> None:
+        self._endings.pop(transactional_id, None)
+        if self._closed is not None or self._transactions.get(transactional_id) is not transaction:
+            return
+        if transaction.state is TransactionState.PREPARE_COMMIT:
+            self._around.counts.commits += 1
+        else:
+            self._around.counts.aborts += 1
+        _ignore(self._record(transactional_id, transaction.completed(self._around.wall_ms())))
+        self._wake(transactional_id)
+
+    def _on_tombstones(self, error: BrokerError | None) -> None:
+        if error is not None:
+            self._lose()
+
+    async def _complete_first(self, transactional_id: str, error: BrokerError) -> None:
+        """Wait for the end of a transaction that stands in the way; the error, if that is not it, or takes too long."""
+        if error.code is not ErrorCode.concurrent_transactions:
+            raise error
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(transactional_id, []).append(future)
+        try:
+            async with asyncio.timeout(COMPLETION_WAIT_SECONDS):
+                await future
+        except TimeoutError:
+            raise error from None
+
+    def _wake(self, transactional_id: str) -> None:
+        for future in self._waiting.pop(transactional_id, ()):
+            if not future.done():
+                future.set_result(None)
+
+    def _settle(self, future: asyncio.Future[None], error: BrokerError | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(self._closed or _unavailable(error))
+
+    def _lose(self) -> None:
+        if self._closed is None:
+            self.close(ErrorCode.coordinator_not_available)
+            self._around.lost(self)
+
+    # --- small things
+
+    def _due_ms(self, transactional_id: str, transaction: Transaction) -> int | None:
+        if transaction.state is not TransactionState.ONGOING or transaction.is_held:
+            return None
+        return self._opened_ms[transactional_id] + transaction.timeout_ms
+
+    def _schedule(self, transactional_id: str, transaction: Transaction) -> None:
+        due_ms = self._due_ms(transactional_id, transaction)
+        self._around.timers.schedule((self.partition, transactional_id), due_ms)
+
+    def _existing(self, transactional_id: str) -> Transaction:
+        self._check_open()
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            raise BrokerError(
+                ErrorCode.invalid_producer_id_mapping, "there is no such transactional id, or no longer"
+            )
+        return transaction
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise BrokerError(self._closed.code)
+
+    def _check_room(self, known: Transaction | None) -> None:
+        if known is None and self._around.id_count >= self._around.config[TRANSACTIONAL_ID_MAX_COUNT]:
+            raise BrokerError(ErrorCode.policy_violation, "there are too many transactional ids")
+
+
+def _unavailable(error: BrokerError) -> BrokerError:
+    """What a client makes of a log's refusal: find the coordinator again and repeat."""
+    moved = error.code is ErrorCode.not_leader_or_follower
+    code = ErrorCode.not_coordinator if moved else ErrorCode.coordinator_not_available
+    return BrokerError(code, str(error))
+
+
+def _ignore(future: asyncio.Future[None]) -> None:
+    """Nobody waits for it: an error was dealt with, and asyncio need not complain."""
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -1,0 +1,52 @@
+"""What the shards of a transaction coordinator share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.config import BrokerConfig
+from penstock.model import ProducerId
+from penstock.state_log.timers import Timers
+from penstock.transactions.markers import Ending
+
+if TYPE_CHECKING:
+    from penstock.transactions.shard import Shard
+
+
+@dataclass(slots=True)
+class Counts:
+    """For metrics."""
+
+    commits: int = 0
+    aborts: int = 0
+    timeouts: int = 0
+    late_requests: int = 0
+    """Those that came on an older connection than their producer uses."""
+    unknown_records: int = 0
+
+
+class Surroundings(Protocol):
+    timers: Timers
+    counts: Counts
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def id_count(self) -> int:
+        """Transactional ids of all shards."""
+        ...
+
+    def wall_ms(self) -> int: ...
+
+    def newest_connection(self) -> int:
+        """The number of the connection that was accepted last."""
+        ...
+
+    async def new_producer_id(self) -> ProducerId: ...
+
+    def write_markers(self, ending: Ending) -> None: ...
+
+    def lost(self, shard: Shard) -> None:
+        """The shard closed itself, because its log refused what it had decided."""

@@ -1,0 +1,145 @@
+"""What a partition leader asks before it takes the first batch of a transaction: does the partition belong to it?
+
+A client of version 2 leaves it to the leader to put the partition in (`is_implicit`), one of version 1 has done so
+before, and the leader makes sure (KIP-890): nothing is ever written that no marker would follow. The coordinator is
+asked directly where it is this broker, and else with whatever else is asked of it at the same time. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from penstock.cluster.image import NO_LEADER
+from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.model import BrokerId, ProducerEpoch, ProducerId, TopicPartition
+from penstock.observability.logs import Log
+from penstock.transactions.batching import Batches
+from penstock.transactions.coordinator import TransactionCoordinator
+from penstock.transactions.links import BrokerLinks
+from penstock.transactions.transaction import VERSION_2, Identity
+
+ADD_PARTITIONS_TO_TXN: Final = 24
+ADD_PARTITIONS_TO_TXN_VERSION: Final = 5
+RETRY_SECONDS: Final = 0.02
+MAX_TRIES: Final = 25
+"""While the transaction before is being ended, another broker's coordinator is asked again: for half a second."""
+
+
+_Subject = tuple[str, Identity, bool]
+"""Transactional id, producer, whether to put the partition in."""
+
+
+class _Question:
+    def __init__(self, subject: _Subject, partition: TopicPartition) -> None:
+        self.subject = subject
+        self.partition = partition
+        self.answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def settle(self, code: ErrorCode) -> None:
+        """The first answer counts."""
+        if not self.answer.done():
+            self.answer.set_result(code)
+
+
+class Verifier:
+    def __init__(
+        self, node_id: BrokerId, coordinator: TransactionCoordinator, links: BrokerLinks, log: Log
+    ) -> None:
+        self._node_id = node_id
+        self._coordinator = coordinator
+        self._links = links
+        self._log = log
+        self._batches: Batches[_Question] = Batches(self._ask)
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        epoch: ProducerEpoch,
+        partition: TopicPartition,
+        is_implicit: bool,
+    ) -> ErrorCode:
+        """None: it belongs to the open transaction of this producer, for good. Else why not, as the coordinator says
+        it: PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE (it does not), and those that mean "not
+        now": CONCURRENT_TRANSACTIONS, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
+        producer = Identity(producer_id, epoch)
+        for _ in range(MAX_TRIES):
+            try:
+                leader = self._coordinator.leader_of(transactional_id)
+                if leader == NO_LEADER:
+                    return ErrorCode.coordinator_not_available
+                if leader == self._node_id:
+                    return await self._look(transactional_id, producer, partition, is_implicit)
+            except BrokerError as error:
+                return error.code
+            question = _Question((transactional_id, producer, is_implicit), partition)
+            self._batches.add(leader, question)
+            code = await question.answer
+            if code is not ErrorCode.concurrent_transactions:
+                return code
+            await asyncio.sleep(RETRY_SECONDS)
+        return ErrorCode.concurrent_transactions
+
+    async def close(self) -> None:
+        for question in await self._batches.close():
+            question.settle(ErrorCode.coordinator_not_available)
+        self._links.close()
+
+    async def _look(
+        self, transactional_id: str, producer: Identity, partition: TopicPartition, is_implicit: bool
+    ) -> ErrorCode:
+        shard = self._coordinator.shard_of(transactional_id)
+        if is_implicit:
+            await shard.add_partitions(transactional_id, producer, [partition], VERSION_2)
+            return ErrorCode.none
+        return (await shard.verify(transactional_id, producer, [partition]))[partition]
+
+    async def _ask(self, leader: BrokerId, questions: list[_Question]) -> None:
+        together: dict[_Subject, list[_Question]] = {}
+        for question in questions:
+            together.setdefault(question.subject, []).append(question)
+        try:
+            response = await self._links.ask(
+                leader, ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_TO_TXN_VERSION, _fields(together)
+            )
+            if response.error_code:
+                raise BrokerError(response.error_code)
+            for asked, result in zip(together.values(), response.results_by_transaction, strict=True):
+                codes = _codes(result)
+                for question in asked:
+                    question.settle(codes[question.partition])
+        except (OSError, PenstockError, TimeoutError) as error:
+            self._log.error_rarely("a coordinator could not be asked", error, coordinator=leader)
+        except Exception as error:  # noqa: BLE001 - whatever it is, producers must not wait for ever
+            self._log.error("asking a coordinator failed", error, coordinator=leader)
+        finally:
+            for question in questions:
+                question.settle(ErrorCode.coordinator_not_available)
+
+
+def _fields(together: dict[_Subject, list[_Question]]) -> dict[str, Any]:
+    return {"transactions": [_transaction(*subject, asked) for subject, asked in together.items()]}
+
+
+def _transaction(
+    transactional_id: str, producer: Identity, is_implicit: bool, asked: list[_Question]
+) -> dict[str, Any]:
+    topics: dict[str, set[int]] = {}
+    for question in asked:
+        topics.setdefault(question.partition.topic, set()).add(question.partition.partition)
+    return {
+        "transactional_id": transactional_id,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+        "verify_only": not is_implicit,
+        "topics": [{"name": name, "partitions": sorted(indexes)} for name, indexes in topics.items()],
+    }
+
+
+def _codes(result: Any) -> dict[TopicPartition, ErrorCode]:
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.partition_error_code
+        for topic in result.topic_results
+        for partition in topic.results_by_partition
+    }
