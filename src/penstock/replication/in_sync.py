@@ -88,6 +88,11 @@ class InSync:
         """Whether nothing but the leader's own log decides what is committed."""
         return len(self._conditions) == 1 and not self._conditions[0].followers
 
+    @property
+    def has_dead_member(self) -> bool:
+        """Whether one of the recorded set is not registered: nothing more is committed while it stays."""
+        return any(member not in self._machines for member in self.recorded if member != self._me)
+
     def set_replicas(self, replicas: Iterable[BrokerId], now_ms: int) -> None:
         wanted = (set(replicas) | self.recorded) - {self._me}
         self.followers = {

@@ -27,6 +27,7 @@ class Partition:
         "high_watermark",
         "is_leader",
         "leader_epoch",
+        "waits_for_dead",
     )
 
     def __init__(
@@ -40,6 +41,8 @@ class Partition:
         self._flushed = flushed
         self._in_sync: InSync | None = None
         self._is_alone = False
+        self.waits_for_dead = False
+        """Whether it leads, and what is appended waits for a member of the in-sync set that is gone."""
 
     # --- roles
 
@@ -53,7 +56,7 @@ class Partition:
     def follow(self, leader_epoch: LeaderEpoch) -> None:
         """Another leads, or nobody."""
         self.leader_epoch = leader_epoch
-        self.is_leader = self._is_alone = False
+        self.is_leader = self._is_alone = self.waits_for_dead = False
         self._in_sync = None
 
     @property
@@ -65,6 +68,7 @@ class Partition:
     def on_in_sync(self) -> bool:
         """The in-sync set, or what is known of its members, has changed; true when the high watermark moved."""
         self._is_alone = self.in_sync.is_alone
+        self.waits_for_dead = self.in_sync.has_dead_member
         return self._advance()
 
     # --- the log
