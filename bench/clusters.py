@@ -1,27 +1,32 @@
 """Three brokers of Penstock with one ZooKeeper, or three of Apache Kafka in KRaft mode, on one machine.
 
 Both keep three copies of everything, of which two must have a write. What is measured is the brokers: ZooKeeper is
-stopped and started with them, and in no figure of processor time or memory.
+started and stopped with them, and in no figure of processor time or memory.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
+
 from bench.comparison import DEFAULT, KAFKA
-from bench.kafka_install import BUILD
-from bench.ports import free_ports
-from bench.servers import Control, Kafka, Penstock, Server, new_cluster_id
+from bench.kafka_install import BUILD, ROOT
+from bench.ports import free_port_range, free_ports
+from bench.servers import STOP_TIMEOUT_S, Control, Kafka, Penstock, Server, new_cluster_id
 from bench.target import Target
-from penstock.cli.zookeeper_process import Member, ZooKeeperProcess
 
 BROKERS = 3
 NODE_IDS = range(1, BROKERS + 1)
-REPLICATED = (
+KAFKA_SETTINGS = (
     "default.replication.factor=3",
     "min.insync.replicas=2",
     "offsets.topic.replication.factor=3",
@@ -33,66 +38,80 @@ REPLICATED = (
 class Cluster(Target):
     copies = BROKERS
 
-    def __init__(self, members: Sequence[Server]) -> None:
-        self.members = dict(zip(NODE_IDS, members, strict=True))
+    def pid(self, node_id: int) -> int:
+        raise NotImplementedError
 
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(member.bootstrap for member in self.members.values())
+    def kill(self, node_id: int) -> None:
+        """`kill -9`; return when the process is gone."""
+        raise NotImplementedError
+
+    def restart(self, node_id: int) -> None:
+        """One that was killed, with its data; return when it serves."""
+        raise NotImplementedError
 
     @property
     def pids(self) -> list[int]:
-        return [member.pid for member in self.members.values()]
-
-    def start(self) -> None:
-        for member in self.members.values():
-            member.spawn()
-        for member in self.members.values():
-            member.wait()
-
-    def stop(self) -> None:
-        """All at once: the last of a quorum would wait in vain for the others."""
-        with ThreadPoolExecutor(BROKERS) as pool:
-            list(pool.map(Server.stop, self.members.values()))
-
-    def remove(self) -> None:
-        for member in self.members.values():
-            member.remove()
-
-    def show_log(self) -> None:
-        for member in self.members.values():
-            member.show_log()
+        return [self.pid(node_id) for node_id in NODE_IDS]
 
 
 class PenstockCluster(Cluster):
+    """`penstock cluster up`, as people start it."""
+
     name = Penstock.name
     durability = "os"
 
-    def __init__(self, settings: Sequence[str] = ()) -> None:
+    def __init__(self) -> None:
         (BUILD / "bench").mkdir(parents=True, exist_ok=True)
-        self._directory = Path(tempfile.mkdtemp(prefix="zookeeper-", dir=BUILD / "bench"))
-        (port,) = free_ports(1)
-        self._zookeeper = ZooKeeperProcess(str(self._directory), [Member(port, 0, 0)])
-        super().__init__(
-            [
-                Penstock(
-                    self.durability, (f"node.id={node_id}", f"zookeeper.connect=127.0.0.1:{port}", *settings)
-                )
-                for node_id in NODE_IDS
-            ]
-        )
+        self._directory = Path(tempfile.mkdtemp(prefix="cluster-", dir=BUILD / "bench"))
+        self._base_port, self._http_base_port = free_port_range(BROKERS), free_port_range(BROKERS)
+        self._processes: dict[int, psutil.Process] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self._base_port + place}" for place in range(BROKERS))
+
+    def pid(self, node_id: int) -> int:
+        return int(self._processes[node_id].pid)
 
     def start(self) -> None:
-        self._zookeeper.start()
-        super().start()
+        ports = ("--base-port", str(self._base_port), "--http-base-port", str(self._http_base_port))
+        chosen = ("--set", f"durability={self.durability}")
+        self._run("up", "--detach", "--brokers", str(BROKERS), *ports, *chosen)
+        self._look()
 
     def stop(self) -> None:
-        super().stop()
-        self._zookeeper.stop()
+        self._run("down")
+        self._processes.clear()
+
+    def kill(self, node_id: int) -> None:
+        os.kill(self.pid(node_id), signal.SIGKILL)
+        self._processes.pop(node_id).wait(STOP_TIMEOUT_S)
+
+    def restart(self, node_id: int) -> None:
+        self._run("start", str(node_id))
+        self._look()
 
     def remove(self) -> None:
-        super().remove()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def show_log(self) -> None:
+        for path in sorted(self._directory.glob("broker-*/*.log")):
+            lines = path.read_text(errors="replace").splitlines()
+            print(f"--- the end of {path} ---", *lines[-20:], sep="\n", file=sys.stderr)
+
+    def _look(self) -> None:
+        told = json.loads(self._run("status", "--json"))
+        self._processes = {
+            broker["node_id"]: psutil.Process(broker["pid"]) for broker in told["brokers"] if broker["alive"]
+        }
+
+    def _run(self, verb: str, *options: str) -> str:
+        command = (sys.executable, "-m", "penstock.cli.main", "cluster", verb, *options)
+        place = ("--data-dir", str(self._directory / "data"))
+        done = subprocess.run([*command, *place], cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"penstock cluster {verb} failed: {done.stderr.strip()}")
+        return done.stdout
 
 
 class DefaultPenstockCluster(PenstockCluster):
@@ -107,15 +126,47 @@ class KafkaCluster(Cluster):
 
     name = KAFKA
 
-    def __init__(self, settings: Sequence[str] = ()) -> None:
+    def __init__(self) -> None:
         ports = dict(zip(NODE_IDS, free_ports(BROKERS), strict=True))
         cluster_id = new_cluster_id()
 
         def make(node_id: int) -> Kafka:
-            return Kafka((*REPLICATED, *settings), node_id, ports, cluster_id)
+            return Kafka(KAFKA_SETTINGS, node_id, ports, cluster_id)
 
         with ThreadPoolExecutor(BROKERS) as pool:
-            super().__init__(list(pool.map(make, NODE_IDS)))
+            self._members = dict(zip(NODE_IDS, pool.map(make, NODE_IDS), strict=True))
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(member.bootstrap for member in self._members.values())
+
+    def pid(self, node_id: int) -> int:
+        return self._members[node_id].pid
+
+    def start(self) -> None:
+        for member in self._members.values():
+            member.spawn()
+        for member in self._members.values():
+            member.wait()
+
+    def stop(self) -> None:
+        """All at once: the last of a quorum would wait in vain for the others."""
+        with ThreadPoolExecutor(BROKERS) as pool:
+            list(pool.map(Server.stop, self._members.values()))
+
+    def kill(self, node_id: int) -> None:
+        self._members[node_id].kill()
+
+    def restart(self, node_id: int) -> None:
+        self._members[node_id].start()
+
+    def remove(self) -> None:
+        for member in self._members.values():
+            member.remove()
+
+    def show_log(self) -> None:
+        for member in self._members.values():
+            member.show_log()
 
 
 class ControlCluster(KafkaCluster):

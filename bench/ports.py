@@ -1,4 +1,4 @@
-"""Free ports and bounded waiting for a server's first answer."""
+"""Free ports, and bounded waiting for a server's first answer."""
 
 from __future__ import annotations
 
@@ -26,6 +26,23 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+def free_port_range(count: int) -> int:
+    """The first of so many ports in a row that nobody listens on now."""
+    while True:
+        (first,) = free_ports(1)
+        if all(_is_free(port) for port in range(first, first + count)):
+            return first
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def wait_for_answer(port: int, timeout_s: float, alive: Callable[[], bool]) -> None:

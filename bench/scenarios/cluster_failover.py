@@ -102,14 +102,14 @@ def _choose(cluster: Cluster, number: int) -> tuple[int, list[int], bool]:
 
 def _kill(cluster: Cluster, victim: int, resumed: Callable[[float], float]) -> float:
     since = time.perf_counter()
-    cluster.members[victim].kill()
+    cluster.kill(victim)
     taken_s = resumed(since)
-    cluster.members[victim].start()
+    cluster.restart(victim)
     return taken_s
 
 
 def _silence(cluster: Cluster, victim: int, resumed: Callable[[float], float]) -> float:
-    pid = cluster.members[victim].pid
+    pid = cluster.pid(victim)
     since = time.perf_counter()
     os.kill(pid, signal.SIGSTOP)
     try:
