@@ -1,6 +1,7 @@
 """A whole cluster in processes of its own: a ZooKeeper and brokers that are stopped, killed, paused, started again.
 
-It starts, stops and is killed like one broker, so that a test of one runs against several. Every wait is bounded.
+It starts, stops and is killed like one broker, so that tests of one run against several: with PENSTOCK_TEST_CLUSTER=3
+`serving` gives them a cluster of three. Every wait is bounded.
 """
 
 from __future__ import annotations
@@ -9,14 +10,20 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from broker_process import BrokerProcess, free_ports
 from penstock.cli.zookeeper_process import Member, ZooKeeperProcess
 
+CLUSTER_SIZE = int(os.environ.get("PENSTOCK_TEST_CLUSTER", "0"))
+"""How many brokers the client tests run against; 0 is one without a ZooKeeper."""
+BROKERS = CLUSTER_SIZE or 1
+"""How many that are, and so the replication factor of the topics that client tests make."""
 PATIENCE_S = 60.0
 POLL_S = 0.05
 SESSION_TIMEOUT_MS = 3_000
@@ -46,7 +53,11 @@ class ClusterProcesses:
         """Start what does not run, and wait until all brokers have found each other."""
         self.start_zookeeper()
         self.start_brokers(number for number, broker in self.brokers.items() if not broker.running)
-        self.until(lambda: set(self.metadata().brokers) == set(self.brokers), "all brokers are there")
+        everybody = set(self.brokers)
+        for number in everybody:
+            self.until(
+                lambda number=number: set(self.metadata(number).brokers) == everybody, "all see all brokers"
+            )
 
     def start_zookeeper(self) -> None:
         if not self._zookeeper_runs:
@@ -123,6 +134,13 @@ class ClusterProcesses:
 
         self.until(lambda: all(healed(number) for number in self.brokers), "all replicas are in sync")
 
+    def make_groups_known(self) -> None:
+        """The first group makes a topic; clients that give up at NOT_COORDINATOR must not be the first."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "first", "log_level": 0})
+        consumer.committed([TopicPartition("none", 0)], PATIENCE_S)
+        consumer.close()
+        self.wait_until_healed()
+
     def until(self, condition: Callable[[], object], what: str, within_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + within_s
         while not condition():
@@ -131,3 +149,25 @@ class ClusterProcesses:
 
     def log_tails(self) -> str:
         return "\n".join(f"broker {number}:\n{b.log_tail()}" for number, b in self.brokers.items())
+
+
+@contextmanager
+def serving(directory: Path, settings: Sequence[str] = ()) -> Iterator[BrokerProcess | ClusterProcesses]:
+    """A broker or a cluster that has started; stopped in order afterwards, which must work."""
+    if not CLUSTER_SIZE:
+        directory.mkdir(parents=True, exist_ok=True)
+    server = (
+        ClusterProcesses(directory, CLUSTER_SIZE, settings)
+        if CLUSTER_SIZE
+        else BrokerProcess(directory, settings)
+    )
+    try:
+        server.start()
+        if isinstance(server, ClusterProcesses):
+            server.make_groups_known()
+        yield server
+        server.stop()
+    finally:
+        server.kill()
+        if isinstance(server, ClusterProcesses):
+            server.close()

@@ -1,21 +1,24 @@
 """Fixtures for tests against a real broker process.
 
 With PENSTOCK_TEST_BOOTSTRAP=host:port the client tests run against that server instead: that is how the tests
-themselves are checked, on Apache Kafka.
+themselves are checked, on Apache Kafka. With PENSTOCK_TEST_CLUSTER=3 they run against a cluster of three brokers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from broker_process import Address, BrokerProcess, StartBroker
+from cluster_processes import ClusterProcesses, serving
 
 EXTERNAL_BOOTSTRAP = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
 
@@ -27,35 +30,20 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield Address(EXTERNAL_BOOTSTRAP)
         return
     directory = tmp_path_factory.mktemp(f"broker-{request.param}")
-    process = BrokerProcess(directory, [f"event.loop={request.param}", "durability=os"])
-    process.start()
-    try:
-        yield Address(process.bootstrap)
-        process.stop()
-    finally:
-        process.kill()
+    with serving(directory, [f"event.loop={request.param}", "durability=os"]) as server:
+        yield Address(server.bootstrap)
 
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     """Starts brokers of the test's own, with fresh data; the test may stop, kill and start them again."""
-    started: list[BrokerProcess] = []
+    with ExitStack() as stack:
+        numbers = itertools.count()
 
-    def start(settings: Sequence[str] = ()) -> BrokerProcess:
-        directory = tmp_path / f"broker-{len(started)}"
-        directory.mkdir()
-        process = BrokerProcess(directory, settings)
-        started.append(process)
-        process.start()
-        return process
+        def start(settings: Sequence[str] = ()) -> BrokerProcess | ClusterProcesses:
+            return stack.enter_context(serving(tmp_path / f"broker-{next(numbers)}", settings))
 
-    try:
         yield start
-        for process in started:
-            process.stop()
-    finally:
-        for process in started:
-            process.kill()
 
 
 @pytest.fixture

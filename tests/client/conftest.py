@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from broker_process import BrokerProcess
+from cluster_processes import CLUSTER_SIZE, ClusterProcesses, serving
 from penstock import Admin
-from penstock.testing import Broker
+from penstock.testing.broker import QUICK
 
+QUICK_SETTINGS = [f"{name}={value}" for name, value in QUICK.items()]
 MakeTopic = Callable[..., str]
 EXTERNAL_BOOTSTRAP = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
 """Another server to test the client on, as in tests/conftest.py."""
+
+
+if CLUSTER_SIZE:
+
+    @pytest.fixture
+    def penstock_broker(tmp_path: Path) -> Iterator[BrokerProcess | ClusterProcesses]:
+        with serving(tmp_path, QUICK_SETTINGS) as server:
+            yield server
+
+    @pytest.fixture(scope="session")
+    def penstock_session_broker(
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> Iterator[BrokerProcess | ClusterProcesses]:
+        with serving(tmp_path_factory.mktemp("cluster"), QUICK_SETTINGS) as server:
+            yield server
 
 
 @pytest.fixture(scope="session")
 def bootstrap(request: pytest.FixtureRequest) -> str:
     if EXTERNAL_BOOTSTRAP:
         return EXTERNAL_BOOTSTRAP
-    broker: Broker = request.getfixturevalue("penstock_session_broker")
+    broker: BrokerProcess | ClusterProcesses = request.getfixturevalue("penstock_session_broker")
     return broker.bootstrap
 
 

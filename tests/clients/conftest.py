@@ -11,6 +11,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker_process import Address
+from cluster_processes import BROKERS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -26,7 +27,7 @@ def admin(broker: Address) -> AdminClient:
 def make_topic(admin: AdminClient, topic_name: str) -> MakeTopic:
     def make(partitions: int = 1, **config: str) -> str:
         settings = {name.replace("_", "."): value for name, value in config.items()}
-        create(admin, NewTopic(topic_name, partitions, 1, config=settings))
+        create(admin, NewTopic(topic_name, partitions, BROKERS, config=settings))
         return topic_name
 
     return make

@@ -15,6 +15,7 @@ from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError
 from samples import CODECS, HOUR_MS, PATIENCE_S, STEP_MS, Sample, make_large_samples, make_samples
 
 from broker_process import Address
+from cluster_processes import BROKERS
 
 pytestmark = pytest.mark.process
 UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS = 3, 36
@@ -37,7 +38,7 @@ async def started(client: Any) -> AsyncIterator[Any]:
 async def create(broker: Address, topic: str, partitions: int = 1, **config: str) -> None:
     settings = {name.replace("_", "."): value for name, value in config.items()}
     async with started(AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin:
-        answer = await admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=settings)])
+        answer = await admin.create_topics([NewTopic(topic, partitions, BROKERS, topic_configs=settings)])
         assert [error[1] for error in answer.topic_errors] == [0]
         for _ in range(int(PATIENCE_S * 50)):
             if topic in await admin.list_topics():
@@ -213,7 +214,7 @@ def test_aiokafka_adds_partitions_and_deletes_topics(broker: Address, topic_name
     async def test() -> None:
         await create(broker, topic_name)
         async with started(AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin:
-            again = await admin.create_topics([NewTopic(topic_name, 1, 1)])
+            again = await admin.create_topics([NewTopic(topic_name, 1, BROKERS)])
             assert [error[1] for error in again.topic_errors] == [TOPIC_ALREADY_EXISTS]
             added = await admin.create_partitions({topic_name: NewPartitions(3)})
             assert [error[1] for error in added.topic_errors] == [0]

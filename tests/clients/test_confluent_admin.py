@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 from samples import PATIENCE_S, make_samples
 
 from broker_process import Address
+from cluster_processes import BROKERS
 
 pytestmark = pytest.mark.process
 
@@ -30,18 +31,18 @@ pytestmark = pytest.mark.process
 def test_creating_a_topic_twice_is_refused(admin: AdminClient, make_topic: MakeTopic) -> None:
     topic = make_topic()
     with pytest.raises(KafkaException) as refused:
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
+        admin.create_topics([NewTopic(topic, 1, BROKERS)])[topic].result(PATIENCE_S)
     assert refused.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
 
 
 @pytest.mark.parametrize(
     ("topic", "code"),
     [
-        (NewTopic("no spaces", 1, 1), KafkaError.TOPIC_EXCEPTION),
-        (NewTopic("none", 0, 1), KafkaError.INVALID_PARTITIONS),
-        (NewTopic("copies", 1, 3), KafkaError.INVALID_REPLICATION_FACTOR),
-        (NewTopic("setting", 1, 1, config={"no.such.setting": "1"}), KafkaError.INVALID_CONFIG),
-        (NewTopic("value", 1, 1, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
+        (NewTopic("no spaces", 1, BROKERS), KafkaError.TOPIC_EXCEPTION),
+        (NewTopic("none", 0, BROKERS), KafkaError.INVALID_PARTITIONS),
+        (NewTopic("copies", 1, BROKERS + 1), KafkaError.INVALID_REPLICATION_FACTOR),
+        (NewTopic("setting", 1, BROKERS, config={"no.such.setting": "1"}), KafkaError.INVALID_CONFIG),
+        (NewTopic("value", 1, BROKERS, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
     ],
     ids=lambda value: value.topic if isinstance(value, NewTopic) else str(value),
 )
@@ -53,7 +54,7 @@ def test_a_topic_that_cannot_be_is_refused(admin: AdminClient, topic: NewTopic, 
 
 
 def test_validate_only_creates_nothing(admin: AdminClient, topic_name: str) -> None:
-    admin.create_topics([NewTopic(topic_name, 3, 1)], validate_only=True)[topic_name].result(PATIENCE_S)
+    admin.create_topics([NewTopic(topic_name, 3, BROKERS)], validate_only=True)[topic_name].result(PATIENCE_S)
     assert topic_name not in admin.list_topics(timeout=5).topics
 
 
@@ -86,7 +87,7 @@ def test_a_deleted_topic_is_gone_and_comes_back_empty(
     send(broker, topic, make_samples(20))
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
     wait_until(lambda: topic not in admin.list_topics(timeout=5).topics)
-    create(admin, NewTopic(topic, 1, 1))
+    create(admin, NewTopic(topic, 1, BROKERS))
     assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=5) == (0, 0)
     samples = make_samples(5)
     send(broker, topic, samples)
@@ -173,7 +174,8 @@ def test_a_setting_that_cannot_be_is_refused_and_changes_nothing(
 
 
 def test_describes_the_brokers_configs(admin: AdminClient) -> None:
-    (broker_id,) = admin.list_topics(timeout=5).brokers
+    broker_id, *others = admin.list_topics(timeout=5).brokers
+    assert len(others) == BROKERS - 1
     configs = described(admin, ConfigResource(ResourceType.BROKER, str(broker_id)))
     assert configs["num.partitions"].value == "1"
     assert configs["auto.create.topics.enable"].value == "true"
@@ -200,8 +202,9 @@ def test_describes_cluster_and_topic(admin: AdminClient, make_topic: MakeTopic) 
     topic = make_topic(partitions=2)
     cluster = admin.describe_cluster().result(PATIENCE_S)
     assert cluster.cluster_id
-    (node,) = cluster.nodes
-    assert cluster.controller.id == node.id
+    nodes = {node.id for node in cluster.nodes}
+    assert len(nodes) == BROKERS
+    assert cluster.controller.id in nodes
     metadata = admin.list_topics(topic, timeout=5).topics[topic]
     assert sorted(metadata.partitions) == [0, 1]
-    assert all(partition.isrs == [node.id] for partition in metadata.partitions.values())
+    assert all(set(partition.isrs) == nodes for partition in metadata.partitions.values())

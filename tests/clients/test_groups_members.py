@@ -12,7 +12,8 @@ from confluent import create
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_process import Address, BrokerProcess
+from broker_process import Address
+from cluster_processes import BROKERS, serving
 from groups import (
     AIOKAFKA,
     BROKER_SETTINGS,
@@ -47,13 +48,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     if external:
         yield Address(external)
         return
-    process = BrokerProcess(tmp_path_factory.mktemp("broker"), BROKER_SETTINGS)
-    process.start()
-    try:
-        yield Address(process.bootstrap)
-        process.stop()
-    finally:
-        process.kill()
+    with serving(tmp_path_factory.mktemp("broker"), BROKER_SETTINGS) as server:
+        yield Address(server.bootstrap)
 
 
 @pytest.fixture
@@ -64,7 +60,7 @@ def group(broker: Address, topic_name: str) -> Iterator[Group]:
 
 @pytest.fixture
 def topic(admin: AdminClient, topic_name: str) -> str:
-    create(admin, NewTopic(topic_name, PARTITIONS, 1))
+    create(admin, NewTopic(topic_name, PARTITIONS, BROKERS))
     return topic_name
 
 
@@ -157,7 +153,7 @@ def test_assignors_share_two_topics_of_three_partitions(
 ) -> None:
     names = [f"{topic_name}-{number}" for number in range(2)]
     for name in names:
-        create(admin, NewTopic(name, 3, 1))
+        create(admin, NewTopic(name, 3, BROKERS))
     everything = [place for name in names for place in places(name, 3)]
     members = [group.join(kind, *names) for _ in range(2)]
     wait_for(lambda: share(everything, members), "sharing", *members)
@@ -168,11 +164,11 @@ def test_assignors_share_two_topics_of_three_partitions(
 def test_a_regular_expression_subscribes_to_topics_that_come_later(
     admin: AdminClient, group: Group, topic_name: str, kind: Kind
 ) -> None:
-    create(admin, NewTopic(f"{topic_name}-a", 2, 1))
-    create(admin, NewTopic(f"other-{topic_name}", 2, 1))
+    create(admin, NewTopic(f"{topic_name}-a", 2, BROKERS))
+    create(admin, NewTopic(f"other-{topic_name}", 2, BROKERS))
     member = group.join(kind, f"^{topic_name}-.*")
     wait_for(lambda: member.owned == set(places(f"{topic_name}-a", 2)), "finding the first", member)
-    create(admin, NewTopic(f"{topic_name}-b", 1, 1))
+    create(admin, NewTopic(f"{topic_name}-b", 1, BROKERS))
     both = {*places(f"{topic_name}-a", 2), (f"{topic_name}-b", 0)}
     wait_for(lambda: member.owned == both, "finding the second", member)
 

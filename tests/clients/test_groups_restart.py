@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker_process import BrokerProcess, StartBroker
+from cluster_processes import BROKERS
 from groups import BROKER_SETTINGS, CLASSIC, CONSUMER, COOPERATIVE, PATIENCE_S, Kind, each_kind, wait_for
 
 pytestmark = pytest.mark.process
@@ -68,7 +69,7 @@ def stack() -> Iterator[ExitStack]:
 
 def make_topic(broker: BrokerProcess, name: str) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    create(admin, NewTopic(name, PARTITIONS, 1))
+    create(admin, NewTopic(name, PARTITIONS, BROKERS))
     return admin
 
 

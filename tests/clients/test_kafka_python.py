@@ -18,6 +18,7 @@ from kafka.errors import (
 from samples import CODECS, HOUR_MS, PATIENCE_S, STEP_MS, Sample, make_large_samples, make_samples
 
 from broker_process import Address
+from cluster_processes import BROKERS
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetSpec, TopicPartition
 
 pytestmark = pytest.mark.process
@@ -41,7 +42,7 @@ def consumer(broker: Address) -> Iterator[KafkaConsumer]:
 
 @pytest.fixture
 def topic(admin: KafkaAdminClient, topic_name: str) -> str:
-    create(admin, NewTopic(topic_name, 1, 1))
+    create(admin, NewTopic(topic_name, 1, BROKERS))
     return topic_name
 
 
@@ -141,7 +142,7 @@ def test_kafka_python_large_messages_come_back_whole(
 def test_kafka_python_message_above_the_topics_limit_is_refused(
     broker: Address, admin: KafkaAdminClient, topic_name: str
 ) -> None:
-    create(admin, NewTopic(topic_name, 1, 1, topic_configs={"max.message.bytes": "20000"}))
+    create(admin, NewTopic(topic_name, 1, BROKERS, topic_configs={"max.message.bytes": "20000"}))
     with pytest.raises(MessageSizeTooLargeError):
         send(broker, topic_name, [Sample(0, make_samples(1)[0].timestamp_ms, None, bytes(30_000), ())])
 
@@ -186,7 +187,7 @@ def test_kafka_python_adds_partitions_and_deletes_topics(
     admin: KafkaAdminClient, consumer: KafkaConsumer, topic: str
 ) -> None:
     with pytest.raises(TopicAlreadyExistsError):
-        admin.create_topics([NewTopic(topic, 1, 1)])
+        admin.create_topics([NewTopic(topic, 1, BROKERS)])
     admin.create_partitions({topic: NewPartitions(3)})
     assert consumer.partitions_for_topic(topic) == {0, 1, 2}
     admin.delete_topics([topic])
@@ -201,7 +202,7 @@ def test_kafka_python_describes_the_cluster_and_its_log_dirs(
     send(broker, topic, make_samples(20))
     cluster = admin.describe_cluster()
     assert cluster["cluster_id"]
-    assert len(cluster["brokers"]) == 1
+    assert len(cluster["brokers"]) == BROKERS
     assert topic in str(admin.describe_log_dirs())
 
 

@@ -22,7 +22,10 @@ Place = tuple[str, int]
 
 REQUEST_TIMEOUT_S = 30.0
 RETRY_S = 0.05
+NEWS_SPREAD_S = 2.0
+"""After this long every broker knows what one of them has created."""
 _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
+_NOT_HEARD_OF = "UNKNOWN_TOPIC_OR_PART"
 
 
 class Cluster:
@@ -82,16 +85,21 @@ class Cluster:
         return found | (self.offsets(late, END) if late else {})
 
     def _look_up(self, asked: Mapping[TopicPartition, OffsetSpec]) -> dict[Place, int]:
-        """Asks again while partitions that were just created have no leader yet."""
-        deadline = time.monotonic() + self._timeout_s
+        """Asks again while partitions that were just created have no leader yet, or one that has not heard of it."""
+        started = time.monotonic()
         while True:
             answers = self.admin.list_offsets(asked, request_timeout=self._timeout_s)
             try:
                 found = self.ask(answers, "cannot look up offsets")
             except ClientError as error:
-                if error.code not in _NO_LEADER_YET or time.monotonic() > deadline:
+                if time.monotonic() - started >= self._patience_s(error):
                     raise
                 time.sleep(RETRY_S)
             else:
                 places = ((each.topic, each.partition) for each in answers)
                 return {place: answer.offset for place, answer in zip(places, found, strict=True)}
+
+    def _patience_s(self, error: ClientError) -> float:
+        if error.code in _NO_LEADER_YET:
+            return self._timeout_s
+        return NEWS_SPREAD_S if error.code == _NOT_HEARD_OF else 0.0
