@@ -63,6 +63,7 @@ lock: $(VENV)/.dev  ## Pin the newest versions of all dependencies
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements/broker.txt
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --extra cluster pyproject.toml -o requirements/cluster.txt
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --extra pipeline pyproject.toml -o requirements/pipeline.txt
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --extra dev pyproject.toml -o requirements/dev.txt
 
 clean:  ## Remove the environment, caches and build output (not ./data)
