@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster import leaders
-from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, Partition
-from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, Partition, Topic
+from penstock.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 
 NAME = TopicPartition("t", 0)
 BROKERS = [BrokerId(number) for number in range(1, 6)]
@@ -80,6 +80,35 @@ def test_the_preferred_leader_is_settled_too_and_elections_leave_it(
     preferred = leaders.prefer(image, NAME, settled) or settled
     assert leaders.prefer(image, NAME, preferred) is None
     assert leaders.elect(image, NAME, preferred) is None
+
+
+@given(images(), partitions())
+def test_only_without_a_living_member_of_the_set_another_replica_leads(
+    image: ClusterImage, before: Partition
+) -> None:
+    after = leaders.elect_any(image, before)
+    in_sync, alive = set(before.isr) & set(image.brokers), set(before.replicas) & set(image.brokers)
+    if before.leader in image.brokers or not alive:
+        assert after is None
+        return
+    assert after is not None
+    assert after.leader in (in_sync or alive)
+    assert after.leader_epoch == before.leader_epoch + 1
+    assert after.isr == (before.isr if in_sync else (after.leader,))
+
+
+def test_preferred_leaders_are_given_back_where_too_many_are_missing() -> None:
+    def led_by(leader: int) -> Partition:
+        return Partition(BrokerId(leader), LeaderEpoch(0), (BROKERS[0], BROKERS[1]), tuple(BROKERS[:2]), 0)
+
+    states = tuple(led_by(2 if index < 2 else 1) for index in range(10))
+    image = ClusterImage("c").with_topics([Topic("t", NO_TOPIC_ID, states, {}, 0)])
+    assert leaders.imbalanced(image, 20) == frozenset()
+    assert leaders.imbalanced(image, 19) == {1}
+    members = [Broker(node_id, "h", 1, BrokerEpoch(1), "m") for node_id in BROKERS[:2]]
+    image = image.with_members(members, NO_LEADER)
+    assert len(leaders.affected(image, ["t"], leaders.prefer_some({BrokerId(1)}))) == 2
+    assert leaders.affected(image, ["t"], leaders.prefer_some({BrokerId(2)})) == []
 
 
 @given(images(), partitions(), st.sampled_from(BROKERS), st.booleans())

@@ -95,7 +95,7 @@ class Load:
 async def moved(harness: Harness, replicas: list[int]) -> None:
     response = await reassign(harness, (ORDERS, 0, replicas))
     assert codes(response) == [ErrorCode.none]
-    await until(lambda: state(harness).replicas == tuple(replicas))
+    await until(lambda: state(harness).replicas == tuple(replicas) and not state(harness).is_moving)
 
 
 def test_a_partition_moves_under_load_and_loses_nothing(tmp_path: Path) -> None:
@@ -265,3 +265,56 @@ def test_nobody_is_elected_where_nobody_is_alive(tmp_path: Path) -> None:
         assert elected(response) == {(ORDERS, 0): ErrorCode.eligible_leaders_not_available}
 
     run(tmp_path, scenario)
+
+
+def test_a_throttled_move_takes_its_time_and_in_sync_copies_do_not(tmp_path: Path) -> None:
+    rate, record_bytes, count = 1_000_000, 20_000, 60
+
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = await started(brokers, 3)
+        first = harnesses[0]
+        await create(first, [1, 2], leader_replication_throttled_replicas="0:1")
+        settings = {"leader.replication.throttled.rate": str(rate)}
+        configs = [{"name": name, "config_operation": 0, "value": value} for name, value in settings.items()]
+        altered = await first.ask(
+            44,
+            1,
+            {
+                "resources": [{"resource_type": 4, "resource_name": "", "configs": configs}],
+                "validate_only": False,
+            },
+        )
+        assert altered.responses[0].error_code == 0
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for number in range(count):
+            await first.append(ORDERS, bytes([number]) * record_bytes)
+        assert brokers.members(1, ORDERS) == {1, 2}
+        copied_in_sync = loop.time() - began
+        began = loop.time()
+        await moved(first, [1, 2, 3])
+        seconds = loop.time() - began
+        # What the bucket holds at first comes at once.
+        assert seconds > 0.8 * (count * record_bytes / rate - 0.25)
+        assert copied_in_sync < seconds
+
+    run(tmp_path, scenario, durability="os")
+
+
+def test_a_follower_that_is_throttled_takes_its_time(tmp_path: Path) -> None:
+    rate, record_bytes, count = 1_000_000, 20_000, 60
+
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = await started(brokers, 2)
+        first = harnesses[0]
+        await create(first, [1], follower_replication_throttled_replicas="*")
+        for number in range(count):
+            await first.append(ORDERS, bytes([number]) * record_bytes)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await moved(first, [2])
+        # A fetch is as large as any, and is paid for before the next.
+        assert loop.time() - began > 0.8 * ((count * record_bytes - (1 << 20)) / rate)
+
+    settings = {"follower_replication_throttled_rate": str(rate)}
+    run(tmp_path, scenario, durability="os", **settings)

@@ -15,7 +15,11 @@ from penstock.cluster.coordination import Check, CoordinationStore, SessionExpir
 from penstock.cluster.election import Office, take_office
 from penstock.cluster.image import NO_LEADER, ImageChange
 from penstock.cluster.metadata import ClusterMetadata
-from penstock.config import AUTO_LEADER_REBALANCE_ENABLE, LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS
+from penstock.config import (
+    AUTO_LEADER_REBALANCE_ENABLE,
+    LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
+    LEADER_IMBALANCE_PER_BROKER_PERCENTAGE,
+)
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.model import BrokerId
 from penstock.observability.logs import Log
@@ -144,7 +148,12 @@ class Controller:
                 raise
         if self._is_rebalance_due:
             self._is_rebalance_due = False
-            await self._changes.rule(leaders.prefer, self._metadata.image.topics, fence)
+            image, percentage = (
+                self._metadata.image,
+                self._metadata.config[LEADER_IMBALANCE_PER_BROKER_PERCENTAGE],
+            )
+            rule = leaders.prefer_some(leaders.imbalanced(image, percentage))
+            await self._changes.rule(rule, image.topics, fence)
         if self._untrimmed >= TRIMMED_AT_ONCE:
             self._untrimmed = 0
             await self._change_list.trim()

@@ -20,6 +20,13 @@ class EventLoop(StrEnum):
     ASYNCIO = "asyncio"
 
 
+class ReplicaSelector(StrEnum):
+    """Kafka's names."""
+
+    LEADER = "org.apache.kafka.common.replica.LeaderSelector"
+    RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
 class LoggingLevel(StrEnum):
     DEBUG = "debug"
     INFO = "info"
@@ -108,6 +115,13 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Option[int] = CLUSTER.option(
     Integer(1, INT_MAX),
     300,
     "How often the controller looks for such brokers.",
+    dynamic=True,
+)
+LEADER_IMBALANCE_PER_BROKER_PERCENTAGE: Option[int] = CLUSTER.option(
+    "leader.imbalance.per.broker.percentage",
+    Integer(0, 100),
+    10,
+    "How much of what a broker is the first replica of, in per cent, others may lead before that is changed.",
     dynamic=True,
 )
 
@@ -360,6 +374,22 @@ CLUSTER_SECRET: Option[str | None] = REPLICATION.option(
     "all of them. Unless set it is one that the first broker drew and keeps in ZooKeeper, for whoever may read there.",
     sensitive=True,
 )
+LEADER_REPLICATION_THROTTLED_RATE: Option[int] = REPLICATION.option(
+    "leader.replication.throttled.rate",
+    Integer(1, LONG_MAX),
+    LONG_MAX,
+    "The most bytes in a second that the broker sends to followers that catch up, of the replicas named in "
+    "`leader.replication.throttled.replicas`. Those in sync are never held back.",
+    dynamic=True,
+)
+FOLLOWER_REPLICATION_THROTTLED_RATE: Option[int] = REPLICATION.option(
+    "follower.replication.throttled.rate",
+    Integer(1, LONG_MAX),
+    LONG_MAX,
+    "The most bytes in a second that the broker copies while it catches up, for the replicas named in "
+    "`follower.replication.throttled.replicas`.",
+    dynamic=True,
+)
 REPLICA_FETCH_MAX_BYTES: Option[int] = REPLICATION.option(
     "replica.fetch.response.max.bytes",
     Integer(1, INT_MAX),
@@ -377,6 +407,14 @@ REPLICA_LAG_TIME_MAX_MS: Option[int] = REPLICATION.option(
     Integer(1, LONG_MAX),
     10_000,
     "A follower that has lacked something for longer than this is no longer in sync.",
+)
+REPLICA_SELECTOR_CLASS: Option[ReplicaSelector] = REPLICATION.option(
+    "replica.selector.class",
+    Choice(ReplicaSelector),
+    ReplicaSelector.LEADER,
+    "Who serves consumers: the leader alone, or, for those that name their rack (`client.rack`), an in-sync follower "
+    "in that rack (KIP-392). The same on all brokers.",
+    dynamic=True,
 )
 REPLICA_SOCKET_TIMEOUT_MS: Option[int] = REPLICATION.option(
     "replica.socket.timeout.ms",

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from penstock.config.options import Group, Option, table
+from penstock.config.replica_lists import NO_REPLICAS, ReplicaList, Replicas
 from penstock.config.types import INT_MAX, LONG_MAX, Choice, Fraction, Integer, SetOf, ValueType
 
 T = TypeVar("T")
@@ -82,6 +83,13 @@ DURABILITY: Option[Durability] = topic(
     "the operating system's memory, which a power failure can take back.",
     broker="durability",
 )
+FOLLOWER_REPLICATION_THROTTLED_REPLICAS: Option[ReplicaList] = topic(
+    "follower.replication.throttled.replicas",
+    Replicas(),
+    NO_REPLICAS,
+    "The replicas that copy no faster than their brokers' `follower.replication.throttled.rate` while they catch up.",
+    broker="follower.replication.throttled.replicas",
+)
 INDEX_INTERVAL_BYTES: Option[int] = topic(
     "index.interval.bytes",
     Integer(1, INT_MAX),
@@ -89,6 +97,14 @@ INDEX_INTERVAL_BYTES: Option[int] = topic(
     "A segment's index gets one entry for at least this many bytes of records. Smaller finds offsets with "
     "less reading and makes a larger index.",
     broker="log.index.interval.bytes",
+)
+LEADER_REPLICATION_THROTTLED_REPLICAS: Option[ReplicaList] = topic(
+    "leader.replication.throttled.replicas",
+    Replicas(),
+    NO_REPLICAS,
+    "The leaders, as partition and broker, that send no more than their brokers' `leader.replication.throttled.rate` "
+    "to followers that catch up.",
+    broker="leader.replication.throttled.replicas",
 )
 MAX_COMPACTION_LAG_MS: Option[int] = topic(
     "max.compaction.lag.ms",

@@ -55,6 +55,8 @@ class Surroundings(Protocol):
 
     async def cut(self, replica: Replica, work: Callable[[], None]) -> bool: ...
 
+    def pause_seconds(self, replica: Replica, received_bytes: int) -> float: ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Followed:
@@ -256,10 +258,17 @@ class Fetcher:
             self._say_later(key)
             return None
         if result.records:
-            if replica.flushes_as_follower:
-                return replica.flushed()
+            pause_seconds = self._around.pause_seconds(replica, len(result.records))
+            if replica.flushes_as_follower or pause_seconds:
+                return self._rest(replica, pause_seconds)
             self._say(key)
         return None
+
+    async def _rest(self, replica: Replica, seconds: float) -> None:
+        if replica.flushes_as_follower:
+            await replica.flushed()
+        if seconds:
+            await asyncio.sleep(seconds)
 
     async def _truncate(self, replica: Replica, epoch: LeaderEpoch, end_offset: Offset) -> None:
         log = replica.log

@@ -75,6 +75,8 @@ class Replica:
         self.watchers: dict[Watcher, None] = {}
         self.flushes_as_follower = False
         """Whether its leader counts what it has fsynced."""
+        self.is_throttled_as_leader = False
+        self.is_throttled_as_follower = False
         self.cutting: asyncio.Future[None] | None = None
         """Set while the end of the log is cut: no role is taken before that is done."""
         self._commit_waiters = CommitWaiters()

@@ -16,11 +16,15 @@ from penstock.cluster.image import Partition as State
 from penstock.config import (
     CLUSTER_SECRET,
     DURABILITY,
+    FOLLOWER_REPLICATION_THROTTLED_RATE,
+    LEADER_REPLICATION_THROTTLED_RATE,
     MIN_INSYNC_REPLICAS,
     BrokerConfig,
     Durability,
     TopicConfig,
 )
+from penstock.config import FOLLOWER_REPLICATION_THROTTLED_REPLICAS as FOLLOWER_THROTTLED
+from penstock.config import LEADER_REPLICATION_THROTTLED_REPLICAS as LEADER_THROTTLED
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
 from penstock.replication.fetchers import Fetchers
@@ -28,6 +32,7 @@ from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
 from penstock.replication.replica import Replica
 from penstock.replication.services import ReplicaServices
+from penstock.replication.throttle import Throttle
 from penstock.storage.log_config import LogConfig
 
 RETRY_SECONDS = 1.0
@@ -42,6 +47,9 @@ class ReplicaManager:
         """Held while the logs' checkpoints are written: one writer at a time."""
         self.in_sync_due = asyncio.Event()
         """Set when an in-sync set may have to change: a follower has caught up, or brokers came or went."""
+        self.leader_throttle = Throttle(services.clock)
+        """What this broker sends to followers that catch up."""
+        self._follower_throttle = Throttle(services.clock)
         self._services = services
         self._node_id = services.node_id
         self._logs = services.logs
@@ -51,6 +59,7 @@ class ReplicaManager:
         self._replicas: dict[tuple[str, int], Replica] = {}
         self._fetchers = Fetchers(self, services)
         self._following: asyncio.Task[None] | None = None
+        self._set_rates()
 
     def __len__(self) -> int:
         return len(self._replicas)
@@ -93,6 +102,34 @@ class ReplicaManager:
 
     def broker(self, broker_id: BrokerId) -> Broker | None:
         return None if self._image is None else self._image.brokers.get(broker_id)
+
+    # --- copies that catch up
+
+    def throttle_of(self, replica: Replica, follower: BrokerId) -> Throttle | None:
+        """What holds back what is sent to this follower, if anything does: it is not in sync."""
+        if not replica.is_throttled_as_leader or self.leader_throttle.is_off:
+            return None
+        return None if follower in replica.partition.in_sync.recorded else self.leader_throttle
+
+    def pause_seconds(self, replica: Replica, received_bytes: int) -> float:
+        """How long a follower has to wait before it asks for more."""
+        if (
+            not replica.is_throttled_as_follower
+            or self._follower_throttle.is_off
+            or self._is_in_sync(replica)
+        ):
+            return 0.0
+        self._follower_throttle.take(received_bytes)
+        return self._follower_throttle.wait_seconds()
+
+    def _is_in_sync(self, replica: Replica) -> bool:
+        """Whether this broker is in the recorded in-sync set."""
+        state = None if self._image is None else self._image.partition(replica.name)
+        return state is not None and self._node_id in state.isr
+
+    def _set_rates(self) -> None:
+        self.leader_throttle.set_rate(self.config[LEADER_REPLICATION_THROTTLED_RATE])
+        self._follower_throttle.set_rate(self.config[FOLLOWER_REPLICATION_THROTTLED_RATE])
 
     # --- changes
 
@@ -149,6 +186,7 @@ class ReplicaManager:
             await asyncio.wait([earlier])
         names = change.topics if config is self.config else change.topics | change.after.topics.keys()
         self.config = config
+        self._set_rates()
         self._image = change.after
         if change.before.brokers != change.after.brokers:
             self._on_brokers()
@@ -197,6 +235,8 @@ class ReplicaManager:
             if replica is None:
                 replica = self._take_up(topic, index, settings)
             replica.configure(config, settings[DURABILITY], settings[MIN_INSYNC_REPLICAS])
+            replica.is_throttled_as_leader = (index, self._node_id) in settings[LEADER_THROTTLED]
+            replica.is_throttled_as_follower = (index, self._node_id) in settings[FOLLOWER_THROTTLED]
             await self._take_role(replica, topic.partitions[index])
             replica.partition_epoch = topic.partitions[index].partition_epoch
 

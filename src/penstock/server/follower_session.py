@@ -40,6 +40,8 @@ class FollowerSession:
         """When the follower was last told of high watermarks that moved without it."""
         self.moved: dict[FollowedPartition, None] = {}
         """Those to look at: named in a request, or moved since."""
+        self.held: dict[FollowedPartition, None] = {}
+        """Those that have more, but for which a throttle has no room now."""
         self.wake: Callable[[], None] | None = None
         self.finish: Callable[[], None] | None = None
         """What looks again, and what ends the wait, of a request that waits."""
@@ -55,6 +57,7 @@ class FollowerSession:
         partition = self._waiting.pop(key, None)
         if partition is not None:
             self.moved.pop(partition, None)
+            self.held.pop(partition, None)
             if partition.replica is not None:
                 self._by_replica.pop(partition.replica, None)
                 partition.replica.watchers.pop(self, None)
@@ -64,6 +67,11 @@ class FollowerSession:
         partition.replica = replica
         self._by_replica[replica] = partition
         replica.watchers[self] = None
+
+    def release(self) -> None:
+        """Look at those again that were held."""
+        self.moved.update(self.held)
+        self.held.clear()
 
     def untold(self) -> list[FollowedPartition]:
         """Those that wait, and of which the follower does not know how far they are committed or where they start."""

@@ -15,6 +15,7 @@ from penstock.errors import BrokerError, ErrorCode, StorageError, WouldBlock
 from penstock.model import BrokerEpoch, BrokerId, Offset, TopicId
 from penstock.net.answer import Answer, Later, Parts
 from penstock.replication.replica import Replica
+from penstock.replication.throttle import Throttle
 from penstock.server.dispatch import Request
 from penstock.server.fetch_sessions import INITIAL_EPOCH
 from penstock.server.follower_session import FollowedPartition, FollowerSession
@@ -75,6 +76,7 @@ class _Found:
     partition: FollowedPartition
     result: FetchResult
     cold: partial[LogSlice] | None = None
+    throttle: Throttle | None = None
 
 
 class _ReplicaFetch:
@@ -88,9 +90,11 @@ class _ReplicaFetch:
         self._wait_seconds = min(fetch.max_wait_ms, config[REPLICA_FETCH_WAIT_MAX_MS]) / 1000
         self._later: Later | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._room_timer: asyncio.TimerHandle | None = None
         self._is_due = False
 
     def start(self) -> Answer:
+        self._session.release()
         found = self._look()
         if found and not any(each.cold for each in found):
             return self._response(found)
@@ -102,6 +106,7 @@ class _ReplicaFetch:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._wait_seconds, self._on_time_over)
             self._session.wake, self._session.finish = self._on_move, self._on_time_over
+            self._await_room()
         return self._later
 
     def _look(self) -> list[_Found]:
@@ -130,10 +135,17 @@ class _ReplicaFetch:
         result.diverging_epoch = replica.diverging_epoch(followed.fetched_epoch, followed.offset)
         if result.diverging_epoch is not None:
             return found
+        limit = min(max_bytes, followed.max_bytes)
+        found.throttle = self._request.broker.replicas.throttle_of(replica, self._session.broker_id)
+        if found.throttle is not None:
+            limit, at_least_one = min(limit, found.throttle.allowance()), True
+            if not limit and replica.log.log_start_offset <= followed.offset < replica.log.log_end_offset:
+                self._hold(followed, replica)
+                return None
         read = partial(
             replica.log.read,
             Offset(followed.offset),
-            min(max_bytes, followed.max_bytes),
+            limit,
             below=replica.log.log_end_offset,
             at_least_one=at_least_one,
         )
@@ -143,6 +155,8 @@ class _ReplicaFetch:
             found.cold = partial(read, wait=True)
         except StorageError as error:
             raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
+        if found.throttle is not None:
+            found.throttle.take(len(result.records))
         self._count(followed, replica)
         if found.cold is None and not result.records:
             if followed.offset < replica.log.log_end_offset:
@@ -151,6 +165,21 @@ class _ReplicaFetch:
             return None
         self._describe(found)
         return found
+
+    def _hold(self, followed: FollowedPartition, replica: Replica) -> None:
+        self._count(followed, replica)
+        self._session.watch(followed, replica)
+        self._session.held[followed] = None
+
+    def _await_room(self) -> None:
+        if self._session.held and self._room_timer is None:
+            seconds = self._request.broker.replicas.leader_throttle.wait_seconds()
+            self._room_timer = asyncio.get_running_loop().call_later(seconds, self._on_room)
+
+    def _on_room(self) -> None:
+        self._room_timer = None
+        self._session.release()
+        self._go_on()
 
     def _leader(self, followed: FollowedPartition) -> Replica:
         topic = self._request.broker.image.topic_by_id(followed.key[0])
@@ -197,6 +226,8 @@ class _ReplicaFetch:
             error = done.exception()
             if error is None:
                 each.result.records = done.result()
+                if each.throttle is not None:
+                    each.throttle.take(len(each.result.records))
             else:
                 code = error.code if isinstance(error, BrokerError) else ErrorCode.kafka_storage_error
                 each.result.error_code = code
@@ -219,6 +250,7 @@ class _ReplicaFetch:
             return
         found = self._look()
         if not found:
+            self._await_room()
             return
         self._stop_waiting()
         if any(each.cold for each in found):
@@ -235,8 +267,9 @@ class _ReplicaFetch:
     def _stop_waiting(self) -> None:
         if self._session.finish == self._on_time_over:
             self._session.wake = self._session.finish = None
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._room_timer):
+            if timer is not None:
+                timer.cancel()
 
     def _response(self, found: list[_Found]) -> Parts:
         self._tell_news(found)
