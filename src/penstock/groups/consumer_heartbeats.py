@@ -8,7 +8,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.consumer_member import JOIN_EPOCH, NOTHING_SAID
 from penstock.groups.group import ConsumerHeartbeat
 from penstock.groups.records import ConsumerMemberValue
-from penstock.groups.regexes import check_regex
+from penstock.groups.regexes import compile_regex
 from penstock.groups.settings import GroupSettings
 
 _AS_BEFORE: Final = -1
@@ -21,7 +21,7 @@ def check_heartbeat(request: ConsumerHeartbeat, settings: GroupSettings) -> None
         message = f"server assignor {request.server_assignor} is not supported, but {known}"
         raise BrokerError(ErrorCode.unsupported_assignor, message)
     if request.subscribed_regex:
-        check_regex(request.subscribed_regex)
+        compile_regex(request.subscribed_regex)
 
 
 def said_by(request: ConsumerHeartbeat, known: ConsumerMemberValue | None) -> ConsumerMemberValue:

@@ -23,12 +23,12 @@ _OPTIONS.log_errors = False
 _OPTIONS.max_mem = 1 << 20
 
 
-def check_regex(pattern: str) -> None:
+def compile_regex(pattern: str) -> Any:
     """BrokerError when this is no regular expression."""
     if len(pattern) > MAX_REGEX_CHARACTERS:
         message = f"a regular expression of {len(pattern)} characters, {MAX_REGEX_CHARACTERS} are allowed"
         raise BrokerError(ErrorCode.invalid_regular_expression, message)
-    _compile(pattern)
+    return _compile(pattern)
 
 
 @lru_cache(maxsize=256)

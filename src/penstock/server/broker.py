@@ -56,6 +56,7 @@ from penstock.replication.replica_manager import ReplicaManager
 from penstock.replication.replication_metrics import ReplicationMetrics
 from penstock.replication.services import ReplicaServices
 from penstock.server.acceptor import Acceptor
+from penstock.server.connection_numbers import ConnectionNumbers
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Dispatcher
 from penstock.server.environment import Environment
@@ -63,9 +64,15 @@ from penstock.server.fetch_sessions import FetchSessions
 from penstock.server.handlers import all_apis
 from penstock.server.long_polls import LongPolls
 from penstock.server.maintenance import Maintenance
+from penstock.server.marker_writing import MarkerWriter
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.security import AllowAll
 from penstock.storage.log_manager import LogManager
+from penstock.transactions.coordinator import TransactionCoordinator
+from penstock.transactions.links import BrokerLinks
+from penstock.transactions.markers import Markers
+from penstock.transactions.transaction_metrics import TransactionMetrics
+from penstock.transactions.verification import Verifier
 from penstock.wire.apis import api_name
 
 SESSION_PARTITIONS_PER_SLOT = 100
@@ -117,6 +124,7 @@ class Broker:
         self._groups = GroupCoordinator(
             self._node_id, self._metadata, self._administration, self._replicas, clock, threads, log
         )
+        self._coordinate_transactions()
         self._context = BrokerContext(
             node_id=self._node_id,
             config=config,
@@ -129,7 +137,11 @@ class Broker:
             logs=self._logs,
             replicas=self._replicas,
             groups=self._groups,
-            producer_ids=ProducerIds(self._administration.allocate_producer_ids),
+            transactions=self._transactions,
+            verifier=self._verifier,
+            marker_writer=self._marker_writer,
+            connection_numbers=self._connection_numbers,
+            producer_ids=self._producer_ids,
             fetch_sessions=self._make_fetch_sessions(),
             long_polls=LongPolls(Random(environment.random.getrandbits(64))),
             authorizer=AllowAll(),
@@ -165,6 +177,29 @@ class Broker:
         expulsion = Expulsion(store, self._metadata, change_list, node_id)
         self._peers = Peers(self._metadata, expulsion, peer_services)
 
+    def _coordinate_transactions(self) -> None:
+        metadata, clock, log = self._metadata, self._environment.clock, self._log
+        self._producer_ids = ProducerIds(self._administration.allocate_producer_ids)
+        self._connection_numbers = ConnectionNumbers()
+        self._marker_writer = MarkerWriter(self._replicas, clock)
+        self._transactions = TransactionCoordinator(
+            self._node_id,
+            metadata,
+            self._administration,
+            self._replicas,
+            clock,
+            self._environment.threads,
+            log,
+            Markers(self._node_id, metadata, self._make_links(), self._marker_writer.write, log),
+            self._producer_ids.next,
+            lambda: self._connection_numbers.newest,
+        )
+        self._verifier = Verifier(self._node_id, self._transactions, self._make_links(), log)
+
+    def _make_links(self) -> BrokerLinks:
+        environment = self._environment
+        return BrokerLinks(self._node_id, self._metadata, environment.network, environment.random)
+
     async def start(self) -> None:
         """Returns when clients are served. An error leaves nothing behind that a restart would not mend."""
         environment = self._environment
@@ -187,6 +222,7 @@ class Broker:
         self._in_sync_writer.start()
         self._peers.start()
         self._groups.start()
+        self._transactions.start()
         await self._maintenance.start()
         self._show_metrics()
         self._loop_lag.start()
@@ -238,6 +274,8 @@ class Broker:
         await self._end(clean_epoch)
 
     async def _end(self, clean_epoch: BrokerEpoch | None) -> None:
+        await self._verifier.close()
+        await self._transactions.stop()
         await self._groups.stop()
         self._acceptor.close()
         for replica in self._replicas:
@@ -308,6 +346,7 @@ class Broker:
             self._context.config = self._metadata.config
         self._replicas.follow(change, self._context.config)
         self._groups.on_image(change)
+        self._transactions.on_image(change)
 
     def _health(self) -> Health:
         failed = tuple(str(replica.name) for replica in self._replicas if replica.log.failed)
@@ -341,6 +380,7 @@ class Broker:
         ClusterMetrics(self._metadata, self._peers).show(metrics)
         ReplicationMetrics(self._node_id, self._metadata, self._replicas, self._in_sync_writer).show(metrics)
         GroupMetrics(self._groups, self._replicas, self._config[METRICS_MAX_GROUPS]).show(metrics)
+        TransactionMetrics(self._transactions).show(metrics)
 
     def _topic_sizes(self) -> list[TopicSize]:
         sizes: dict[str, list[int]] = {}

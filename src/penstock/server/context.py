@@ -17,13 +17,17 @@ from penstock.groups.coordinator import GroupCoordinator
 from penstock.model import BrokerId
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica_manager import ReplicaManager
+from penstock.server.connection_numbers import ConnectionNumbers
 from penstock.server.fetch_sessions import FetchSessions
 from penstock.server.long_polls import LongPolls
+from penstock.server.marker_writing import MarkerWriter
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.security import Authorizer
 from penstock.storage.disk import Disk
 from penstock.storage.log_manager import LogManager
 from penstock.threads import Threads
+from penstock.transactions.coordinator import TransactionCoordinator
+from penstock.transactions.verification import Verifier
 
 
 @dataclass(slots=True)
@@ -39,6 +43,10 @@ class BrokerContext:
     logs: LogManager
     replicas: ReplicaManager
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    verifier: Verifier
+    marker_writer: MarkerWriter
+    connection_numbers: ConnectionNumbers
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     long_polls: LongPolls

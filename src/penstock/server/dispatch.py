@@ -41,6 +41,8 @@ class Api:
     max_version: int
     handle: MessageHandler | None = None
     handle_raw: RawHandler | None = None
+    decode: Callable[[memoryview, int, int], Any] | None = None
+    """Of the request, from a position on, in a version; by its schema unless given."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +52,8 @@ class Session:
     peer: str
     host: str
     principal: Principal
+    number: int = 0
+    """Of the connection (`ConnectionNumbers`)."""
     challenge: Challenge | None = None
     """What a broker that says who it is has still to answer."""
     broker_id: BrokerId | None = None
@@ -112,7 +116,10 @@ class Dispatcher:
         elif api.handle_raw is not None:
             answer = api.handle_raw(Request(header, session, self._broker), frame, position)
         else:
-            message = decode_request(header.api_key, header.api_version, frame, position)
+            if api.decode is None:
+                message = decode_request(header.api_key, header.api_version, frame, position)
+            else:
+                message = api.decode(frame, position, header.api_version)
             answer = self._answer_message(api, Request(header, session, self._broker), message)
         if type(answer) is Later:
             answer.when_done(lambda: self._metrics.observe_request(api.key, self._monotonic() - started))

@@ -50,15 +50,16 @@ class TransactionCoordinator:
         new_producer_id: Callable[[], Awaitable[ProducerId]],
         newest_connection: Callable[[], int],
     ) -> None:
+        """`newest_connection`: the number of the one that was accepted last."""
         self.timers = Timers(clock, self._on_due)
         self.counts = Counts()
-        self.newest_connection = newest_connection
         self._metadata = metadata
         self._clock = clock
         self._threads = threads
         self._log = log
         self._markers = markers
         self._new_producer_id = new_producer_id
+        self._newest_connection = newest_connection
         self._shards: Shards[Shard] = Shards(
             TRANSACTIONS_TOPIC,
             new_transactions_topic,
@@ -126,6 +127,7 @@ class TransactionCoordinator:
 
     async def _load(self, index: int, replica: Replica) -> Shard:
         transactions: dict[str, Transaction] = {}
+        first_connection = self._newest_connection() + 1
 
         def apply(record: TransactionRecord) -> None:
             if record.value is None:
@@ -143,7 +145,8 @@ class TransactionCoordinator:
                 records=replaying.unknown,
                 damaged_parts=replaying.damaged_parts,
             )
-        return Shard(index, transactions, Appender(replica, self._clock, encode_record), self)
+        appender = Appender(replica, self._clock, encode_record)
+        return Shard(index, transactions, appender, self, first_connection)
 
     async def _resume(self, shard: Shard) -> None:
         shard.resume()

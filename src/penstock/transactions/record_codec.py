@@ -22,8 +22,7 @@ from penstock.transactions.transaction import NO_EPOCH, NOBODY, Identity, Transa
 from penstock.wire import primitives as p
 from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
-HELD_TAG: Final = 10_000
-"""Also of InitProducerId, where a client asks for it."""
+_HELD_TAG: Final = 10_000
 _EARLIER_ID_TAG, _NEXT_ID_TAG, _CLIENT_VERSION_TAG, _EARLIER_EPOCH_TAG = 0, 1, 2, 10_001
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
@@ -94,7 +93,7 @@ def _encode_tags(value: Transaction) -> bytes:
     if value.version:
         tags.append(p.tagged(_CLIENT_VERSION_TAG, p.INT16(value.version)))
     if value.is_held:
-        tags.append(p.tagged(HELD_TAG, p.boolean(True)))
+        tags.append(p.tagged(_HELD_TAG, p.boolean(True)))
     if value.earlier != NOBODY:
         tags.append(p.tagged(_EARLIER_EPOCH_TAG, p.INT16(value.earlier.epoch)))
     return p.unsigned_varint(len(tags)) + b"".join(tags)
@@ -126,7 +125,7 @@ def _decode(reader: Reader) -> Transaction:
         tags.get(_CLIENT_VERSION_TAG, 0),
         earlier if NO_EPOCH not in earlier else NOBODY,
         ProducerId(tags.get(_NEXT_ID_TAG, NO_PRODUCER_ID)),
-        bool(tags.get(HELD_TAG, 0)),
+        bool(tags.get(_HELD_TAG, 0)),
     )
 
 
@@ -162,6 +161,6 @@ _TAGS: Final = {
     _EARLIER_ID_TAG: 8,
     _NEXT_ID_TAG: 8,
     _CLIENT_VERSION_TAG: 2,
-    HELD_TAG: 1,
+    _HELD_TAG: 1,
     _EARLIER_EPOCH_TAG: 2,
 }

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from penstock.config import (
-    TRANSACTION_MAX_TIMEOUT_MS,
     TRANSACTIONAL_ID_EXPIRATION_MS,
     TRANSACTIONAL_ID_MAX_COUNT,
 )
@@ -36,7 +35,10 @@ class Shard:
         transactions: Mapping[str, Transaction],
         appender: Appender[TransactionRecord],
         surroundings: Surroundings,
+        first_connection: int,
     ) -> None:
+        """`first_connection` is the first one since this broker leads the partition: a producer that uses an older one
+        may have talked to another coordinator meanwhile."""
         self.partition = partition
         self.coordinator_epoch: LeaderEpoch = appender.replica.partition.leader_epoch
         self._transactions = dict(transactions)
@@ -49,7 +51,7 @@ class Shard:
         """For the end of a transaction that is being ended."""
         self._opened_ms: dict[str, int] = {}
         """When each open transaction began, by a clock that only goes forward."""
-        self._first_connection = surroundings.newest_connection() + 1
+        self._first_connection = first_connection
         self._connections: dict[str, int] = {}
         """The newest connection of each id, as its present epoch has used it."""
         self._closed: BrokerError | None = None
@@ -78,8 +80,6 @@ class Shard:
         self, transactional_id: str, asking: Identity, timeout_ms: int, is_held: bool, connection: int
     ) -> Identity:
         """An identity that fences all earlier ones, when their transactions have ended."""
-        if not 0 < timeout_ms <= self._around.config[TRANSACTION_MAX_TIMEOUT_MS]:
-            raise BrokerError(ErrorCode.invalid_transaction_timeout, f"a timeout of {timeout_ms} ms")
         fresh_id: ProducerId | None = None
         while True:
             self._check_open()
@@ -148,6 +148,11 @@ class Shard:
                 continue
             await self._record(transactional_id, changed)
             return changed.successor
+
+    def partitions_of(self, transactional_id: str) -> frozenset[TopicPartition]:
+        """Those in the transaction; while it is being ended, those without a marker."""
+        ending = self._endings.get(transactional_id)
+        return self._transactions[transactional_id].partitions if ending is None else ending.left
 
     def check_connection(self, transactional_id: str, number: int) -> None:
         """ProtocolError for a request that was on its way while its producer went on over a newer connection.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from penstock.server.dispatch import Api
 from penstock.server.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     broker_handshake,
@@ -20,7 +22,9 @@ from penstock.server.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -32,6 +36,7 @@ from penstock.server.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -43,6 +48,8 @@ from penstock.server.handlers import (
 from penstock.server.handlers.api_versions import api_versions
 
 _HANDLERS = (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     consumer_group_describe,
@@ -58,6 +65,8 @@ _HANDLERS = (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     elect_leaders,
     fetch,
     find_coordinator,
@@ -69,6 +78,7 @@ _HANDLERS = (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_transactions,
     list_partition_reassignments,
     metadata,
     offset_commit,

@@ -12,9 +12,12 @@ from penstock.server.dispatch import API_VERSIONS_KEY, Api, Fields, Request
 MAX_VERSION = 4
 FIRST_VERSION_WITH_LOWEST_0 = 4
 """Clients that ask in an older version do not know that the lowest level of a feature can be 0 (KAFKA-17011)."""
-GROUP_VERSION = "group.version"
-"""1: there are consumer groups (KIP-848)."""
-LOWEST_LEVEL, LEVEL = 0, 1
+FEATURES = {
+    "group.version": 1,
+    "transaction.version": 2,
+}
+"""The level of each: consumer groups (KIP-848); transactions with an epoch of their own each (KIP-890)."""
+LOWEST_LEVEL = 0
 FEATURES_EPOCH = 0
 
 
@@ -26,8 +29,6 @@ def api_versions(apis: Sequence[Api]) -> Api:
     def handle(request: Request, message: Any) -> Fields:
         unsupported = message is None
         tells_lowest_0 = request.version >= FIRST_VERSION_WITH_LOWEST_0
-        supported = {"name": GROUP_VERSION, "min_version": LOWEST_LEVEL, "max_version": LEVEL}
-        finalized = {"name": GROUP_VERSION, "min_version_level": LEVEL, "max_version_level": LEVEL}
         return {
             "error_code": ErrorCode.unsupported_version if unsupported else ErrorCode.none,
             "api_keys": [
@@ -36,9 +37,16 @@ def api_versions(apis: Sequence[Api]) -> Api:
                 if not unsupported or key == API_VERSIONS_KEY
             ],
             "throttle_time": timedelta(0),
-            "supported_features": [supported] if tells_lowest_0 else (),
+            "supported_features": [
+                {"name": name, "min_version": LOWEST_LEVEL, "max_version": level}
+                for name, level in FEATURES.items()
+                if tells_lowest_0
+            ],
             "finalized_features_epoch": FEATURES_EPOCH,
-            "finalized_features": [finalized],
+            "finalized_features": [
+                {"name": name, "min_version_level": level, "max_version_level": level}
+                for name, level in FEATURES.items()
+            ],
             "zk_migration_ready": False,
         }
 

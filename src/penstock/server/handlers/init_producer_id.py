@@ -1,46 +1,58 @@
-"""InitProducerId: an identity for an idempotent producer.
+"""InitProducerId: an identity for an idempotent or transactional producer.
 
-One without a transactional id always gets a new id with epoch 0, also when it asks to raise its epoch.
+One without a transactional id always gets a new id with epoch 0, also when it asks to raise its epoch. One with a
+transactional id fences all who had it before.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
+from penstock.config import TRANSACTION_MAX_TIMEOUT_MS
 from penstock.errors import BrokerError, ErrorCode
+from penstock.model import ProducerEpoch, ProducerId
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME
+from penstock.server.handlers.transaction_requests import told
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+from penstock.transactions.transaction import NO_EPOCH, NOBODY, Identity
+from penstock.wire.init_producer_id import InitProducerIdRequest, decode_init_producer_id
 
-NO_ID, NO_EPOCH = -1, -1
+FIRST_VERSION_WITH_FENCED = 4
 
 
-async def handle(request: Request, message: Any) -> Fields:
-    fields = {
-        "throttle_time": NO_TIME,
-        "error_code": ErrorCode.none,
-        "producer_id": NO_ID,
-        "producer_epoch": NO_EPOCH,
-    }
+async def handle(request: Request, message: InitProducerIdRequest) -> Fields:
+    producer, code = NOBODY, ErrorCode.none
     try:
-        _check(request, message)
-        return fields | {"producer_id": await request.broker.producer_ids.next(), "producer_epoch": 0}
+        producer = await _producer(request, message)
     except BrokerError as error:
-        return fields | {"error_code": error.code}
+        code = told(error.code, request.version, FIRST_VERSION_WITH_FENCED)
+    return {
+        "throttle_time": NO_TIME,
+        "error_code": code,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+    }
 
 
-API = Api(22, 0, 5, handle)
+API = Api(22, 0, 5, handle, decode=decode_init_producer_id)
 
 
-def _check(request: Request, message: Any) -> None:
-    if message.transactional_id is not None:
-        request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id)
-        if not message.transactional_id:
-            raise BrokerError(ErrorCode.invalid_request, "a transactional id is not empty")
-        if message.transaction_timeout <= NO_TIME:
-            raise BrokerError(ErrorCode.invalid_transaction_timeout)
-        raise BrokerError(ErrorCode.not_coordinator, "this broker coordinates no transactions")
-    request.require(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
-    producer_id, epoch = getattr(message, "producer_id", NO_ID), getattr(message, "producer_epoch", NO_EPOCH)
-    if (producer_id == NO_ID) != (epoch == NO_EPOCH):
+async def _producer(request: Request, message: InitProducerIdRequest) -> Identity:
+    asking = Identity(ProducerId(message.producer_id), ProducerEpoch(message.producer_epoch))
+    if (asking.producer_id == NOBODY.producer_id) != (asking.epoch == NO_EPOCH):
         raise BrokerError(ErrorCode.invalid_request, "a producer id goes with its epoch")
+    if message.transactional_id is None:
+        request.require(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+        return Identity(await request.broker.producer_ids.next(), ProducerEpoch(0))
+    request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id)
+    if not message.transactional_id:
+        raise BrokerError(ErrorCode.invalid_request, "a transactional id is not empty")
+    if not 0 < message.transaction_timeout_ms <= request.broker.config[TRANSACTION_MAX_TIMEOUT_MS]:
+        raise BrokerError(ErrorCode.invalid_transaction_timeout)
+    shard = request.broker.transactions.shard_of(message.transactional_id)
+    return await shard.init_producer_id(
+        message.transactional_id,
+        asking,
+        message.transaction_timeout_ms,
+        message.is_held,
+        request.session.number,
+    )

@@ -1,0 +1,36 @@
+"""EndTxn: a transaction is committed or aborted. From version 5 on the answer has the identity for the next one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.handlers.administration import NO_TIME
+from penstock.server.handlers.transaction_requests import producer_of, shard_for, told
+from penstock.server.security import Operation
+from penstock.transactions.transaction import NOBODY, VERSION_1, VERSION_2
+
+FIRST_VERSION_WITH_FENCED = 2
+FIRST_VERSION_WITH_EPOCH = 5
+
+
+async def handle(request: Request, message: Any) -> Fields:
+    version = VERSION_2 if request.version >= FIRST_VERSION_WITH_EPOCH else VERSION_1
+    producer, code = NOBODY, ErrorCode.none
+    try:
+        shard = shard_for(request, Operation.WRITE, message.transactional_id)
+        if version < VERSION_2:
+            shard.check_connection(message.transactional_id, request.session.number)
+        producer = await shard.end(message.transactional_id, producer_of(message), message.committed, version)
+    except BrokerError as error:
+        code = told(error.code, request.version, FIRST_VERSION_WITH_FENCED)
+    return {
+        "throttle_time": NO_TIME,
+        "error_code": code,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+    }
+
+
+API = Api(26, 0, 5, handle)

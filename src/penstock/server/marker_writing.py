@@ -1,0 +1,53 @@
+"""Markers into partitions that this broker leads, for its own coordinator and for those of others (WriteTxnMarkers).
+
+Each is done when it is committed. One that was written before is written no second time. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from penstock.clock import Clock
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import TopicPartition
+from penstock.records.batch import read_header
+from penstock.records.control import Marker, build_marker
+from penstock.replication.replica_manager import ReplicaManager
+from penstock.transactions.transaction import VERSION_2
+
+
+class MarkerWriter:
+    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
+        self._replicas = replicas
+        self._clock = clock
+
+    async def write(
+        self, marker: Marker, version: int, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """`version` is that of the transaction: since version 2 a marker has an epoch of its own."""
+        # All are appended before any is waited for.
+        outcomes = [self._append(marker, version, partition) for partition in partitions]
+        codes = await asyncio.gather(*outcomes)
+        return dict(zip(partitions, codes, strict=True))
+
+    def _append(self, marker: Marker, version: int, name: TopicPartition) -> asyncio.Future[ErrorCode]:
+        done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def finish(error: BrokerError | None) -> None:
+            if not done.done():
+                done.set_result(ErrorCode.none if error is None else error.code)
+
+        now_ms = self._clock.now_ms()
+        try:
+            replica = self._replicas.get(name.topic, name.partition)
+            if replica.log.producers.check_marker(marker, is_epoch_new=version >= VERSION_2):
+                batch = memoryview(build_marker(*marker, now_ms))
+                info = replica.append(batch, read_header(batch), now_ms)
+                if replica.when_committed(info, finish):
+                    finish(None)
+            else:
+                finish(None)
+        except BrokerError as error:
+            finish(error)
+        return done

@@ -1,0 +1,263 @@
+"""A transactional id as a value: who may do what to it when, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import ProducerEpoch, ProducerId, TopicPartition
+from penstock.transactions.transaction import (
+    LAST_EPOCH_OF_CLIENTS,
+    MAX_EPOCH,
+    NOBODY,
+    VERSION_1,
+    VERSION_2,
+    Identity,
+    Transaction,
+    TransactionState,
+    begin,
+)
+
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+FRESH = ProducerId(99)
+State = TransactionState
+
+
+def producer(epoch: int, producer_id: int = 7) -> Identity:
+    return Identity(ProducerId(producer_id), ProducerEpoch(epoch))
+
+
+def empty(epoch: int = 0) -> Transaction:
+    return replace(begin(ProducerId(7), 60_000, False, 1_000), producer=producer(epoch))
+
+
+def ongoing(epoch: int = 0, version: int = VERSION_1) -> Transaction:
+    return empty(epoch).with_partitions(producer(epoch), [P0], version, 2_000)
+
+
+def ended(version: int, *, commit: bool = True, epoch: int = 0) -> Transaction:
+    return ongoing(epoch, version).ended(producer(epoch), commit, version, FRESH, 3_000)
+
+
+def init(transaction: Transaction, asking: Identity = NOBODY) -> Transaction:
+    return transaction.initialised(asking, 60_000, False, FRESH, 5_000)
+
+
+def code_of(call: object) -> ErrorCode:
+    with pytest.raises(BrokerError) as caught:
+        call()  # type: ignore[operator]
+    return caught.value.code
+
+
+def test_names_are_those_of_kafka_s_tools() -> None:
+    assert [state.title for state in State] == [
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    ]
+
+
+# --- InitProducerId
+
+
+def test_whoever_asks_without_a_name_fences_all_before() -> None:
+    fenced = init(empty())
+    assert fenced.producer == producer(1)
+    assert code_of(lambda: fenced.with_partitions(producer(0), [P0], VERSION_1, 6_000)) is (
+        ErrorCode.producer_fenced
+    )
+    assert code_of(lambda: fenced.ended(producer(0), True, VERSION_1, None, 6_000)) is (
+        ErrorCode.producer_fenced
+    )
+    assert code_of(lambda: init(fenced, producer(0))) is ErrorCode.producer_fenced
+
+
+def test_open_transaction_is_aborted_before_its_successor_gets_an_epoch() -> None:
+    fenced = init(ongoing())
+    assert (fenced.state, fenced.producer, fenced.partitions) == (
+        State.PREPARE_ABORT,
+        producer(1),
+        frozenset({P0}),
+    )
+    assert code_of(lambda: init(fenced)) is ErrorCode.concurrent_transactions
+    assert init(fenced.completed(6_000)).producer == producer(2)
+
+
+def test_producer_that_names_itself_gets_the_next_epoch_and_the_same_when_it_asks_again() -> None:
+    first = init(empty(3), producer(3))
+    assert first.producer == producer(4)
+    assert init(first, producer(3)) is first
+
+
+def test_answer_that_was_lost_does_not_let_a_zombie_back_in_once_another_has_come() -> None:
+    another = init(init(empty(3), producer(3)))
+    assert code_of(lambda: init(another, producer(3))) is ErrorCode.producer_fenced
+
+
+def test_zombie_cannot_abort_the_transaction_of_its_successor() -> None:
+    successor = init(empty()).with_partitions(producer(1), [P0], VERSION_1, 6_000)
+    assert code_of(lambda: init(successor, producer(0))) is ErrorCode.producer_fenced
+
+
+def test_own_open_transaction_is_aborted_and_the_next_epoch_is_given_once() -> None:
+    aborting = init(ongoing(3), producer(3))
+    assert aborting.state is State.PREPARE_ABORT
+    given = init(aborting.completed(6_000), producer(3))
+    assert given.producer == producer(5)
+    assert init(given, producer(3)) is given
+
+
+def test_other_producer_id_is_given_when_the_epochs_are_used_up() -> None:
+    last = init(empty(LAST_EPOCH_OF_CLIENTS - 1))
+    assert last.producer == producer(LAST_EPOCH_OF_CLIENTS)
+    rotated = init(last, producer(LAST_EPOCH_OF_CLIENTS))
+    assert rotated.producer == Identity(FRESH, ProducerEpoch(0))
+    assert init(rotated, producer(LAST_EPOCH_OF_CLIENTS)) is rotated
+
+
+@pytest.mark.parametrize("asking", [NOBODY, producer(LAST_EPOCH_OF_CLIENTS)])
+def test_highest_epoch_is_for_fencing_and_is_given_to_nobody(asking: Identity) -> None:
+    fenced = init(ongoing(LAST_EPOCH_OF_CLIENTS), asking)
+    assert fenced.producer == producer(MAX_EPOCH)
+    assert init(fenced.completed(6_000), asking).producer == Identity(FRESH, ProducerEpoch(0))
+
+
+# --- partitions
+
+
+def test_partition_opens_a_transaction_and_others_join_it() -> None:
+    first = ongoing()
+    second = first.with_partitions(producer(0), [P0, P1], VERSION_1, 9_000)
+    assert (second.state, second.partitions) == (State.ONGOING, frozenset({P0, P1}))
+    assert (second.start_ms, second.update_ms) == (2_000, 9_000)
+    assert second.with_partitions(producer(0), [P1], VERSION_1, 10_000) is second
+
+
+def test_next_transaction_waits_for_the_end_of_the_last() -> None:
+    for version, epoch in ((VERSION_1, 0), (VERSION_2, 1)):
+        ending = ended(version)
+        assert code_of(lambda: ending.with_partitions(producer(epoch), [P0], version, 4_000)) is (  # noqa: B023
+            ErrorCode.concurrent_transactions
+        )
+        again = ending.completed(4_000).with_partitions(producer(epoch), [P1], version, 5_000)
+        assert (again.partitions, again.start_ms) == (frozenset({P1}), 5_000)
+
+
+def test_partition_is_verified_only_in_the_open_transaction_of_its_producer() -> None:
+    open_one = ongoing()
+    assert open_one.verify(producer(0), P0) is ErrorCode.none
+    assert open_one.verify(producer(0), P1) is ErrorCode.transaction_abortable
+    assert open_one.verify(producer(1), P0) is ErrorCode.producer_fenced
+    assert open_one.verify(producer(0, 8), P0) is ErrorCode.invalid_producer_id_mapping
+    assert empty().verify(producer(0), P0) is ErrorCode.transaction_abortable
+    assert ended(VERSION_1).verify(producer(0), P0) is ErrorCode.transaction_abortable
+
+
+# --- the end, version 1
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_version_1_keeps_the_epoch_and_repeats_are_answered_alike(commit: bool) -> None:
+    ending = ended(VERSION_1, commit=commit)
+    assert ending.producer == ending.successor == producer(0)
+    complete = ending.completed(4_000)
+    assert complete.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
+    for moment in (ending, complete):
+        assert moment.ended(producer(0), commit, VERSION_1, None, 5_000) is moment
+        assert code_of(lambda: moment.ended(producer(0), not commit, VERSION_1, None, 5_000)) is (  # noqa: B023
+            ErrorCode.invalid_txn_state
+        )
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_nothing_can_be_ended_before_it_was_begun(commit: bool) -> None:
+    assert code_of(lambda: empty().ended(producer(0), commit, VERSION_1, None, 5_000)) is (
+        ErrorCode.invalid_txn_state
+    )
+
+
+def test_end_that_races_the_timeout_is_told_that_it_is_fenced() -> None:
+    aborting = ongoing().timed_out(9_000)
+    for moment in (aborting, aborting.completed(10_000)):
+        for version in (VERSION_1, VERSION_2):
+            for commit in (True, False):
+                assert code_of(lambda: moment.ended(producer(0), commit, version, None, 11_000)) is (  # noqa: B023
+                    ErrorCode.producer_fenced
+                )
+
+
+# --- the end, version 2
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_version_2_gives_a_new_epoch_and_repeats_are_answered_alike(commit: bool) -> None:
+    ending = ended(VERSION_2, commit=commit, epoch=3)
+    assert ending.producer == ending.successor == producer(4)
+    complete = ending.completed(4_000)
+    for moment in (ending, complete):
+        assert moment.ended(producer(3), commit, VERSION_2, None, 5_000) is moment
+        assert code_of(lambda: moment.ended(producer(3), not commit, VERSION_2, None, 5_000)) is (  # noqa: B023
+            ErrorCode.invalid_txn_state
+        )
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_late_end_does_not_touch_the_next_transaction(commit: bool) -> None:
+    following = ended(VERSION_2).completed(4_000).with_partitions(producer(1), [P1], VERSION_2, 5_000)
+    assert code_of(lambda: following.ended(producer(0), commit, VERSION_2, None, 6_000)) is (
+        ErrorCode.producer_fenced
+    )
+
+
+def test_late_end_is_not_taken_for_a_repeat_after_the_producer_was_initialised() -> None:
+    given = init(ended(VERSION_2).completed(4_000), producer(1))
+    assert given.producer == producer(2)
+    assert code_of(lambda: given.ended(producer(1), True, VERSION_2, None, 6_000)) is (
+        ErrorCode.producer_fenced
+    )
+
+
+def test_abort_of_nothing_fences_what_may_be_on_its_way() -> None:
+    for before in (empty(3), ended(VERSION_2, epoch=2).completed(4_000)):
+        aborted = before.ended(producer(3), False, VERSION_2, None, 5_000)
+        assert (aborted.state, aborted.producer) == (State.COMPLETE_ABORT, producer(4))
+        assert aborted.ended(producer(3), False, VERSION_2, None, 6_000) is aborted
+    assert code_of(lambda: empty().ended(producer(0), True, VERSION_2, None, 5_000)) is (
+        ErrorCode.invalid_txn_state
+    )
+
+
+def test_version_2_goes_on_with_another_producer_id_when_the_epochs_are_used_up() -> None:
+    ending = ended(VERSION_2, epoch=LAST_EPOCH_OF_CLIENTS)
+    following = Identity(FRESH, ProducerEpoch(0))
+    assert (ending.producer, ending.successor) == (producer(MAX_EPOCH), following)
+    assert code_of(lambda: ending.with_partitions(following, [P0], VERSION_2, 4_000)) is (
+        ErrorCode.concurrent_transactions
+    )
+    complete = ending.completed(4_000)
+    assert complete.producer == following
+    for moment in (ending, complete):
+        assert moment.ended(producer(LAST_EPOCH_OF_CLIENTS), True, VERSION_2, None, 5_000) is moment
+
+
+def test_stranger_has_another_producer_id() -> None:
+    stranger = producer(0, 8)
+    for call in (
+        lambda: ongoing().with_partitions(stranger, [P1], VERSION_1, 3_000),
+        lambda: ongoing().ended(stranger, True, VERSION_2, None, 3_000),
+    ):
+        assert code_of(call) is ErrorCode.invalid_producer_id_mapping
+
+
+def test_only_an_id_without_a_transaction_expires() -> None:
+    assert empty().expires_ms(500) == 1_500
+    assert ongoing().expires_ms(500) is None
+    assert ended(VERSION_1).expires_ms(500) is None
+    assert ended(VERSION_1).completed(4_000).expires_ms(500) == 4_500
