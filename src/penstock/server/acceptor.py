@@ -117,7 +117,7 @@ class Acceptor:
             self._log.warning_rarely("connection refused: too many", host=host, connections=self.connections)
             socket.close()
             return self._accepts_more()
-        session = Session(socket.peer, host, ANONYMOUS)
+        session = Session(socket.peer, host, ANONYMOUS, self._broker.connection_numbers.next())
         connection = Connection(
             socket,
             lambda frame: self._dispatcher.dispatch(session, frame),
