@@ -1,0 +1,26 @@
+"""The columns of a topic read as a table: those of Spark's own Kafka source, in its order and with its types."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+HEADERS = "headers"
+BASIC = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+ALL = (*BASIC, HEADERS)
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+FIELDS = {
+    "key": pa.field("key", pa.binary()),
+    "value": pa.field("value", pa.binary()),
+    "topic": pa.field("topic", pa.string()),
+    "partition": pa.field("partition", pa.int32()),
+    "offset": pa.field("offset", pa.int64()),
+    "timestamp": pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+    "timestampType": pa.field("timestampType", pa.int32()),
+    HEADERS: pa.field(HEADERS, pa.list_(pa.field("element", _HEADER))),
+}
+
+
+def schema_of(columns: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([FIELDS[name] for name in columns])

@@ -1,0 +1,158 @@
+"""From raw record batches to Arrow, batch after batch, as a reader of committed records sees them.
+
+Control records are left out, and so are those of aborted transactions where the broker tells which these are. The
+records themselves are taken apart by a builder: the native one where it was compiled, else the one in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.pipeline.columns import schema_of
+from penstock.pipeline.pure_builder import PureBuilder
+from penstock.pipeline.ranges import OffsetRange
+from penstock.records.batch import (
+    CONTROL_FLAG,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+)
+from penstock.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
+from penstock.records.control import read_marker
+from penstock.records.iteration import read_batches
+from penstock.wire.fetch import AbortedTransaction
+
+try:
+    from penstock.pipeline._decoder import Builder as NativeBuilder
+except ImportError:
+    NativeBuilder = None
+
+ROWS_AT_ONCE = 8_192
+BYTES_AT_ONCE = 1 << 20
+"""About so much makes a batch of rows: larger ones are slower, for their fresh memory."""
+
+
+class Columns(Protocol):
+    """What a builder has of the rows so far: Arrow buffers, as pyarrow takes them."""
+
+    def append(
+        self,
+        body: bytes | memoryview,
+        record_count: int,
+        base_offset: int,
+        base_timestamp_ms: int,
+        append_timestamp_ms: int,
+        first_offset: int,
+        end_offset: int,
+    ) -> None:
+        """Add the records of a decompressed batch with offsets from first to, without, end.
+
+        `append_timestamp_ms` is that of all of them, where it is not -1. InvalidBatch or ValueError for what is none.
+        """
+        ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def take(self) -> dict[str, pa.Array]:
+        """The columns key, value, offset, timestamp and headers, those that were asked for; it begins anew."""
+        ...
+
+
+class BuilderType(Protocol):
+    def __call__(self, key: bool, value: bool, headers: bool) -> Columns: ...
+
+
+def decode(
+    chunks: Iterator[tuple[memoryview, Sequence[AbortedTransaction] | None]],
+    wanted: OffsetRange,
+    columns: tuple[str, ...],
+    builder_type: BuilderType | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows with these columns, from fetched bytes in order, each with the broker's list of aborted transactions."""
+    make = builder_type or NativeBuilder or PureBuilder
+    builder: Columns = make("key" in columns, "value" in columns, "headers" in columns)
+    visibility = _Visibility()
+    timestamp_type = 0
+    for records, aborted in chunks:
+        visibility.learn(aborted)
+        for header, batch in read_batches(records):
+            if header.next_offset <= wanted.start or not visibility.shows(header, batch):
+                continue
+            if header.base_offset >= wanted.end:
+                break
+            is_append_time = bool(header.attributes & LOG_APPEND_TIME_FLAG)
+            if builder.rows and (
+                is_append_time != bool(timestamp_type)
+                or builder.rows >= ROWS_AT_ONCE
+                or builder.size_bytes >= BYTES_AT_ONCE
+            ):
+                yield _rows(builder, wanted, columns, timestamp_type)
+            timestamp_type = int(is_append_time)
+            body = batch[HEADER_SIZE : header.size]
+            if header.codec is not Codec.NONE:
+                body = memoryview(decompress(header.codec, body, MAX_DECOMPRESSED_BYTES))
+            builder.append(
+                body,
+                header.record_count,
+                header.base_offset,
+                header.base_timestamp,
+                header.max_timestamp if is_append_time else -1,
+                wanted.start,
+                wanted.end,
+            )
+    if builder.rows:
+        yield _rows(builder, wanted, columns, timestamp_type)
+
+
+class _Visibility:
+    """Which batches a reader of committed records sees."""
+
+    def __init__(self) -> None:
+        self._aborted: dict[int, list[int]] = {}
+        """First offsets of aborted transactions, by producer, to come."""
+        self._ongoing: set[int] = set()
+        """Producers in the midst of one."""
+
+    def learn(self, aborted: Sequence[AbortedTransaction] | None) -> None:
+        for each in aborted or ():
+            firsts = self._aborted.setdefault(each.producer_id, [])
+            if each.first_offset not in firsts:
+                firsts.append(each.first_offset)
+                firsts.sort()
+
+    def shows(self, header: BatchHeader, batch: memoryview) -> bool:
+        producer = header.producer_id
+        if header.attributes & CONTROL_FLAG:
+            marker = read_marker(batch, header)
+            if marker is not None and not marker.is_commit:
+                self._ongoing.discard(producer)
+            return False
+        if not header.attributes & TRANSACTIONAL_FLAG:
+            return True
+        firsts = self._aborted.get(producer)
+        while firsts and firsts[0] <= header.base_offset:
+            firsts.pop(0)
+            self._ongoing.add(producer)
+        return producer not in self._ongoing
+
+
+def _rows(
+    builder: Columns, wanted: OffsetRange, columns: tuple[str, ...], timestamp_type: int
+) -> pa.RecordBatch:
+    rows = builder.rows
+    made = builder.take()
+    fixed = {
+        "topic": lambda: pa.repeat(pa.scalar(wanted.topic), rows),
+        "partition": lambda: pa.repeat(pa.scalar(wanted.partition, pa.int32()), rows),
+        "timestampType": lambda: pa.repeat(pa.scalar(timestamp_type, pa.int32()), rows),
+    }
+    arrays = [made[name] if name in made else fixed[name]() for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))

@@ -1,0 +1,174 @@
+"""Raw record batches of a range of offsets, for a task: read ahead by a thread of its own, a few answers at most.
+
+`read_range` is a plain generator, as Spark's tasks want it. A range that is not there any more is an OffsetsLost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID
+
+import pyarrow as pa
+
+from penstock.config import parse_address
+from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.model import TopicId
+from penstock.net.client import Client
+from penstock.net.network import TcpNetwork
+from penstock.net.routes import Routes, check
+from penstock.pipeline.columns import ALL
+from penstock.pipeline.decoding import decode
+from penstock.pipeline.ranges import OffsetRange
+from penstock.records.batch import HEADER_SIZE, read_header
+from penstock.wire.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResult, FetchTopic
+from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
+
+Chunk = tuple[memoryview, Sequence[AbortedTransaction] | None]
+
+CLIENT_ID = "penstock-pipeline"
+FETCH_BYTES = 4 << 20
+FETCH_VERSION = 16
+READ_AHEAD = 3
+MAX_WAIT_MS = 500
+PATIENCE_SECONDS = 60.0
+
+
+_GONE = frozenset(
+    {ErrorCode.offset_out_of_range, ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
+)
+
+
+class OffsetsLost(PenstockError):
+    """Some of the offsets are gone: retention, truncation, or another topic of the same name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How records are read: where the cluster is, and whether open and aborted transactions are hidden."""
+
+    bootstrap: str
+    read_committed: bool = True
+
+
+def read_range(
+    reading: Reading, wanted: OffsetRange, columns: tuple[str, ...] = ALL
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the range, in order."""
+    with _ReadAhead(reading, wanted) as chunks:
+        yield from decode(chunks, wanted, columns)
+
+
+class _ReadAhead:
+    """A thread that fetches while the task decodes; memory is bounded by a short queue."""
+
+    def __init__(self, reading: Reading, wanted: OffsetRange) -> None:
+        self._reading = reading
+        self._wanted = wanted
+        self._queue: queue.Queue[Chunk | BaseException | None] = queue.Queue(READ_AHEAD)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-read-ahead", daemon=True)
+
+    def __enter__(self) -> Iterator[Chunk]:
+        self._thread.start()
+        return self._chunks()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        while self._thread.is_alive():
+            with suppress(queue.Empty):
+                self._queue.get(timeout=0.05)
+
+    def _chunks(self) -> Iterator[Chunk]:
+        while (chunk := self._queue.get()) is not None:
+            if isinstance(chunk, BaseException):
+                raise chunk
+            yield chunk
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._fetch())
+            self._put(None)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the rows are read
+            self._put(error)
+
+    def _put(self, chunk: Chunk | BaseException | None) -> bool:
+        while not self._is_over.is_set():
+            with suppress(queue.Full):
+                self._queue.put(chunk, timeout=0.1)
+                return True
+        return False
+
+    async def _fetch(self) -> None:
+        addresses = [parse_address(text.strip()) for text in self._reading.bootstrap.split(",")]
+        routes = Routes(TcpNetwork(), addresses, CLIENT_ID)
+        try:
+            offset = self._wanted.start
+            while offset < self._wanted.end:
+                result = await self._fetch_from(routes, offset)
+                records = memoryview(result.records)  # type: ignore[arg-type]
+                following = _next_offset(records)
+                if following is None:
+                    if self._ends_at(result) >= self._wanted.end:
+                        return  # what is missing was compacted away
+                    raise OffsetsLost(f"{self._name} ends before {self._wanted.end}")
+                offset = following
+                if not self._put((records, result.aborted_transactions)):
+                    return
+        finally:
+            routes.close()
+
+    def _ends_at(self, result: FetchResult) -> int:
+        return result.last_stable_offset if self._reading.read_committed else result.high_watermark
+
+    async def _fetch_from(self, routes: Routes, offset: int) -> FetchResult:
+        wanted = self._wanted
+
+        async def ask(client: Client) -> FetchResult:
+            if (await routes.topic(wanted.topic)).id != UUID(wanted.topic_id):
+                raise OffsetsLost(f"{wanted.topic} is another topic than the one to be read")
+            partition = FetchPartition(wanted.partition, offset, FETCH_BYTES, current_leader_epoch=-1)
+            topic = FetchTopic(None, TopicId(UUID(wanted.topic_id)), [partition])
+            request = FetchRequest(
+                MAX_WAIT_MS,
+                1,
+                [topic],
+                [],
+                max_bytes=FETCH_BYTES,
+                isolation_level=int(self._reading.read_committed),
+                uses_topic_ids=True,
+            )
+            correlation_id = client.next_correlation_id()
+            frame = encode_fetch_request(correlation_id, FETCH_VERSION, CLIENT_ID, request)
+            response = decode_fetch_response(await client.exchange(correlation_id, frame), FETCH_VERSION)
+            check(response.error_code)
+            result = response.topics[0].partitions[0]
+            check(result.error_code)
+            return result
+
+        try:
+            return await routes.at_leader(wanted.topic, wanted.partition, ask, PATIENCE_SECONDS)
+        except BrokerError as error:
+            if error.code in _GONE:
+                raise OffsetsLost(f"offset {offset} of {self._name} is gone ({error.code.name})") from error
+            raise
+
+    @property
+    def _name(self) -> str:
+        return f"{self._wanted.topic}-{self._wanted.partition}"
+
+
+def _next_offset(records: memoryview) -> int | None:
+    """After the last whole batch; None where there is none."""
+    following, position = None, 0
+    while len(records) - position >= HEADER_SIZE:
+        header = read_header(records, position)
+        if header.size > len(records) - position:
+            break
+        following = header.next_offset
+        position += header.size
+    return following

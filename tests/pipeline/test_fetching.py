@@ -1,0 +1,94 @@
+"""Ranges of offsets read from a real broker as Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.pipeline.columns import ALL
+from penstock.pipeline.fetching import OffsetsLost, Reading, read_range
+from penstock.pipeline.ranges import OffsetRange
+from penstock.testing.process import BrokerProcess
+
+
+def fill(bootstrap: str, topic: str, count: int, **settings: str) -> OffsetRange:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
+    producer = Producer({"bootstrap.servers": bootstrap, **settings})
+    for number in range(count):
+        producer.produce(
+            topic,
+            b"value %d" % number if number % 7 else None,
+            b"key %d" % number if number % 5 else None,
+            timestamp=1_700_000_000_000 + number,
+            headers=[("trace", b"%d" % number), ("empty", None)] if number % 3 == 0 else None,
+        )
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    topic_id = topic_id_of(admin, topic)
+    return OffsetRange(topic, topic_id, 0, 0, count)
+
+
+def topic_id_of(admin: AdminClient, topic: str) -> str:
+    from confluent_kafka import TopicCollection
+
+    described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+    uuid = described.topic_id
+    high, low = uuid.get_most_significant_bits(), uuid.get_least_significant_bits()
+    return f"{(high & (1 << 64) - 1) << 64 | (low & (1 << 64) - 1):032x}"
+
+
+def table_of(bootstrap: str, wanted: OffsetRange, columns: tuple[str, ...] = ALL) -> pa.Table:
+    return pa.Table.from_batches(read_range(Reading(bootstrap), wanted, columns))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd", "gzip", "snappy"])
+def test_every_record_is_a_row(penstock_session_broker: BrokerProcess, codec: str) -> None:
+    bootstrap = penstock_session_broker.bootstrap
+    wanted = fill(bootstrap, f"rows-{codec}", 5_000, **{"compression.type": codec})
+    table = table_of(bootstrap, wanted)
+    rows = table.to_pylist()
+    assert [row["offset"] for row in rows] == list(range(5_000))
+    for number in (0, 1, 5, 7, 4_999):
+        row = rows[number]
+        assert row["value"] == (b"value %d" % number if number % 7 else None)
+        assert row["key"] == (b"key %d" % number if number % 5 else None)
+        assert row["topic"] == f"rows-{codec}"
+        assert int(row["timestamp"].timestamp() * 1000 + 0.5) == 1_700_000_000_000 + number
+        trace = [{"key": "trace", "value": b"%d" % number}, {"key": "empty", "value": None}]
+        assert row["headers"] == (trace if number % 3 == 0 else None)
+
+
+@pytest.mark.process
+def test_only_the_offsets_and_columns_asked_for_are_read(penstock_session_broker: BrokerProcess) -> None:
+    bootstrap = penstock_session_broker.bootstrap
+    wanted = fill(bootstrap, "part", 1_000)
+    part = OffsetRange("part", wanted.topic_id, 0, 333, 777)
+    table = table_of(bootstrap, part, ("offset", "key"))
+    assert table.column_names == ["offset", "key"]
+    assert table["offset"].to_pylist() == list(range(333, 777))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda wanted: OffsetRange(wanted.topic, wanted.topic_id, 0, 0, 50),
+        lambda wanted: OffsetRange(wanted.topic, wanted.topic_id, 0, 40, 50),
+        lambda wanted: OffsetRange(wanted.topic, "0" * 31 + "7", 0, 0, 10),
+    ],
+)
+def test_offsets_that_are_not_there_are_said_to_be_lost(
+    penstock_session_broker: BrokerProcess,
+    change: Callable[[OffsetRange], OffsetRange],
+    request: pytest.FixtureRequest,
+) -> None:
+    bootstrap = penstock_session_broker.bootstrap
+    wanted = fill(bootstrap, f"short-{abs(hash(request.node.name))}", 10)
+    with pytest.raises(OffsetsLost):
+        table_of(bootstrap, change(wanted))
