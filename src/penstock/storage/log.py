@@ -14,7 +14,9 @@ from typing import NamedTuple
 from penstock.config.topic_options import MessageTimestampType
 from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
 from penstock.model import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
-from penstock.records.batch import BatchHeader, assign, stamp_append_time
+from penstock.records.batch import CONTROL_FLAG, BatchHeader, assign, stamp_append_time
+from penstock.records.control import read_marker
+from penstock.storage.aborted_transactions import AbortedTransaction
 from penstock.storage.checkpoints import RecoveryMark
 from penstock.storage.fetched_batches import FetchedBatch, check_fetched
 from penstock.storage.leader_epochs import LeaderEpochs
@@ -22,7 +24,7 @@ from penstock.storage.log_config import LogConfig
 from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.storage.log_state import LogState, StorageContext
 from penstock.storage.producer_state import AppendedBatch
-from penstock.storage.reading import Boundaries, floor_segment, read_slice
+from penstock.storage.reading import Boundaries, Found, end_offset, floor_segment, read_slice
 from penstock.storage.replay import Replay
 from penstock.storage.segment import Segment
 from penstock.storage.snapshot import snapshot_name
@@ -113,8 +115,8 @@ class Log(StoredLog):
     def append(
         self, batch: memoryview, header: BatchHeader, leader_epoch: LeaderEpoch, now_ms: int
     ) -> AppendInfo:
-        """Append one batch that passed `check_batch`, changing its bytes in place; BrokerError says why not,
-        and then nothing has changed."""
+        """Append one batch that passed `check_batch`, or a marker that passed `producers.check_marker`, changing
+        its bytes in place; BrokerError says why not, and then nothing has changed."""
         if self._failure is not None or self._context.full:
             raise self._refusal()
         timestamp = header.max_timestamp
@@ -123,7 +125,8 @@ class Log(StoredLog):
         elif timestamp > now_ms + self._after_max_ms or now_ms - header.base_timestamp > self._before_max_ms:
             self._check_timestamps(header, now_ms)
         has_producer = header.producer_id >= 0
-        if has_producer:
+        is_control = header.attributes & CONTROL_FLAG
+        if has_producer and not is_control:
             earlier = self.producers.check(header)
             if earlier is not None:
                 return self._duplicate(earlier)
@@ -154,7 +157,10 @@ class Log(StoredLog):
             self.leader_epochs.assign(leader_epoch, base_offset)
             self._epoch = leader_epoch
         if has_producer:
-            self.producers.record(header, base_offset, timestamp, now_ms)
+            if is_control:
+                self._apply_control(batch, header, base_offset, now_ms)
+            else:
+                self.producers.record(header, base_offset, timestamp, now_ms)
         # In this order: whoever reads the size first and finds the end unmoved has a size that goes with it.
         self.log_end_offset = Offset(last_offset + 1)
         segment.size = position + len(batch)
@@ -200,6 +206,8 @@ class Log(StoredLog):
             segment.created_ms = now_ms
         for batch_position, header in batches[place:after]:
             self._remember(segment, position + batch_position - start, header, now_ms)
+            if header.is_control:
+                self._apply_control(records[batch_position:], header, header.base_offset, now_ms)
         # In this order, as for a leader's append.
         self.log_end_offset = batches[after - 1].header.next_offset
         segment.size = position + len(content)
@@ -216,6 +224,14 @@ class Log(StoredLog):
             self._epoch = self.leader_epochs.latest
         if header.producer_id >= 0 and not header.is_control:
             self.producers.record(header, header.base_offset, header.max_timestamp, now_ms)
+
+    def _apply_control(self, batch: memoryview, header: BatchHeader, offset: int, now_ms: int) -> None:
+        marker = read_marker(batch, header)
+        if marker is not None:
+            self.producers.end_transaction(marker, offset, now_ms)
+            self.producers.unstable.first(
+                self.high_watermark
+            )  # where nobody reads, nobody else asks it to forget
 
     def _refusal(self) -> BrokerError:
         if self._failure is not None:
@@ -269,6 +285,19 @@ class Log(StoredLog):
 
     # --- reading
 
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Below it every transaction has ended, and its marker is committed."""
+        high_watermark = self.high_watermark
+        first = self.producers.unstable.first(high_watermark)
+        if first is None or first >= high_watermark:
+            return high_watermark
+        return max(Offset(first), self.log_start_offset)
+
+    def aborted_transactions(self, from_offset: Offset, to_offset: Offset) -> list[AbortedTransaction]:
+        """Those that a reader of [from_offset, to_offset) has to know; perhaps some that it has not."""
+        return self.producers.aborted.between(from_offset, to_offset)
+
     def read(
         self, offset: Offset, max_bytes: int, *, below: Offset, at_least_one: bool, wait: bool = False
     ) -> LogSlice:
@@ -278,6 +307,24 @@ class Log(StoredLog):
         The first comes whole if it must (`at_least_one`) or fits; else the slice is empty. WouldBlock asks to
         be called again in a pool with `wait`.
         """
+        found = self._find(offset, max_bytes, below, at_least_one, wait)
+        return EMPTY_SLICE if found is None else found.records
+
+    def read_committed(
+        self, offset: Offset, max_bytes: int, *, below: Offset, at_least_one: bool, wait: bool = False
+    ) -> tuple[LogSlice, list[AbortedTransaction]]:
+        """As `read`, below a last stable offset, and the aborted transactions that the reader has to leave out."""
+        aborted = self.producers.aborted  # before the bytes are looked for: then it has all that they need
+        found = self._find(offset, max_bytes, below, at_least_one, wait)
+        if found is None:
+            return EMPTY_SLICE, []
+        if not aborted.reaches(offset):
+            return found.records, []
+        return found.records, aborted.between(offset, end_offset(found, below, wait))
+
+    def _find(
+        self, offset: Offset, max_bytes: int, below: Offset, at_least_one: bool, wait: bool
+    ) -> Found | None:
         while True:
             # In this order: the segments then have all up to the end, and what the start does not exclude
             # afterwards had not been deleted from them.
@@ -287,7 +334,7 @@ class Log(StoredLog):
                 raise self._out_of_range(offset)
             limit = min(below, log_end_offset)
             if offset >= limit or (max_bytes <= 0 and not at_least_one):
-                return EMPTY_SLICE
+                return None
             try:
                 return read_slice(self, segments, offset, max_bytes, limit, at_least_one, wait)
             except (CorruptLog, OSError) as error:
@@ -336,6 +383,7 @@ class Log(StoredLog):
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
+            self.producers.aborted = self.producers.aborted.starting_at(offset)
 
     def truncate_to(self, offset: Offset, now_ms: int, keep_mark: Callable[[], None]) -> None:
         """Drop the batch that has `offset` and all after it; waits for the disk, between `begin_cut` and `finish_cut`.
@@ -395,5 +443,6 @@ class Log(StoredLog):
         replay = Replay(self._config, now_ms)
         replay.restore(self._context.disk, self.directory, self._snapshots, self.segments, end_offset)
         replay.epochs.truncate_from_start(self.log_start_offset)
+        replay.producers.aborted = replay.producers.aborted.starting_at(self.log_start_offset)
         self.leader_epochs, self.producers = replay.epochs, replay.producers
         self._epoch = self.leader_epochs.latest

@@ -1,9 +1,10 @@
-"""What a partition remembers of its idempotent producers, so that a retry is recognised and a gap refused
-(KIP-98).
+"""What a partition remembers of its producers, so that a retry is recognised, a gap refused, and a transaction
+ended by its marker (KIP-98, KIP-890).
 
-Checking and recording are two steps: a batch is checked before it is written and recorded once it is.
-Producers are kept in the order of their last write; the longest silent go first when their time is over or
-there are too many. Loop thread only; entries are immutable, so a copy of the mapping is a snapshot.
+Checking and recording are two steps: a batch is checked before it is written and recorded once it is. Producers
+are kept in the order of their last write; the longest silent go first when their time is over or there are too
+many, though none with an open transaction. Loop thread only; entries are immutable, so a copy of the mapping is a
+snapshot.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.records.batch import MAX_SEQUENCE, BatchHeader
+from penstock.records.batch import MAX_SEQUENCE, TRANSACTIONAL_FLAG, BatchHeader
+from penstock.records.control import Marker
+from penstock.storage.aborted_transactions import AbortedRange, AbortedTransactions
+from penstock.storage.unstable_offsets import EndedTransaction, UnstableOffsets
 
 REMEMBERED_BATCHES = 5  # as many requests as a client may have in flight
+NO_TRANSACTION = -1
+NO_COORDINATOR_EPOCH = -1
 
 
 class AppendedBatch(NamedTuple):
@@ -29,16 +35,22 @@ class ProducerEntry(NamedTuple):
     epoch: int
     last_write_ms: int
     batches: tuple[AppendedBatch, ...]
-    """The newest, oldest first; at least one."""
+    """The newest of this epoch, oldest first; none after a marker that began the epoch."""
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    """Of the last marker."""
+    transaction_start: int = NO_TRANSACTION
+    """The first offset of its open transaction."""
 
 
 class ProducerStates:
-    __slots__ = ("_entries", "_expiration_ms", "_max_producers")
+    __slots__ = ("_entries", "_expiration_ms", "_max_producers", "aborted", "unstable")
 
     def __init__(self, max_producers: int, expiration_ms: int) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self._max_producers = max_producers
         self._expiration_ms = expiration_ms
+        self.unstable = UnstableOffsets()
+        self.aborted = AbortedTransactions()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -49,8 +61,26 @@ class ProducerStates:
     def copy(self) -> dict[int, ProducerEntry]:
         return dict(self._entries)
 
-    def restore(self, entries: Iterable[tuple[int, ProducerEntry]]) -> None:
+    def restore(
+        self,
+        entries: Iterable[tuple[int, ProducerEntry]],
+        ended: Iterable[EndedTransaction] = (),
+        aborted: Iterable[AbortedRange] = (),
+    ) -> None:
         self._entries = dict(entries)
+        starts = (entry.transaction_start for entry in self._entries.values())
+        self.unstable = UnstableOffsets((start for start in starts if start >= 0), ended)
+        self.aborted = AbortedTransactions(aborted)
+
+    def ongoing(self, producer_id: int) -> int | None:
+        """The first offset of the producer's open transaction."""
+        entry = self._entries.get(producer_id)
+        return None if entry is None or entry.transaction_start < 0 else entry.transaction_start
+
+    def is_in_transaction(self, header: BatchHeader) -> bool:
+        """Whether a transaction of the batch's producer, in the same epoch, is open here."""
+        entry = self._entries.get(header.producer_id)
+        return entry is not None and entry.transaction_start >= 0 and entry.epoch == header.producer_epoch
 
     def set_limits(self, max_producers: int, expiration_ms: int) -> None:
         self._max_producers = max_producers
@@ -61,17 +91,22 @@ class ProducerStates:
         entry = self._entries.get(header.producer_id)
         if entry is None:
             return None  # its records may have been removed: any sequence is a fair start (KIP-360)
+        if entry.transaction_start >= 0 and not header.attributes & TRANSACTIONAL_FLAG:
+            raise BrokerError(
+                ErrorCode.invalid_txn_state,
+                f"a transaction of producer {header.producer_id} is open, and this batch is not part of it",
+            )
         if header.producer_epoch != entry.epoch:
             return self._check_new_epoch(header, entry)
         sequence = header.base_sequence
-        expected = (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE
+        expected = (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE if entry.batches else 0
         if sequence == expected:
             return None
         last_sequence = header.last_sequence
         for batch in entry.batches:
             if batch.base_sequence == sequence and batch.last_sequence == last_sequence:
                 return batch
-        if self._is_past(sequence, expected) and self._is_past(last_sequence, expected):
+        if entry.batches and self._is_past(sequence, expected) and self._is_past(last_sequence, expected):
             raise BrokerError(
                 ErrorCode.duplicate_sequence_number,
                 f"producer {header.producer_id} sent sequence {sequence} again, long after the first time",
@@ -107,14 +142,66 @@ class ProducerStates:
             header.base_sequence, header.last_sequence, base_offset, base_offset + delta, timestamp
         )
         entry = entries.pop(producer_id, None)
+        batches: tuple[AppendedBatch, ...] = (batch,)
+        coordinator_epoch, transaction_start = NO_COORDINATOR_EPOCH, NO_TRANSACTION
         if entry is None:
             self._make_room(now_ms)
-            batches: tuple[AppendedBatch, ...] = (batch,)
-        elif entry.epoch != header.producer_epoch:
-            batches = (batch,)
         else:
-            batches = (*entry.batches[1 - REMEMBERED_BATCHES :], batch)
-        entries[producer_id] = ProducerEntry(header.producer_epoch, now_ms, batches)
+            coordinator_epoch, transaction_start = entry.coordinator_epoch, entry.transaction_start
+            if entry.epoch == header.producer_epoch:
+                batches = (*entry.batches[1 - REMEMBERED_BATCHES :], batch)
+        if header.attributes & TRANSACTIONAL_FLAG and transaction_start < 0:
+            transaction_start = base_offset
+            self.unstable.open(base_offset)
+        entries[producer_id] = ProducerEntry(
+            header.producer_epoch, now_ms, batches, coordinator_epoch, transaction_start
+        )
+
+    def check_marker(self, marker: Marker, *, is_epoch_new: bool) -> bool:
+        """Whether there is anything left for the marker to do; BrokerError where it may not.
+
+        Since transaction version 2 a marker has the epoch of what the producer writes next (`is_epoch_new`): one
+        that comes late finds that epoch in use, and cannot end a transaction that is not its own.
+        """
+        entry = self._entries.get(marker.producer_id)
+        if entry is None:
+            return True
+        if entry.coordinator_epoch > marker.coordinator_epoch:
+            raise BrokerError(
+                ErrorCode.transaction_coordinator_fenced,
+                f"a coordinator of epoch {entry.coordinator_epoch} has written here, "
+                f"this one is of {marker.coordinator_epoch}",
+            )
+        is_in_use = is_epoch_new and marker.producer_epoch == entry.epoch and entry.transaction_start >= 0
+        if marker.producer_epoch < entry.epoch or is_in_use:
+            raise BrokerError(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {marker.producer_id} is at epoch {entry.epoch}, the marker is of "
+                f"{marker.producer_epoch}",
+            )
+        return not is_epoch_new or marker.producer_epoch > entry.epoch
+
+    def end_transaction(self, marker: Marker, offset: int, now_ms: int) -> None:
+        """The marker was written at `offset`."""
+        entry = self._entries.pop(marker.producer_id, None)
+        batches: tuple[AppendedBatch, ...] = ()
+        if entry is None:
+            self._make_room(now_ms)
+        else:
+            if entry.transaction_start >= 0:
+                self._end(marker, entry.transaction_start, offset)
+            if entry.epoch == marker.producer_epoch:
+                batches = entry.batches
+        self._entries[marker.producer_id] = ProducerEntry(
+            marker.producer_epoch, now_ms, batches, marker.coordinator_epoch
+        )
+
+    def _end(self, marker: Marker, first_offset: int, offset: int) -> None:
+        self.unstable.end(first_offset, offset)
+        if not marker.is_commit:
+            first_open = self.unstable.first_open()
+            later_from = offset + 1 if first_open is None else first_open
+            self.aborted.add(AbortedRange(marker.producer_id, first_offset, offset, later_from))
 
     def _make_room(self, now_ms: int) -> None:
         """Called for each new producer: at most two go for one that comes, so no append pays for many."""
@@ -123,9 +210,9 @@ class ProducerStates:
             if not entries:
                 return
             oldest = next(iter(entries))
-            if (
-                len(entries) < self._max_producers
-                and now_ms - entries[oldest].last_write_ms < self._expiration_ms
-            ):
+            entry = entries[oldest]
+            if len(entries) < self._max_producers and now_ms - entry.last_write_ms < self._expiration_ms:
                 return
             del entries[oldest]
+            if entry.transaction_start >= 0:
+                entries[oldest] = entry

@@ -6,10 +6,12 @@ Any thread, on the segments as they are when the call starts; see `Log` for why 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from penstock.errors import CorruptLog
 from penstock.model import Offset
-from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
+from penstock.storage.index import POSITION
+from penstock.storage.log_slice import LogSlice
 from penstock.storage.segment import Segment
 
 _MAX_BOUNDARIES = 8
@@ -54,6 +56,13 @@ def _base_offset(segment: Segment) -> int:
     return segment.base_offset
 
 
+class Found(NamedTuple):
+    """The bytes of a read, and the segment they are in; the last batch may be cut."""
+
+    segment: Segment
+    records: LogSlice
+
+
 def read_slice(
     log: ReadableLog,
     segments: tuple[Segment, ...],
@@ -62,7 +71,7 @@ def read_slice(
     below: int,
     at_least_one: bool,
     wait: bool,
-) -> LogSlice:
+) -> Found | None:
     """See `Log.read`. An offset that compaction removed is read as the next one there is."""
     for place in range(max(floor_segment(segments, offset), 0), len(segments)):
         segment = segments[place]
@@ -84,8 +93,20 @@ def read_slice(
                 length = first
             else:
                 break
-        return LogSlice(segment.file, start, length)
-    return EMPTY_SLICE
+        return Found(segment, LogSlice(segment.file, start, length))
+    return None
+
+
+def end_offset(found: Found, below: int, wait: bool) -> int:
+    """An offset that none of the batches reaches, and not far above the last; `below` at most."""
+    segment, end = found.segment, found.records.position + found.records.length
+    try:
+        for position, header in segment.walk(segment.size, segment.find(POSITION, end, wait), wait=wait):
+            if position >= end:
+                return min(header.base_offset, below)
+    except (CorruptLog, OSError):
+        pass  # damaged, or deleted meanwhile
+    return below
 
 
 def end_position(log: ReadableLog, segment: Segment, below: int, wait: bool) -> int:

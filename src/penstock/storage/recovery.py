@@ -307,7 +307,7 @@ class _Recovery:
             segment.indexed_size = position
         segment.max_timestamp = max(segment.max_timestamp, header.max_timestamp)
         segment.size = segment.synced_size = position + header.size
-        self._replay.apply(header)
+        self._replay.apply(segment, position, header)
 
     def _write_again(self, segment: Segment, start: int) -> None:
         file = segment.file
@@ -364,7 +364,8 @@ class _Recovery:
         if self._is_changed or (segments and not self._is_name_durable(segments[-1], mark)):
             self._disk.sync_dir(self._directory)
         log_start_offset = self._log_start(list(segments), log_end_offset)
-        epochs = self._replay.epochs
+        epochs, producers = self._replay.epochs, self._replay.producers
+        producers.aborted = producers.aborted.starting_at(log_start_offset)
         epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(log_start_offset)
         checkpoint = self._checkpoint
@@ -376,6 +377,6 @@ class _Recovery:
             cleaned_offset=min(checkpoint.cleaned_offset, log_end_offset) if checkpoint else Offset(0),
             mark=mark,
             epochs=epochs,
-            producers=self._replay.producers,
+            producers=producers,
             snapshots=tuple(offset for offset in snapshots if offset <= log_end_offset),
         )

@@ -1,5 +1,5 @@
-"""A log's leader epochs and producers, made again from the newest snapshot that can be read and the batches
-after it.
+"""A log's leader epochs, producers and transactions, made again from the newest snapshot that can be read and the
+batches after it.
 
 Used at start and after a truncation; waits for the disk. Damage on the way is reported, not fatal: a replay
 reads headers of batches that a reader may never ask for.
@@ -10,6 +10,7 @@ from __future__ import annotations
 from penstock.errors import CorruptLog, StorageError
 from penstock.model import LeaderEpoch, Offset
 from penstock.records.batch import BatchHeader
+from penstock.records.control import read_marker
 from penstock.storage.disk import Disk
 from penstock.storage.index import FIRST_ENTRY, IndexEntry
 from penstock.storage.leader_epochs import LeaderEpochs
@@ -17,10 +18,11 @@ from penstock.storage.log_config import LogConfig
 from penstock.storage.producer_state import ProducerStates
 from penstock.storage.segment import Segment
 from penstock.storage.snapshot import Snapshot, snapshot_name
+from penstock.storage.walking import read_batch
 
 
 class Replay:
-    """`apply` takes the header of every batch in order, whatever found it."""
+    """`apply` takes every batch in order, whatever found it."""
 
     def __init__(self, config: LogConfig, now_ms: int) -> None:
         self.epochs = LeaderEpochs()
@@ -28,10 +30,14 @@ class Replay:
         self.problems: list[str] = []
         self._now_ms = now_ms
 
-    def apply(self, header: BatchHeader) -> None:
+    def apply(self, segment: Segment, position: int, header: BatchHeader) -> None:
         self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-        if header.producer_id >= 0 and not header.is_control:
-            # When it was written is not known. Taking it for recent forgets nobody too early.
+        # When it was written is not known. Taking it for recent forgets nobody too early.
+        if header.is_control:
+            marker = read_marker(read_batch(segment.file, position, header), header)
+            if marker is not None:
+                self.producers.end_transaction(marker, header.base_offset, self._now_ms)
+        elif header.producer_id >= 0:
             self.producers.record(header, header.base_offset, header.max_timestamp, self._now_ms)
 
     def restore(
@@ -64,7 +70,7 @@ class Replay:
                 self.problems.append(f"{path}: {problem}")
                 continue
             self.epochs = LeaderEpochs(snapshot.epochs)
-            self.producers.restore(snapshot.producers.items())
+            self.producers.restore(snapshot.producers.items(), snapshot.ended, snapshot.aborted)
             return snapshot.offset
         return Offset(0)
 
@@ -76,9 +82,9 @@ class Replay:
                 if header is None:
                     return
                 start = IndexEntry(header.base_offset - segment.base_offset, position, -1)
-            for _, header in segment.walk(segment.size, start, wait=True):
+            for position, header in segment.walk(segment.size, start, wait=True):
                 if header.base_offset >= end_offset:
                     return
-                self.apply(header)
+                self.apply(segment, position, header)
         except CorruptLog as problem:
             self.problems.append(f"{segment.log_file.path}: {problem}")

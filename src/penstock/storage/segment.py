@@ -89,7 +89,7 @@ class Segment:
 
         CorruptLog where the batch that should have it cannot be read; damage before it is stepped over.
         """
-        start = self._find(RELATIVE_OFFSET, offset - self.base_offset + 1, wait)
+        start = self.find(RELATIVE_OFFSET, offset - self.base_offset + 1, wait)
         while True:
             try:
                 for position, header in self.walk(end, start, wait=wait):
@@ -145,7 +145,7 @@ class Segment:
 
     def before_timestamp(self, timestamp: int, wait: bool) -> IndexEntry:
         """An entry with only older batches before it."""
-        return self._find(MAX_TIMESTAMP, timestamp, wait)
+        return self.find(MAX_TIMESTAMP, timestamp, wait)
 
     def newest_timestamp(self, wait: bool) -> int:
         """The greatest timestamp of any batch; -1 without one."""
@@ -190,7 +190,8 @@ class Segment:
             file.truncate(index.stored * ENTRY_SIZE)
             file.sync()
 
-    def _find(self, field: int, limit: int, wait: bool) -> IndexEntry:
+    def find(self, field: int, limit: int, wait: bool) -> IndexEntry:
+        """The last index entry whose `field` is below `limit`."""
         while True:
             try:
                 if self.index.stored is None:

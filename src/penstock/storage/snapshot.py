@@ -1,9 +1,12 @@
-"""A log's derived state at an offset: leader epochs and producers, so that a start need not read the whole
-log.
+"""A log's derived state at an offset: leader epochs, producers and transactions, so that a start need not read
+the whole log.
 
-    magic 4 | version 2 | offset 8 | epochs 4 | producers 4 |
+    magic 4 | version 2 | offset 8 | epochs 4 | producers 4 | ended 4 | aborted 4 |
     each epoch: epoch 4, start offset 8 |
-    each producer: id 8, epoch 2, last write 8, batches 1, each: sequences 4 + 4, offsets 8 + 8, timestamp 8 |
+    each ended transaction whose marker may be lost: marker offset 8, first offset 8 |
+    each aborted transaction: producer id 8, first offset 8, last offset 8, where later ones begin 8 |
+    each producer: id 8, epoch 2, last write 8, coordinator epoch 4, start of its transaction 8, batches 1,
+        each: sequences 4 + 4, offsets 8 + 8, timestamp 8 |
     crc32c 4                                                                               little endian
 
 A file `<offset>.snapshot` beside the segments, written whole under a name of its own. One that is damaged
@@ -13,23 +16,27 @@ counts as missing: the next older is taken, and the batch headers after it are r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct, error
 
 from crc32c import crc32c
 
 from penstock.errors import StorageError
 from penstock.model import LeaderEpoch, Offset
+from penstock.storage.aborted_transactions import AbortedRange, AbortedTransactions
 from penstock.storage.leader_epochs import EpochEntry
 from penstock.storage.producer_state import AppendedBatch, ProducerEntry
+from penstock.storage.unstable_offsets import EndedTransaction
 
 SNAPSHOT_SUFFIX = ".snapshot"
 KEPT_SNAPSHOTS = 2
 _MAGIC = b"PSNP"
-_VERSION = 1
-_HEAD = Struct("<4sHqII")
+_VERSION = 2
+_HEAD = Struct("<4sHqIIII")
 _EPOCH = Struct("<iq")
-_PRODUCER = Struct("<qhqB")
+_ENDED = Struct("<qq")
+_ABORTED = Struct("<qqqq")
+_PRODUCER = Struct("<qhqiqB")
 _BATCH = Struct("<iiqqq")
 _CRC = Struct("<I")
 
@@ -44,12 +51,26 @@ class Snapshot:
     epochs: tuple[EpochEntry, ...]
     producers: Mapping[int, ProducerEntry]
     """In the order of their last write."""
+    ended: tuple[EndedTransaction, ...] = ()
+    aborted: AbortedTransactions = field(default_factory=AbortedTransactions)
 
     def encode(self) -> bytes:
-        parts = [_HEAD.pack(_MAGIC, _VERSION, self.offset, len(self.epochs), len(self.producers))]
+        counts = (len(self.epochs), len(self.producers), len(self.ended), len(self.aborted))
+        parts = [_HEAD.pack(_MAGIC, _VERSION, self.offset, *counts)]
         parts += (_EPOCH.pack(*entry) for entry in self.epochs)
+        parts += (_ENDED.pack(*ended) for ended in self.ended)
+        parts += (_ABORTED.pack(*aborted) for aborted in self.aborted)
         for producer_id, entry in self.producers.items():
-            parts.append(_PRODUCER.pack(producer_id, entry.epoch, entry.last_write_ms, len(entry.batches)))
+            parts.append(
+                _PRODUCER.pack(
+                    producer_id,
+                    entry.epoch,
+                    entry.last_write_ms,
+                    entry.coordinator_epoch,
+                    entry.transaction_start,
+                    len(entry.batches),
+                )
+            )
             parts += (_BATCH.pack(*batch) for batch in entry.batches)
         content = b"".join(parts)
         return content + _CRC.pack(crc32c(content))
@@ -59,30 +80,49 @@ class Snapshot:
         """StorageError where these are not the bytes of a snapshot."""
         try:
             (crc,) = _CRC.unpack(content[-_CRC.size :])
-            magic, version, offset, epochs, producers = _HEAD.unpack_from(content)
+            magic, version, offset, *counts = _HEAD.unpack_from(content)
         except error:
             raise StorageError("a snapshot is cut short") from None
         if magic != _MAGIC or crc32c(content[: -_CRC.size]) != crc:
             raise StorageError("a snapshot is damaged")
         if version != _VERSION:
             raise StorageError(f"a snapshot has version {version}, {_VERSION} is known")
-        return cls(Offset(offset), *_decode_body(content, epochs, producers))
+        return _decode_body(Offset(offset), content, *counts)
 
 
 def _decode_body(
-    content: bytes, epochs: int, producers: int
-) -> tuple[tuple[EpochEntry, ...], dict[int, ProducerEntry]]:
-    position = _HEAD.size
-    end = position + epochs * _EPOCH.size
-    entries = tuple(
-        EpochEntry(LeaderEpoch(epoch), Offset(start))
-        for epoch, start in _EPOCH.iter_unpack(content[position:end])
+    offset: Offset, content: bytes, epochs: int, producers: int, ended: int, aborted: int
+) -> Snapshot:
+    ended_at = _HEAD.size + epochs * _EPOCH.size
+    aborted_at = ended_at + ended * _ENDED.size
+    producers_at = aborted_at + aborted * _ABORTED.size
+    return Snapshot(
+        offset,
+        tuple(
+            EpochEntry(LeaderEpoch(epoch), Offset(start))
+            for epoch, start in _EPOCH.iter_unpack(content[_HEAD.size : ended_at])
+        ),
+        _decode_producers(content, producers_at, producers),
+        tuple(EndedTransaction(*fields) for fields in _ENDED.iter_unpack(content[ended_at:aborted_at])),
+        AbortedTransactions(
+            AbortedRange(*fields) for fields in _ABORTED.iter_unpack(content[aborted_at:producers_at])
+        ),
     )
+
+
+def _decode_producers(content: bytes, position: int, count: int) -> dict[int, ProducerEntry]:
     states: dict[int, ProducerEntry] = {}
-    for _ in range(producers):
-        producer_id, epoch, last_write_ms, count = _PRODUCER.unpack_from(content, end)
-        position = end + _PRODUCER.size
-        end = position + count * _BATCH.size
-        batches = tuple(AppendedBatch(*batch) for batch in _BATCH.iter_unpack(content[position:end]))
-        states[producer_id] = ProducerEntry(epoch, last_write_ms, batches)
-    return entries, states
+    for _ in range(count):
+        producer_id, epoch, last_write_ms, coordinator_epoch, start, batches = _PRODUCER.unpack_from(
+            content, position
+        )
+        batches_at = position + _PRODUCER.size
+        position = batches_at + batches * _BATCH.size
+        states[producer_id] = ProducerEntry(
+            epoch,
+            last_write_ms,
+            tuple(AppendedBatch(*batch) for batch in _BATCH.iter_unpack(content[batches_at:position])),
+            coordinator_epoch,
+            start,
+        )
+    return states

@@ -189,7 +189,13 @@ class StoredLog:
     def _snapshot(self) -> Snapshot | None:
         if self._snapshots and self._snapshots[-1] == self.log_end_offset:
             return None
-        return Snapshot(self.log_end_offset, self.leader_epochs.entries, self.producers.copy())
+        return Snapshot(
+            self.log_end_offset,
+            self.leader_epochs.entries,
+            self.producers.copy(),
+            self.producers.unstable.ended,
+            self.producers.aborted.copy(),
+        )
 
     def _next_mark(self, active: Segment) -> RecoveryMark:
         index = active.index

@@ -1,0 +1,100 @@
+"""The transactions of a log that were aborted: what a reader of committed data has to leave out (KIP-98).
+
+In the order of their markers, which is the order they become known in. With each goes an offset below which no
+later one begins, so that a lookup knows when to stop. Grows on the loop thread at the end and never shrinks:
+who holds on to one while the log gets a smaller one still finds what goes with the bytes it reads. Any thread.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+
+
+class AbortedRange(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Where its marker is."""
+    later_from: int
+    """No transaction whose marker comes later begins below this."""
+
+
+class AbortedTransactions:
+    __slots__ = ("_first_offsets", "_last_offsets", "_later_from", "_producer_ids")
+
+    def __init__(self, ranges: Iterable[AbortedRange] = ()) -> None:
+        self._producer_ids = array("q")
+        self._first_offsets = array("q")
+        self._later_from = array("q")
+        self._last_offsets = array("q")
+        for aborted in ranges:
+            self.add(aborted)
+
+    def __len__(self) -> int:
+        return len(self._last_offsets)
+
+    def __iter__(self) -> Iterator[AbortedRange]:
+        for place in range(len(self)):
+            yield AbortedRange(
+                self._producer_ids[place],
+                self._first_offsets[place],
+                self._last_offsets[place],
+                self._later_from[place],
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AbortedTransactions) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def add(self, aborted: AbortedRange) -> None:
+        self._producer_ids.append(aborted.producer_id)
+        self._first_offsets.append(aborted.first_offset)
+        self._later_from.append(aborted.later_from)
+        self._last_offsets.append(aborted.last_offset)  # last: it is what a reader looks at first
+
+    def between(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """Those with records from `from_offset` on and below `to_offset`, perhaps, by their first offset."""
+        found = []
+        for place in range(bisect_left(self._last_offsets, from_offset), len(self)):
+            if self._first_offsets[place] < to_offset:
+                found.append(AbortedTransaction(self._producer_ids[place], self._first_offsets[place]))
+            if self._later_from[place] >= to_offset:
+                break
+        return sorted(found, key=_first_offset)
+
+    def reaches(self, offset: int) -> bool:
+        """Whether any ends at or after `offset`."""
+        return len(self) > 0 and self._last_offsets[-1] >= offset
+
+    def starting_at(self, log_start_offset: int) -> AbortedTransactions:
+        """Without those that lie below."""
+        place = bisect_left(self._last_offsets, log_start_offset)
+        return self if place == 0 else self._only(slice(place, None))
+
+    def copy(self) -> AbortedTransactions:
+        return self._only(slice(None))
+
+    def without(self, last_offsets: Container[int]) -> AbortedTransactions:
+        """Without those that have these markers."""
+        return AbortedTransactions(aborted for aborted in self if aborted.last_offset not in last_offsets)
+
+    def _only(self, places: slice) -> AbortedTransactions:
+        some = AbortedTransactions()
+        some._producer_ids = self._producer_ids[places]
+        some._first_offsets = self._first_offsets[places]
+        some._later_from = self._later_from[places]
+        some._last_offsets = self._last_offsets[places]
+        return some
+
+
+def _first_offset(aborted: AbortedTransaction) -> int:
+    return aborted.first_offset
