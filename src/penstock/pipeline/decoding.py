@@ -26,11 +26,6 @@ from penstock.records.control import read_marker
 from penstock.records.iteration import read_batches
 from penstock.wire.fetch import AbortedTransaction
 
-try:
-    from penstock.pipeline._decoder import Builder as NativeBuilder
-except ImportError:
-    NativeBuilder = None
-
 ROWS_AT_ONCE = 8_192
 BYTES_AT_ONCE = 1 << 20
 """About so much makes a batch of rows: larger ones are slower, for their fresh memory."""
@@ -70,6 +65,14 @@ class BuilderType(Protocol):
     def __call__(self, key: bool, value: bool, headers: bool) -> Columns: ...
 
 
+def fastest_builder() -> BuilderType:
+    try:
+        from penstock.pipeline._decoder import Builder
+    except ImportError:
+        return PureBuilder
+    return Builder
+
+
 def decode(
     chunks: Iterator[tuple[memoryview, Sequence[AbortedTransaction] | None]],
     wanted: OffsetRange,
@@ -77,7 +80,7 @@ def decode(
     builder_type: BuilderType | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Rows with these columns, from fetched bytes in order, each with the broker's list of aborted transactions."""
-    make = builder_type or NativeBuilder or PureBuilder
+    make = builder_type or fastest_builder()
     builder: Columns = make("key" in columns, "value" in columns, "headers" in columns)
     visibility = _Visibility()
     timestamp_type = 0
