@@ -110,6 +110,10 @@ class ClusterImage:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_stopping
 
+    def rack_of(self, broker_id: BrokerId) -> str | None:
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.rack
+
     def configs_of(self, broker: BrokerId | None) -> Configs:
         return self.broker_configs.get(broker, Configs())
 

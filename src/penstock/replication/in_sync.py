@@ -74,7 +74,7 @@ class InSync:
         self.recorded = recorded
         self.partition_epoch = partition_epoch
         self._me = me
-        self._epoch_start = epoch_start
+        self.epoch_start = epoch_start
         self._pending: frozenset[BrokerId] | None = None
         self._doubtful: frozenset[frozenset[BrokerId]] = frozenset()
         """Changes on condition of the present partition epoch that came to an unknown end."""
@@ -221,7 +221,7 @@ class InSync:
             follower is not None
             and replica not in self.recorded
             and follower.log_end >= high_watermark
-            and follower.log_end >= self._epoch_start
+            and follower.log_end >= self.epoch_start
         )
 
     def _is_slow(

@@ -65,6 +65,11 @@ class Partition:
         assert self._in_sync is not None, "only a leader knows who is in sync"
         return self._in_sync
 
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the leader knows how far it is committed: everything from before its epoch is."""
+        return self._in_sync is not None and self.high_watermark >= self._in_sync.epoch_start
+
     def on_in_sync(self) -> bool:
         """The in-sync set, or what is known of its members, has changed; true when the high watermark moved."""
         self._is_alone = self.in_sync.is_alone

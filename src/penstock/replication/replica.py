@@ -103,6 +103,7 @@ class Replica:
         """Another leads in this epoch, or nobody."""
         self.stop_leading()
         self.partition.follow(leader_epoch)
+        self.data_waiters.wake()
 
     def stop_leading(self) -> None:
         """At once, for what remains of this epoch: whoever waits is told to look for the leader elsewhere."""
@@ -170,6 +171,7 @@ class Replica:
         """What the leader says of itself."""
         if self.partition.on_heard(high_watermark):
             self.log.high_watermark = self.partition.high_watermark
+            self.data_waiters.wake()
         if log_start_offset > self.log.log_start_offset:
             self.log.advance_log_start(min(log_start_offset, self.log.log_end_offset))
 

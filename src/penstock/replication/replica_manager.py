@@ -69,16 +69,29 @@ class ReplicaManager:
 
     def get(self, topic: str, partition: int) -> Replica:
         """The replica, if it leads."""
+        replica = self._held(topic, partition)
+        if not replica.partition.is_leader:
+            raise BrokerError(
+                ErrorCode.not_leader_or_follower, f"this broker does not lead {topic}-{partition}"
+            )
+        return replica
+
+    def get_in_sync(self, topic: str, partition: int) -> Replica:
+        """The replica, if it leads or is in sync with the leader."""
+        replica = self._held(topic, partition)
+        if not (replica.partition.is_leader or self._is_in_sync(replica)):
+            raise BrokerError(
+                ErrorCode.not_leader_or_follower, f"this broker is not in sync in {topic}-{partition}"
+            )
+        return replica
+
+    def _held(self, topic: str, partition: int) -> Replica:
         replica = self._replicas.get((topic, partition))
         if replica is None:
             known = self._image is not None and self._image.partition(TopicPartition(topic, partition))
             raise BrokerError(
                 ErrorCode.not_leader_or_follower if known else ErrorCode.unknown_topic_or_partition,
                 f"{topic}-{partition} is not on this broker",
-            )
-        if not replica.partition.is_leader:
-            raise BrokerError(
-                ErrorCode.not_leader_or_follower, f"this broker does not lead {topic}-{partition}"
             )
         return replica
 

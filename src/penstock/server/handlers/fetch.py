@@ -17,9 +17,11 @@ from penstock.replication.replica import Replica
 from penstock.server.dispatch import Api, Request
 from penstock.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, FetchTarget
 from penstock.server.handlers.replica_fetch import handle_replica_fetch
+from penstock.server.read_replicas import are_followers_read, check_reach, preferred_read_replica
 from penstock.server.security import Operation, ResourceType
 from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.wire.fetch import (
+    RACK_FROM,
     FetchRequest,
     FetchResult,
     FetchTopicResult,
@@ -84,6 +86,7 @@ class _FetchOperation:
         "_is_due",
         "_later",
         "_max_bytes",
+        "_reads_followers",
         "_replicas",
         "_request",
         "_results",
@@ -102,6 +105,7 @@ class _FetchOperation:
         config = request.broker.config
         self._max_bytes = max(0, min(fetch.max_bytes, config[FETCH_MAX_BYTES]))
         self._wait_ms = min(fetch.max_wait_ms, config[FETCH_MAX_WAIT_MS])
+        self._reads_followers = request.header.api_version >= RACK_FROM and are_followers_read(config)
         self._replicas: dict[Replica, None] = {}
         self._cold_reads: dict[int, _Read] = {}
         self._cold_results: dict[int, LogSlice | BrokerError] = {}
@@ -162,6 +166,7 @@ class _FetchOperation:
             results.append(result)
             total_bytes += len(result.records)
             urgent = urgent or bool(result.error_code) or result.diverging_epoch is not None
+            urgent = urgent or result.preferred_read_replica >= 0
         self._results = results
         if self._cold_reads or not (urgent or total_bytes >= self._fetch.min_bytes):
             return None
@@ -177,6 +182,12 @@ class _FetchOperation:
             log_start_offset=replica.log.log_start_offset,
             aborted_transactions=() if self._fetch.isolation_level == READ_COMMITTED else None,
         )
+        if self._reads_followers:
+            broker, rack = self._request.broker, self._fetch.rack_id
+            preferred = preferred_read_replica(broker, replica, rack, target.offset)
+            if preferred is not None:
+                result.preferred_read_replica = preferred
+                return result
         result.diverging_epoch = replica.diverging_epoch(target.last_fetched_epoch, target.offset)
         limit = max(0, min(target.max_bytes, max_bytes))
         if result.diverging_epoch is None and (limit or at_least_one):
@@ -207,8 +218,11 @@ class _FetchOperation:
                 raise BrokerError(ErrorCode.unknown_topic_id)
             topic = known.name
         self._request.require(Operation.READ, ResourceType.TOPIC, topic)
-        replica = broker.replicas.get(topic, target.partition)
+        find = broker.replicas.get_in_sync if self._reads_followers else broker.replicas.get
+        replica = find(topic, target.partition)
         replica.check_leader_epoch(target.current_leader_epoch)
+        if self._reads_followers:
+            check_reach(replica, target.offset)
         self._replicas[replica] = None
         return replica
 
@@ -300,6 +314,7 @@ def _has_news(target: FetchTarget, result: FetchResult) -> bool:
         len(result.records) > 0
         or bool(result.error_code)
         or result.diverging_epoch is not None
+        or result.preferred_read_replica >= 0
         or result.high_watermark != target.told_high_watermark
         or result.log_start_offset != target.told_log_start_offset
     )

@@ -26,6 +26,7 @@ FIRST_VERSION = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE = 5
 NONE = -1
 
 Search = Callable[[], Fields]
@@ -72,16 +73,28 @@ def _answer(request: Request, topic: str, asked: Any, counts: Counter[tuple[str,
     except BrokerError as error:
         return _fields(index, code=error.code)
     high_watermark, log = replica.partition.high_watermark, replica.log
+    refusal = _refusal(request, replica)
     if timestamp == LATEST:
+        if refusal is not ErrorCode.none:
+            return _fields(index, code=refusal)
         return _fields(index, NONE, high_watermark, replica.partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return _fields(index, NONE, log.log_start_offset, log.leader_epochs.epoch_at(log.log_start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _fields(index)
-    return partial(_search, replica, index, timestamp, high_watermark)
+    return partial(_search, replica, index, timestamp, high_watermark, refusal)
 
 
-def _search(replica: Replica, index: int, timestamp: int, below: Offset) -> Fields:
+def _refusal(request: Request, replica: Replica) -> ErrorCode:
+    """A new leader may not know yet how far it is committed: it says so rather than less than was said before
+    (KIP-207)."""
+    if replica.partition.is_caught_up:
+        return ErrorCode.none
+    has_code = request.version >= FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE
+    return ErrorCode.offset_not_available if has_code else ErrorCode.leader_not_available
+
+
+def _search(replica: Replica, index: int, timestamp: int, below: Offset, none_found: ErrorCode) -> Fields:
     try:
         if timestamp == MAX_TIMESTAMP:
             found = replica.log.max_timestamp(below)
@@ -89,9 +102,9 @@ def _search(replica: Replica, index: int, timestamp: int, below: Offset) -> Fiel
             found = replica.log.find_timestamp(timestamp, below)
     except StorageError:
         return _fields(index, code=ErrorCode.kafka_storage_error)
-    return (
-        _fields(index) if found is None else _fields(index, found.timestamp, found.offset, found.leader_epoch)
-    )
+    if found is None:
+        return _fields(index, code=none_found)
+    return _fields(index, found.timestamp, found.offset, found.leader_epoch)
 
 
 def _fields(

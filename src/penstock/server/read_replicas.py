@@ -1,0 +1,40 @@
+"""Who serves a consumer that names its rack: the leader, or an in-sync follower that stands there (KIP-392).
+
+Off unless `replica.selector.class` says so. A follower serves what it knows to be committed, which may be a little less
+than its leader has shown.
+"""
+
+from __future__ import annotations
+
+from penstock.config import REPLICA_SELECTOR_CLASS, BrokerConfig, ReplicaSelector
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import BrokerId
+from penstock.replication.replica import Replica
+from penstock.server.context import BrokerContext
+
+
+def are_followers_read(config: BrokerConfig) -> bool:
+    return config[REPLICA_SELECTOR_CLASS] is ReplicaSelector.RACK_AWARE
+
+
+def check_reach(replica: Replica, offset: int) -> None:
+    """Refuse what a follower does not have yet. Its leader may: that is no reason for a consumer to go back."""
+    if not replica.partition.is_leader and offset > replica.log.log_end_offset:
+        raise BrokerError(ErrorCode.offset_not_available, f"{replica.name} does not go that far here yet")
+
+
+def preferred_read_replica(
+    broker: BrokerContext, replica: Replica, rack: str, offset: int
+) -> BrokerId | None:
+    """The broker that a consumer in this rack should read from instead, as the leader sees it."""
+    if not rack or not replica.partition.is_leader or broker.image.rack_of(broker.node_id) == rack:
+        return None
+    in_sync, image = replica.partition.in_sync, broker.image
+    near = [
+        (in_sync.followers[member].log_end, -member)
+        for member in in_sync.recorded - {broker.node_id}
+        if image.rack_of(member) == rack
+        and not image.is_stopping(member)
+        and in_sync.followers[member].log_end >= offset
+    ]
+    return BrokerId(-max(near)[1]) if near else None

@@ -1,0 +1,179 @@
+"""Consumers that a follower in their rack serves, and those that it does not (KIP-392); how far a new leader knows."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from harness import Harness
+from test_copies import ORDERS, create, started
+from whole_brokers import Brokers, run, until
+
+from penstock.errors import ErrorCode
+from penstock.model import BrokerId, LeaderEpoch, TopicPartition
+from penstock.net.client import Client
+from penstock.net.network import TcpNetwork
+from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
+from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
+
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+async def started_in_racks(brokers: Brokers, racks: list[str]) -> list[Harness]:
+    for number, rack in enumerate(racks, 1):
+        brokers._settings["broker.rack"] = rack
+        await brokers.start(number)
+    for broker in brokers.running.values():
+        await until(lambda broker=broker: len(broker._metadata.image.brokers) == len(racks))
+    return [Harness(broker) for broker in brokers.running.values()]
+
+
+async def fetch(
+    harness: Harness,
+    offset: int = 0,
+    rack: str = "",
+    *,
+    wait_ms: int = 0,
+    version: int = 11,
+    leader_epoch: int = -1,
+) -> FetchResult:
+    client = await Client.connect(TcpNetwork(), "127.0.0.1", harness._broker.port, "test")
+    try:
+        partition = FetchPartition(0, offset, 1 << 20, current_leader_epoch=leader_epoch)
+        request = FetchRequest(wait_ms, 1, [FetchTopic(ORDERS, None, [partition])], [], rack_id=rack)
+        correlation_id = client.next_correlation_id()
+        frame = encode_fetch_request(correlation_id, version, "test", request)
+        response = decode_fetch_response(await client.exchange(correlation_id, frame), version)
+        return response.topics[0].partitions[0]
+    finally:
+        client.close()
+
+
+def follower_high_watermark(harness: Harness) -> int:
+    return harness.context.replicas._replicas[ORDERS, 0].partition.high_watermark
+
+
+def test_a_consumer_reads_from_an_in_sync_follower_in_its_rack(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second, _ = await started_in_racks(brokers, ["a", "b", "c"])
+        await create(first, [1, 2, 3])
+        for value in (b"one", b"two"):
+            await first.append(ORDERS, value)
+        told = await fetch(first, rack="b")
+        assert (told.error_code, told.preferred_read_replica, len(told.records)) == (0, 2, 0)
+        await until(lambda: follower_high_watermark(second) == 2)
+        served = await fetch(second, rack="b")
+        assert served.error_code == 0
+        assert (served.high_watermark, served.preferred_read_replica) == (2, -1)
+        at_leader = await fetch(first)
+        assert bytes(memoryview(served.records)) == bytes(memoryview(at_leader.records))  # type: ignore[arg-type]
+        for rack in ("", "a", "elsewhere"):
+            told = await fetch(first, rack=rack)
+            assert told.preferred_read_replica == -1
+            assert len(told.records) > 0
+
+    run(tmp_path, scenario, replica_selector_class=RACK_AWARE)
+
+
+def test_a_consumer_waits_at_a_follower_for_what_is_not_committed_yet(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await started_in_racks(brokers, ["a", "b"])
+        await create(first, [1, 2])
+        await first.append(ORDERS, b"one")
+        await until(lambda: follower_high_watermark(second) == 1)
+        waiting = asyncio.ensure_future(fetch(second, 1, "b", wait_ms=60_000))
+        await until(lambda: second.context.replicas._replicas[ORDERS, 0].data_waiters._waiting)
+        await first.append(ORDERS, b"two")
+        served = await waiting
+        assert (served.error_code, served.high_watermark) == (0, 2)
+        assert len(served.records) > 0
+
+    run(tmp_path, scenario, replica_selector_class=RACK_AWARE)
+
+
+def test_a_follower_never_sends_a_consumer_back(tmp_path: Path) -> None:
+    """What it does not have its leader may have; only what is gone at the start is out of range."""
+
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await started_in_racks(brokers, ["a", "b"])
+        await create(first, [1, 2])
+        await first.append(ORDERS, b"one")
+        await until(lambda: follower_high_watermark(second) == 1)
+        assert (await fetch(second, 9, "b")).error_code == ErrorCode.offset_not_available
+        assert (await fetch(first, 9, "b")).error_code == ErrorCode.offset_out_of_range
+        epoch = second.context.image.topics[ORDERS].partitions[0].leader_epoch
+        newer = await fetch(second, 9, "b", leader_epoch=epoch + 1)
+        assert newer.error_code == ErrorCode.unknown_leader_epoch
+
+    run(tmp_path, scenario, replica_selector_class=RACK_AWARE)
+
+
+def test_a_follower_that_is_not_in_sync_serves_nobody_and_is_preferred_by_nobody(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await started_in_racks(brokers, ["a", "b"])
+        await create(first, [1, 2])
+        await first.append(ORDERS, b"one")
+        await until(lambda: follower_high_watermark(second) == 1)
+        await second.context.replicas._fetchers.stop()
+        await first.append(ORDERS, b"two")
+        await until(lambda: brokers.members(2, ORDERS) == {1})
+        await second.context.replicas.settled()
+        assert (await fetch(second, rack="b")).error_code == ErrorCode.not_leader_or_follower
+        assert (await fetch(first, rack="b")).preferred_read_replica == -1
+
+    run(tmp_path, scenario, replica_selector_class=RACK_AWARE)
+
+
+@pytest.mark.parametrize(("version", "settings"), [(11, {}), (10, {"replica_selector_class": RACK_AWARE})])
+def test_followers_serve_nobody_unless_they_are_told_to_and_the_client_knows_of_racks(
+    tmp_path: Path, version: int, settings: dict[str, str]
+) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await started_in_racks(brokers, ["a", "b"])
+        await create(first, [1, 2])
+        await first.append(ORDERS, b"one")
+        await until(lambda: follower_high_watermark(second) == 1)
+        told = await fetch(first, rack="b", version=version)
+        assert (told.preferred_read_replica, len(told.records) > 0) == (-1, True)
+        refused = await fetch(second, rack="b", version=version)
+        assert refused.error_code == ErrorCode.not_leader_or_follower
+
+    run(tmp_path, scenario, **settings)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.leader_not_available), (6, ErrorCode.offset_not_available)]
+)
+def test_a_new_leader_does_not_say_less_than_was_said_before(
+    tmp_path: Path, version: int, code: ErrorCode
+) -> None:
+    """KIP-207: it knows how far it is committed when those in sync have reached the start of its epoch."""
+
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = await started(brokers, 2)
+        first = harnesses[0]
+        await create(first, [1, 2])
+        await first.append(ORDERS, b"one")
+        replica = first.context.replicas.get(ORDERS, 0)
+        await harnesses[1].context.replicas._fetchers.stop()
+        replica.partition.high_watermark = replica.log.log_start_offset  # it has not heard of more
+        state = first.context.image.partition(TopicPartition(ORDERS, 0))
+        assert state is not None
+        in_sync = first.context.replicas._in_sync(replica, state)
+        replica.become_leader(LeaderEpoch(state.leader_epoch + 1), in_sync)
+        assert not replica.partition.is_caught_up
+
+        async def listed(timestamp: int) -> ErrorCode:
+            partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
+            topics = [{"name": ORDERS, "partitions": [partition]}]
+            fields = {"replica_id": BrokerId(-1), "isolation_level": 0, "topics": topics}
+            answer = await first.ask(2, version, fields)
+            found: ErrorCode = answer.topics[0].partitions[0].error_code
+            return found
+
+        assert await listed(-1) == code
+        assert await listed(0) == code
+        assert await listed(-2) == ErrorCode.none
+
+    run(tmp_path, scenario)
