@@ -29,6 +29,7 @@ from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.replication.services import ReplicaServices
 from penstock.server.acceptor import Acceptor
+from penstock.server.connection_numbers import ConnectionNumbers
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Dispatcher
 from penstock.server.fetch_sessions import FetchSessions
@@ -98,6 +99,10 @@ class Node:
             logs=self.logs,
             replicas=self.replicas,
             groups=cast(Any, None),
+            transactions=cast(Any, None),
+            verifier=cast(Any, None),
+            marker_writer=cast(Any, None),
+            connection_numbers=ConnectionNumbers(),
             producer_ids=cast(Any, None),
             fetch_sessions=FetchSessions(10, 1000, 0, random),
             long_polls=LongPolls(random),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.errors import ProtocolError
 from penstock.net.network import Network, Socket
@@ -23,6 +23,16 @@ class ConnectionLost(ConnectionError):
     """The broker is gone; a request that was on its way may or may not have been served."""
 
 
+class Asker(Protocol):
+    """Whoever waits for an answer: a future, or what is to be called in the turn the answer comes in."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, frame: memoryview, /) -> None: ...
+
+    def set_exception(self, error: BaseException, /) -> None: ...
+
+
 class Client:
     """One connection to one broker."""
 
@@ -30,7 +40,7 @@ class Client:
         self._socket = socket
         self._client_id = client_id
         self._reader = FrameReader(_MAX_FRAME_BYTES)
-        self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        self._waiting: deque[tuple[int, Asker]] = deque()
         self._unsent: deque[memoryview] = deque()
         self._correlation_id = 0
         self._lost: ConnectionLost | None = None
@@ -62,12 +72,16 @@ class Client:
     def exchange(self, correlation_id: int, frame: bytes) -> asyncio.Future[memoryview]:
         """Send a whole frame; the future gives the frame that answers it (without its size)."""
         answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        if self._lost is not None:
-            answer.set_exception(self._lost)
-            return answer
-        self._waiting.append((correlation_id, answer))
-        self.send(frame)
+        self.ask(correlation_id, frame, answer)
         return answer
+
+    def ask(self, correlation_id: int, frame: bytes, asker: Asker) -> None:
+        """As `exchange`, without a turn of the loop between the answer and who wants it."""
+        if self._lost is not None:
+            asker.set_exception(self._lost)
+            return
+        self._waiting.append((correlation_id, asker))
+        self.send(frame)
 
     def send(self, frame: bytes) -> None:
         """Send a whole frame that gets no answer (Produce with acks=0)."""

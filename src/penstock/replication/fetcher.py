@@ -9,7 +9,6 @@ tried again for ever, as long as there is something to follow.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -26,16 +25,15 @@ from penstock.errors import BrokerError, ErrorCode, PenstockError, StorageError
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from penstock.net.client import Client
 from penstock.replication.authentication import prove
+from penstock.replication.leader_session import LeaderSession
 from penstock.replication.replica import Replica
 from penstock.replication.services import ReplicaServices
 from penstock.replication.truncation import truncation_offset
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic, ForgottenTopic
-from penstock.wire.fetch_client import FetchResponse, decode_fetch_response, encode_fetch_request
+from penstock.wire.fetch_client import FetchResponse
 
-FETCH_VERSION = 17
 RETRY_SECONDS = 0.1
 _PARTITION_MAX_BYTES = 1 << 20
-_MAX_IN_FLIGHT = 2
 
 Key = tuple[TopicId, int]
 
@@ -80,7 +78,8 @@ class Fetcher:
         self._said: dict[Key, _Followed] = {}
         """As what each was last named: an answer to an earlier following is not one to this."""
         self._forgotten: dict[Key, None] = {}
-        self._news = asyncio.Event()
+        self._has_work = asyncio.Event()
+        self._session: LeaderSession | None = None
         self._work: set[asyncio.Task[None]] = set()
         """Cuts and flushes, after which their partitions are named again."""
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -91,6 +90,7 @@ class Fetcher:
     def follow(self, replica: Replica) -> None:
         key = (replica.topic_id, replica.name.partition)
         self._followed[key] = _Followed(replica, replica.partition.leader_epoch)
+        self._has_work.set()
         self._say(key)
 
     def unfollow(self, replica: Replica) -> None:
@@ -109,7 +109,8 @@ class Fetcher:
         if key in self._followed:
             self._unsaid[key] = None
             self._forgotten.pop(key, None)
-            self._news.set()
+            if self._session is not None:
+                self._session.on_news()
 
     def _say_later(self, key: Key) -> None:
         asyncio.get_running_loop().call_later(RETRY_SECONDS, self._say, key)
@@ -119,8 +120,8 @@ class Fetcher:
     async def _run(self) -> None:
         while True:
             while not self._followed:
-                self._news.clear()
-                await self._news.wait()
+                self._has_work.clear()
+                await self._has_work.wait()
             try:
                 await self._follow_leader()
             except (OSError, PenstockError, TimeoutError) as error:
@@ -142,46 +143,21 @@ class Fetcher:
         try:
             async with asyncio.timeout(timeout_seconds):
                 await prove(client, self._around.secret, me, self._leader, self._services.random)
-            await self._fetch(client, timeout_seconds)
+            self._unsaid = dict.fromkeys(self._followed)
+            self._forgotten.clear()
+            self._session = LeaderSession(client, self)
+            await self._session.run(timeout_seconds)
         finally:
+            self._session = None
             client.close()
 
-    async def _fetch(self, client: Client, timeout_seconds: float) -> None:
-        """A request waits at the leader until something comes; the next one, if this side has news first, ends that."""
-        session_id = session_epoch = 0
-        answers: deque[asyncio.Future[memoryview]] = deque()
-        self._unsaid = dict.fromkeys(self._followed)
-        self._forgotten.clear()
-        while self._followed:
-            # The first answer names the session that a second request belongs to.
-            if not answers or (
-                len(answers) < _MAX_IN_FLIGHT and session_id and (self._unsaid or self._forgotten)
-            ):
-                answers.append(self._send(client, self._request(session_id, session_epoch)))
-                session_epoch += 1
-            self._news.clear()
-            if not answers[0].done():
-                async with asyncio.timeout(timeout_seconds):
-                    await self._news.wait()
-            if answers[0].done():
-                response = decode_fetch_response(answers.popleft().result(), FETCH_VERSION)
-                if response.error_code:
-                    raise BrokerError(ErrorCode(response.error_code))
-                session_id = response.session_id
-                self._take(response)
+    # --- as asked by the session
 
-    def _send(self, client: Client, request: FetchRequest) -> asyncio.Future[memoryview]:
-        correlation_id = client.next_correlation_id()
-        frame = encode_fetch_request(correlation_id, FETCH_VERSION, client.client_id, request)
-        answer = client.exchange(correlation_id, frame)
-        answer.add_done_callback(self._on_answer)
-        return answer
+    @property
+    def has_news(self) -> bool:
+        return bool(self._unsaid or self._forgotten)
 
-    def _on_answer(self, answer: asyncio.Future[memoryview]) -> None:
-        answer.exception()  # nobody may look at the second one, when the first has failed
-        self._news.set()
-
-    def _request(self, session_id: int, session_epoch: int) -> FetchRequest:
+    def request(self, session_id: int, session_epoch: int) -> FetchRequest:
         config = self._around.config
         topics: dict[TopicId, FetchTopic] = {}
         unsaid, self._unsaid = self._unsaid, {}
@@ -212,9 +188,7 @@ class Fetcher:
             uses_topic_ids=True,
         )
 
-    # --- answers
-
-    def _take(self, response: FetchResponse) -> None:
+    def take(self, response: FetchResponse) -> None:
         for topic in response.topics:
             assert topic.topic_id is not None
             for result in topic.partitions:

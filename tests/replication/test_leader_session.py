@@ -1,0 +1,153 @@
+"""Fetches on one connection: when the next one is sent, and what ends them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.net.client import Client, ConnectionLost
+from penstock.replication.leader_session import FETCH_VERSION, LeaderSession
+from penstock.wire.fetch import FetchRequest, encode_fetch_response
+from penstock.wire.fetch_client import FetchResponse
+
+SESSION_ID = 7
+
+
+class Wire:
+    """A client that keeps what is sent."""
+
+    client_id = "test"
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def next_correlation_id(self) -> int:
+        return 1
+
+    def ask(self, correlation_id: int, frame: bytes, asker: object) -> None:
+        self.sent += 1
+
+
+class Copies:
+    """Follows one partition."""
+
+    def __init__(self) -> None:
+        self.followed = 1
+        self.has_news = False
+        self.asked: list[tuple[int, int]] = []
+        self.taken: list[FetchResponse] = []
+        self.trouble: Exception | None = None
+
+    def __len__(self) -> int:
+        return self.followed
+
+    def request(self, session_id: int, session_epoch: int) -> FetchRequest:
+        self.asked.append((session_id, session_epoch))
+        self.has_news = False
+        return FetchRequest(500, 1, [], [], session_id=session_id, session_epoch=session_epoch)
+
+    def take(self, response: FetchResponse) -> None:
+        self.taken.append(response)
+        if self.trouble is not None:
+            raise self.trouble
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.wire, self.copies = Wire(), Copies()
+        self.session = LeaderSession(cast(Client, self.wire), self.copies)
+        self.running = asyncio.get_running_loop().create_task(self.session.run(60))
+
+    def answer(self, error_code: int = 0) -> None:
+        parts = encode_fetch_response(
+            1, FETCH_VERSION, topics=[], error_code=error_code, session_id=SESSION_ID
+        )
+        frame = b"".join(cast(list[Any], parts))
+        self.session.set_result(memoryview(frame)[4:])
+
+
+async def begun() -> Bench:
+    bench = Bench()
+    await asyncio.sleep(0)
+    assert bench.copies.asked == [(0, 0)]
+    return bench
+
+
+async def test_the_next_request_leaves_in_the_turn_an_answer_comes_in() -> None:
+    bench = await begun()
+    bench.answer()
+    assert len(bench.copies.taken) == 1
+    assert bench.copies.asked == [(0, 0), (SESSION_ID, 1)]
+    bench.running.cancel()
+
+
+async def test_news_of_one_turn_are_one_request() -> None:
+    bench = await begun()
+    bench.answer()
+    bench.copies.has_news = True
+    bench.session.on_news()
+    bench.session.on_news()
+    await asyncio.sleep(0)
+    assert bench.wire.sent == 3
+    bench.running.cancel()
+
+
+async def test_no_third_request_is_sent_before_an_answer() -> None:
+    bench = await begun()
+    bench.answer()
+    for _ in range(3):
+        bench.copies.has_news = True
+        bench.session.on_news()
+        await asyncio.sleep(0)
+    assert bench.wire.sent == 3
+    bench.answer()
+    assert bench.wire.sent == 4
+    bench.running.cancel()
+
+
+async def test_nothing_is_sent_before_the_session_has_an_id() -> None:
+    bench = await begun()
+    bench.copies.has_news = True
+    bench.session.on_news()
+    await asyncio.sleep(0)
+    assert bench.wire.sent == 1
+    bench.running.cancel()
+
+
+async def test_it_ends_when_nothing_is_left_to_follow() -> None:
+    bench = await begun()
+    bench.copies.followed = 0
+    bench.answer()
+    await bench.running
+
+
+@pytest.mark.parametrize("trouble", [OSError("disk"), ValueError("a bug")])
+async def test_what_goes_wrong_is_raised_to_who_runs_it(trouble: Exception) -> None:
+    bench = await begun()
+    bench.copies.trouble = trouble
+    bench.answer()
+    with pytest.raises(type(trouble)):
+        await bench.running
+
+
+async def test_a_refused_session_is_raised() -> None:
+    bench = await begun()
+    bench.answer(ErrorCode.fetch_session_id_not_found)
+    with pytest.raises(BrokerError):
+        await bench.running
+
+
+async def test_a_lost_connection_is_raised() -> None:
+    bench = await begun()
+    bench.session.set_exception(ConnectionLost("gone"))
+    with pytest.raises(ConnectionLost):
+        await bench.running
+
+
+async def test_a_leader_that_says_nothing_is_given_up() -> None:
+    copies = Copies()
+    with pytest.raises(TimeoutError):
+        await LeaderSession(cast(Client, Wire()), copies).run(0.01)
