@@ -63,6 +63,7 @@ class Acceptor:
         self._watched: dict[Connection, _Watched] = {}
         self._by_host: Counter[str] = Counter()
         self._listener: Listener | None = None
+        self._is_closed = False
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweeps_left = 0
         self._sweep_seconds = _SHORTEST_ROUND_SECONDS
@@ -80,6 +81,8 @@ class Acceptor:
 
     def open(self) -> None:
         """Serve those who wait and all that come."""
+        if self._is_closed:
+            return
         waiting, self._waiting = self._waiting, None
         for socket in waiting or ():
             self._accept(socket)
@@ -92,7 +95,8 @@ class Acceptor:
             self._listener = None
 
     def close(self) -> None:
-        """Accept no more and end every connection."""
+        """Accept no more and end every connection; also before `open`, which does nothing then."""
+        self._is_closed = True
         self.close_listener()
         for socket in self._waiting or ():
             socket.close()

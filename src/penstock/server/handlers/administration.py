@@ -26,15 +26,16 @@ async def carried_out(
     """
 
     async def work() -> Sequence[R | BrokerError]:
-        results = await change
+        try:
+            results = await change
+        except BrokerError as error:
+            return [error] * count
         await request.broker.replicas.settled()
         return results
 
     limit_s = timeout.total_seconds() if timeout > NO_TIME else None
     try:
         return await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(work())), limit_s)
-    except BrokerError as error:
-        return [error] * count
     except TimeoutError:
         return [BrokerError(ErrorCode.request_timed_out, "it takes longer than the request allowed")] * count
 
