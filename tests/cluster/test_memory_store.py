@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from random import Random
+from typing import Any
 
 import pytest
 
-from penstock.cluster.coordination import SessionExpired, SessionState
+from penstock.cluster.coordination import SessionExpired, SessionState, Unreachable
 from penstock.cluster.memory import Faults, MemoryEnsemble
 from penstock.errors import UnknownOutcome
+from penstock.simulation.loop import SimulationLoop
 
 
 def test_clients_share_one_tree_and_hear_of_each_other() -> None:
@@ -107,3 +110,85 @@ def test_a_write_on_its_way_when_the_session_ends_does_not_happen() -> None:
         assert ensemble.tree.children("/") == []
 
     asyncio.run(scenario())
+
+
+def in_virtual_time(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    loop = SimulationLoop()
+    try:
+        loop.run_until_complete(scenario())
+        assert loop.unhandled == []
+    finally:
+        loop.close()
+
+
+def test_one_that_is_cut_off_loses_its_session_in_time_and_hears_of_it_when_it_is_back() -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        one, two = ensemble.client(session_timeout_s=2.0), ensemble.client()
+        await one.start()
+        await two.start()
+        states: list[SessionState] = []
+        one.on_session(states.append)
+        await one.create("/broker", ephemeral=True)
+        one.cut_off()
+        await asyncio.sleep(1.9)
+        assert await two.children("/") == ["broker"]
+        await asyncio.sleep(0.2)
+        assert await two.children("/") == []
+        assert states == [SessionState.SUSPENDED]
+        one.reconnect()
+        await asyncio.sleep(0)
+        assert states == [SessionState.SUSPENDED, SessionState.EXPIRED]
+        with pytest.raises(SessionExpired):
+            await one.get("/")
+
+    in_virtual_time(scenario)
+
+
+def test_one_that_is_back_in_time_keeps_its_session_and_hears_what_it_missed() -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        one, two = ensemble.client(session_timeout_s=2.0), ensemble.client()
+        await one.start()
+        await two.start()
+        heard: list[str] = []
+        one.watch("/topic", lambda: heard.append("topic"))
+        one.cut_off()
+        await two.create("/topic")
+        await asyncio.sleep(1.0)
+        assert heard == []
+        one.reconnect()
+        await asyncio.sleep(3.0)
+        assert heard == ["topic"]
+        assert await one.children("/") == ["topic"]
+
+    in_virtual_time(scenario)
+
+
+def test_calls_of_one_that_is_cut_off_wait_for_the_session_timeout_and_write_nothing() -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        store = ensemble.client(session_timeout_s=2.0)
+        await store.start()
+        store.cut_off()
+        with pytest.raises(Unreachable):
+            await store.create("/topic")
+        assert ensemble.tree.children("/") == []
+
+    in_virtual_time(scenario)
+
+
+def test_a_write_whose_answer_was_on_its_way_when_the_connection_went_may_have_happened() -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        store = ensemble.client(Faults(Random(1), max_delay_s=1.0))
+        await store.start()
+        writing = asyncio.ensure_future(store.create("/topic"))
+        while not ensemble.tree.children("/"):
+            await asyncio.sleep(0.01)
+        store.cut_off()
+        store.reconnect()
+        with pytest.raises(UnknownOutcome):
+            await writing
+
+    in_virtual_time(scenario)

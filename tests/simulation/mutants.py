@@ -18,7 +18,7 @@ from group_mutants import GROUP_MUTANTS
 from penstock.model import Offset
 from penstock.replication.partition import Partition
 from penstock.replication.replica import Replica
-from penstock.simulation.scenario import run_seed
+from penstock.simulation.seeds import run_seed
 from penstock.storage import log_manager
 from penstock.storage.index import IndexDamaged, IndexEntry
 from penstock.storage.jobs import CheckpointJob, FlushJob

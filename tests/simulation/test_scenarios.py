@@ -9,7 +9,7 @@ import sys
 import pytest
 from mutants import MUTANTS, hunt
 
-from penstock.simulation.scenario import run_seed
+from penstock.simulation.seeds import run_seed
 
 SEEDS = range(1, 65)
 SEEDS_PER_TEST = 8
@@ -20,7 +20,7 @@ def test_a_broker_keeps_its_promises(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         report = run_seed(seed)
         assert report.operations > 0
-        assert report.lives > 2
+        assert report.starts > 2
 
 
 @pytest.mark.parametrize("seed", [3, 14, 15])
@@ -33,7 +33,7 @@ def test_a_seed_does_the_same_twice(seed: int) -> None:
 
 
 def test_a_seed_does_the_same_in_another_process() -> None:
-    program = "from penstock.simulation.scenario import run_seed; print(run_seed(9).digest)"
+    program = "from penstock.simulation.seeds import run_seed; print(run_seed(9).digest)"
     environment = os.environ | {"PYTHONHASHSEED": "12345"}
     output = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
     assert output.strip() == run_seed(9).digest

@@ -180,3 +180,21 @@ def test_connections_overtake_each_other_but_never_themselves(
     for number in range(5):
         assert [byte for connection, byte in arrivals if connection == number] == list(range(20))
     assert arrivals != sorted(arrivals, key=lambda arrival: arrival[1])
+
+
+def test_what_is_severed_one_way_still_goes_the_other_way(
+    loop: SimulationLoop, network: SimulatedNetwork
+) -> None:
+    async def main() -> None:
+        client, server = await connect(network)
+        network.sever("client", "broker")
+        client.sendmsg([b"?"], more=False)
+        server.sendmsg([b"!"], more=False)
+        await asyncio.sleep(1)
+        assert received(server) == b""
+        assert received(client) == b"!"
+        network.heal("broker")
+        await asyncio.sleep(1)
+        assert received(server) == b"?"
+
+    loop.run_until_complete(main())

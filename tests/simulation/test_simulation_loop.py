@@ -158,3 +158,24 @@ def test_errors_nobody_catches_are_kept() -> None:
     loop.close()
     [context] = loop.unhandled
     assert isinstance(context["exception"], ZeroDivisionError)
+
+
+def test_a_paused_process_does_what_was_due_when_it_goes_on(loop: SimulationLoop) -> None:
+    done: list[tuple[str, float]] = []
+
+    async def work(process: SimulatedProcess) -> None:
+        await asyncio.sleep(1.0)
+        done.append(("work", loop.time()))
+
+    async def main() -> None:
+        process = SimulatedProcess("broker")
+        process.spawn(work(process))
+        await asyncio.sleep(0.5)
+        process.is_paused = True
+        await asyncio.sleep(2.0)
+        assert done == []
+        loop.resume(process)
+        await asyncio.sleep(0.1)
+        assert done == [("work", 2.5)]
+
+    loop.run_until_complete(main())

@@ -23,7 +23,15 @@ PORT = 9092
 
 
 class BrokerHost:
-    def __init__(self, world: SimulatedWorld, name: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        name: str,
+        settings: Mapping[str, str],
+        ensemble: MemoryEnsemble | None = None,
+        session_seconds: float = 6.0,
+    ) -> None:
+        """`ensemble` is that of the cluster the broker belongs to; else it has one of its own."""
         self.host = SimulatedHost(world, name)
         self.cache_lost = False
         self.problems: list[str] = []
@@ -38,7 +46,8 @@ class BrokerHost:
             "http.port": "-1",
             **settings,
         }
-        self._ensemble = MemoryEnsemble()
+        self._ensemble = ensemble or MemoryEnsemble()
+        self._session_seconds = session_seconds
         self._store: MemoryStore | None = None
         self._broker: Broker | None = None
         self._failed_syncs = 0
@@ -52,19 +61,24 @@ class BrokerHost:
     async def start(self) -> None:
         """SimulatedCrash when the process died while starting; any other error is the broker's own."""
         self._is_clean = False
-        if self._store is not None:
-            await self._store.close()
-        self._store = self._ensemble.client(self.store_faults)
+        await self._end_session()
+        self._store = self._ensemble.client(self.store_faults, self._session_seconds)
         process, environment = self.host.start(self._store)
         log = Log(self.host.clock, self._write_log, self._format_log, LoggingLevel.DEBUG)
 
-        async def start() -> Broker:
-            broker = Broker(BrokerConfig(self.settings), environment, log)
+        async def start() -> None:
+            self._broker = broker = Broker(BrokerConfig(self.settings), environment, log, self._on_lost)
             await broker.start()
-            return broker
 
-        self._broker = await process.run(start())
+        await process.run(start())
         self._is_serving = True
+
+    async def _end_session(self) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+    def _on_lost(self) -> None:
+        """The broker is in its cluster no more; one that is alone has no session to lose."""
 
     async def stop(self) -> None:
         """Stop as asked to. If that leaves the mark of a clean stop, not even a power loss may take anything.
@@ -113,7 +127,7 @@ class BrokerHost:
         return f"{level.value}: {message} " + " ".join(f"{name}={value}" for name, value in fields.items())
 
     def _write_log(self, line: str) -> None:
-        self._world.trace.record("log", line.rstrip("\n"))
+        self._world.trace.record("log", self.host.name, line.rstrip("\n"))
 
 
 def broker_settings(random: random.Random) -> dict[str, str]:

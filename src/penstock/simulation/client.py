@@ -29,6 +29,7 @@ _BROKER_TIMEOUT = timedelta(seconds=3)
 _PRODUCE_VERSIONS = (3, 5, 7, 8, 9, 11, 12)
 _FIRST_ZSTD_VERSION = 7
 _FETCH_VERSIONS = (4, 5, 7, 9, 11, 12)
+_FIRST_EPOCH_VERSION = 9
 _LIST_OFFSETS, _METADATA, _CREATE_TOPICS, _DELETE_TOPICS, _DELETE_RECORDS = 2, 3, 19, 20, 21
 _INIT_PRODUCER_ID, _CREATE_PARTITIONS, _INCREMENTAL_ALTER_CONFIGS = 22, 37, 44
 _TOPIC_RESOURCE = 2
@@ -94,11 +95,22 @@ class SimulatedClient:
         return SentBatch(self, version, client.exchange(correlation_id, frame))
 
     async def fetch(
-        self, topic: str, partition: int, offset: int, *, max_bytes: int, max_wait_ms: int
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int,
+        max_wait_ms: int,
+        leader_epoch: int = -1,
     ) -> FetchResult:
+        """`leader_epoch`: of which the client knows; a leader of another one refuses."""
         await self.connect()
-        version = self._random.choice(_FETCH_VERSIONS)
-        wanted = [FetchTopic(topic, None, [FetchPartition(partition, offset, max_bytes)])]
+        version = self._random.choice(
+            [v for v in _FETCH_VERSIONS if v >= _FIRST_EPOCH_VERSION or leader_epoch < 0]
+        )
+        asked = FetchPartition(partition, offset, max_bytes, current_leader_epoch=leader_epoch)
+        wanted = [FetchTopic(topic, None, [asked])]
         request = FetchRequest(max_wait_ms, min_bytes=1, topics=wanted, forgotten=[], max_bytes=max_bytes)
         client = self._connected()
         correlation_id = client.next_correlation_id()
@@ -110,11 +122,18 @@ class SimulatedClient:
         check_error(result.error_code)
         return result
 
-    async def list_offset(self, topic: str, partition: int, timestamp: int) -> TimestampOffset:
+    async def list_offset(
+        self, topic: str, partition: int, timestamp: int, leader_epoch: int = -1
+    ) -> TimestampOffset:
         """The offset at a time, or the latest (-1) or earliest (-2)."""
-        asked = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": -1}
+        asked = {
+            "partition_index": partition,
+            "timestamp": timestamp,
+            "current_leader_epoch": leader_epoch,
+        }
         fields = {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}]}
-        response = await self.ask(_LIST_OFFSETS, (1, 2, 3, 5, 6, 7), fields)
+        versions = (1, 2, 3, 5, 6, 7) if leader_epoch < 0 else (5, 6, 7)
+        response = await self.ask(_LIST_OFFSETS, versions, fields)
         found = response.topics[0].partitions[0]
         check_error(found.error_code)
         return TimestampOffset(_milliseconds(found.timestamp), found.offset)
@@ -141,15 +160,26 @@ class SimulatedClient:
         response = await self.ask(_METADATA, (4, 8, 9, 12), {"topics": None})
         return {topic.name: len(topic.partitions) for topic in response.topics if not topic.error_code}
 
+    async def leaders(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Who leads each partition, and in which epoch, as this broker knows it; -1 for nobody."""
+        response = await self.ask(_METADATA, (7, 8, 9, 12), {"topics": None})
+        return {
+            (topic.name, partition.partition_index): (partition.leader_id, partition.leader_epoch)
+            for topic in response.topics
+            for partition in topic.partitions
+        }
+
     async def topic_ids(self) -> dict[str, UUID]:
         response = await self.ask(_METADATA, (10, 12, 13), {"topics": None})
         return {topic.name: topic.topic_id for topic in response.topics if not topic.error_code}
 
-    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+    async def create_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str], replication_factor: int = 1
+    ) -> None:
         topic = {
             "name": name,
             "num_partitions": partitions,
-            "replication_factor": 1,
+            "replication_factor": replication_factor,
             "assignments": [],
             "configs": [{"name": key, "value": value} for key, value in configs.items()],
         }

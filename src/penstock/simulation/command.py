@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from penstock.simulation.scenario import run_seed
+from penstock.simulation.seeds import run_seed
 
 _HASH_SEED = "0"
 _STEPS = {"op", "start", "crash", "crash-in-operation", "power-loss", "log", "disk-error", "fault"}
@@ -63,7 +63,7 @@ def _run_one(seed: int, *, steps: bool, everything: bool) -> int:
         return 1
     print(
         f"seed {seed} passed: {report.operations} operations in {report.virtual_seconds:.1f} virtual seconds, "
-        f"{report.lives} starts, {report.events} events, trace {report.digest}"
+        f"{report.starts} starts, {report.events} events, trace {report.digest}"
     )
     return 0
 

@@ -106,7 +106,7 @@ class BrowserActor(Reader):
         model = topic.partitions[partition]
         view = model.view()
         wanted = self._random.choice((EARLIEST, _LATEST, 0, 0, 0))
-        timestamp = wanted or self._stage.broker.host.clock.now_ms() - self._random.randrange(12_000)
+        timestamp = wanted or self._stage.now_ms() - self._random.randrange(12_000)
         try:
             found = await self._client.list_offset(topic.name, partition, timestamp)
         except BrokerError as error:

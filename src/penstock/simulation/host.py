@@ -56,7 +56,20 @@ class SimulatedHost:
         self.disk.on_crash = self._on_fatal_operation
         self.threads = threads = SimulatedThreads(self._world.loop, self._random, self._world.trace)
         network = self._world.network.host(self.name)
-        return process, Environment(self.clock, self._process_random(), self.disk, network, threads, store)
+        random = self._process_random()
+        environment = Environment(self.clock, random, self.disk, network, threads, store, self.name)
+        return process, environment
+
+    def pause(self) -> None:
+        """The process does nothing until it is resumed; its sockets stay open."""
+        assert self.process is not None
+        self._world.trace.record("pause", self.name)
+        self.process.is_paused = True
+
+    def resume(self) -> None:
+        if self.process is not None and self.process.is_paused:
+            self._world.trace.record("resume", self.name)
+            self._world.loop.resume(self.process)
 
     def crash(self) -> None:
         """The process dies here and now, without a last word; the page cache survives."""

@@ -2,7 +2,7 @@
 
 It knows no sockets, threads or signals, so all that happens is decided by the callbacks and the seed.
 Callbacks of one instant run in the order they came, or shuffled by the seed to try other interleavings; those
-of a process that has crashed are dropped. Only simulations and tests use it.
+of a process that has crashed are dropped, those of a paused one wait. Only simulations and tests use it.
 """
 
 from __future__ import annotations
@@ -185,9 +185,18 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def _run_batch(self, batch: list[tuple[Handle, SimulatedProcess | None]]) -> int:
         for handle, process in batch:
             if not handle.cancelled() and _is_live(process):
-                self.steps += 1
-                handle._run()
+                if process is not None and process.is_paused:
+                    process.held.append(handle)
+                else:
+                    self.steps += 1
+                    handle._run()
         return len(batch)
+
+    def resume(self, process: SimulatedProcess) -> None:
+        """Let a paused process go on, with all that was due meanwhile."""
+        process.is_paused = False
+        held, process.held = process.held, []
+        self._ready += [(handle, process) for handle in held]
 
     def _advance(self) -> None:
         timers = self._timers

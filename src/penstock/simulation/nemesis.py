@@ -121,7 +121,7 @@ class Nemesis:
             self._random.choice(streams).drop()
 
     async def _sever(self) -> None:
-        self._stage.world.network.sever(CLIENT_HOST, self._broker.host.name)
+        self._stage.world.network.part(CLIENT_HOST, self._broker.host.name)
         await self._sleep(0.05, 1.0)
         self._stage.world.network.heal()
 

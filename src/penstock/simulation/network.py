@@ -32,7 +32,7 @@ class SimulatedNetwork:
         self.trace = trace
         self._listeners: dict[tuple[str, int], SimulatedListener] = {}
         self._streams: dict[int, Stream] = {}
-        self._severed: set[frozenset[str]] = set()
+        self._severed: set[tuple[str, str]] = set()
         self._held: list[SimulatedSocket] = []
         self._next_port = _FIRST_EPHEMERAL_PORT
         self._next_stream = 0
@@ -48,12 +48,18 @@ class SimulatedNetwork:
         """The open connections, of one host if named, oldest first."""
         return [stream for stream in self._streams.values() if host is None or host in stream.hosts]
 
-    def sever(self, one: str, other: str) -> None:
-        """Hold back everything between two hosts until `heal`."""
-        self._severed.add(frozenset((one, other)))
+    def sever(self, source: str, target: str) -> None:
+        """Hold back everything from one host to another until `heal`."""
+        self._severed.add((source, target))
 
-    def heal(self) -> None:
-        self._severed.clear()
+    def part(self, one: str, other: str) -> None:
+        """Sever both ways."""
+        self.sever(one, other)
+        self.sever(other, one)
+
+    def heal(self, host: str | None = None) -> None:
+        """Let everything through, to and from one host if named."""
+        self._severed = {pair for pair in self._severed if host is not None and host not in pair}
         held, self._held = self._held, []
         for socket in held:
             self.later(socket.deliver)
@@ -71,8 +77,8 @@ class SimulatedNetwork:
         delay = self.random.uniform(*self.latency_seconds) if seconds is None else seconds
         self.loop.call_later(delay, callback, context=self._context)
 
-    def is_severed(self, one: str, other: str) -> bool:
-        return frozenset((one, other)) in self._severed
+    def is_severed(self, source: str, target: str) -> bool:
+        return (source, target) in self._severed
 
     def hold(self, socket: SimulatedSocket) -> None:
         self._held.append(socket)
@@ -94,7 +100,7 @@ class SimulatedNetwork:
     async def connect(self, source: str, target: str, port: int) -> SimulatedSocket:
         deadline = self.loop.time() + _CONNECT_TIMEOUT_SECONDS
         await asyncio.sleep(self.random.uniform(*self.latency_seconds))
-        while self.is_severed(source, target):
+        while self.is_severed(source, target) or self.is_severed(target, source):
             if self.loop.time() > deadline:
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             await asyncio.sleep(1.0)

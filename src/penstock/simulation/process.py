@@ -2,12 +2,13 @@
 
 Which process code belongs to travels in a context variable, as it does through every task and callback of
 asyncio. Code of a dead process never runs again, not even its `finally` blocks; whoever models a part of the
-machine asks `alive` before acting for it.
+machine asks `alive` before acting for it. What is due of a paused one is held until it goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
+from asyncio import Handle
 from collections.abc import Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
@@ -26,6 +27,9 @@ class SimulatedProcess:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.is_paused = False
+        self.held: list[Handle] = []
+        """What was due while it was paused."""
         self.ended = asyncio.Event()
         self._context: Context = copy_context()
         self._context.run(PROCESS.set, self)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from penstock.errors import BrokerError, ErrorCode
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
-from penstock.simulation.client import NoAnswer, SentBatch
+from penstock.simulation.client import NoAnswer, SentBatch, SimulatedClient
 from penstock.simulation.history import FILLING, InvariantViolated, Outcome, Write
 from penstock.simulation.partition_model import View
 from penstock.simulation.stage import Stage
@@ -71,9 +71,10 @@ class ProducerActor:
         if chosen is None:
             return
         topic, partition = chosen
-        await self._client.connect()
         if self._is_idempotent and self._session is None:
-            self._session = _Session(*await self._client.init_producer_id(), sequences={})
+            anybody = await self._anybody()
+            self._session = _Session(*await anybody.init_producer_id(), sequences={})
+        await self._leader(topic, partition)
         if topic.state is not TopicState.ALIVE:
             return
         acks = -1 if self._session is not None else self._random.choice(ACKS)
@@ -82,7 +83,7 @@ class ProducerActor:
 
     async def prove_alive(self, topic: TopicModel, partition: int) -> None:
         """One durable write that has to succeed."""
-        await self._client.connect()
+        await self._leader(topic, partition)
         batch = self._make(topic, partition, acks=-1)
         await self._deliver(topic, partition, [batch])
         if batch.write.outcome is not Outcome.OK:
@@ -101,23 +102,35 @@ class ProducerActor:
     async def _attempt(self, topic: TopicModel, partition: int, batches: list[_Batch]) -> list[_Batch]:
         """Send all of them, in order; gives back those whose outcome is still open."""
         try:
-            await self._client.connect()
+            leader = await self._leader(topic, partition)
         except NoAnswer:
             return batches
         view = topic.partitions[partition].view()
         sent: list[tuple[_Batch, SentBatch]] = []
         for batch in batches:
-            sent.append((batch, self._send(topic, partition, batch)))
+            sent.append((batch, self._send(leader, topic, partition, batch)))
         return [
             batch for batch, answer in sent if not await self._settle(topic, partition, view, batch, answer)
         ]
 
-    def _send(self, topic: TopicModel, partition: int, batch: _Batch) -> SentBatch:
+    async def _anybody(self) -> SimulatedClient:
+        """A connection to a broker."""
+        await self._client.connect()
+        return self._client
+
+    async def _leader(self, topic: TopicModel, partition: int) -> SimulatedClient:
+        """A connection to the broker that takes writes of this partition."""
+        return await self._anybody()
+
+    def _on_failure(self, topic: TopicModel, partition: int) -> None:
+        """It was not taken: perhaps another broker leads."""
+
+    def _send(self, leader: SimulatedClient, topic: TopicModel, partition: int, batch: _Batch) -> SentBatch:
         if not batch.tried:
             if self._session is None:
-                batch.write.lane = f"{self.name}/{self._client.connections}"
+                batch.write.lane = f"{leader.name}/{leader.connections}"
             topic.partitions[partition].on_send(batch.write)
-        return self._client.produce(topic.name, partition, batch.content, batch.acks, zstd=batch.zstd)
+        return leader.produce(topic.name, partition, batch.content, batch.acks, zstd=batch.zstd)
 
     async def _settle(
         self, topic: TopicModel, partition: int, view: View, batch: _Batch, answer: SentBatch
@@ -128,9 +141,11 @@ class ProducerActor:
             result = await answer.result()
         except NoAnswer:
             self._note(batch, "no answer")
+            self._on_failure(topic, partition)
             return False
         except BrokerError as error:
             self._note(batch, error.code.name)
+            self._on_failure(topic, partition)
             if error.code is ErrorCode.unknown_server_error:
                 raise InvariantViolated("T27", f"{batch.write} got UNKNOWN_SERVER_ERROR") from error
             if tried or error.code in _UNDECIDED or error.code is ErrorCode.out_of_order_sequence_number:
@@ -150,7 +165,7 @@ class ProducerActor:
     def _make(self, topic: TopicModel, partition: int, acks: int) -> _Batch:
         count = self._random.choice((1, 1, 2, 5))
         values = tuple(self._value(topic, partition) for _ in range(count))
-        now_ms = self._stage.broker.host.clock.now_ms()
+        now_ms = self._stage.now_ms()
         timestamps = tuple(now_ms - self._random.randrange(10_000) for _ in range(count))
         codec = self._random.choice((Codec.NONE, Codec.NONE, *Codec))
         keys = tuple(self._random.choice(_KEYS) for _ in range(count))

@@ -7,9 +7,7 @@ broke a promise, else with what was seen.
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from penstock.errors import BrokerError, ErrorCode
@@ -28,6 +26,7 @@ from penstock.simulation.loop import SimulationLoop
 from penstock.simulation.nemesis import Nemesis
 from penstock.simulation.process import SimulatedCrash
 from penstock.simulation.producing import ProducerActor
+from penstock.simulation.running import Report
 from penstock.simulation.stage import Stage
 from penstock.simulation.trace import Trace
 
@@ -36,39 +35,13 @@ _START_SECONDS = 120.0
 _STOP_SECONDS = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    seed: int
-    digest: str
-    """Equal for every run of the seed."""
-    events: int
-    operations: int
-    lives: int
-    virtual_seconds: float
-
-
 class _Actor(Protocol):
     name: str
 
     async def step(self) -> None: ...
 
 
-def run_seed(seed: int, sink: Callable[[str], None] | None = None) -> Report:
-    """InvariantViolated, or whatever else went wrong, when the seed fails; `sink` takes the trace's lines."""
-    shuffle = SimulatedWorld.random_of(seed, "loop")
-    loop = SimulationLoop(shuffle if shuffle.random() < 0.5 else None)  # type: ignore[abstract]
-    trace = Trace(loop.time, sink)
-    was_collecting = gc.isenabled()
-    gc.disable()  # a collection at another moment in another run could run finalizers in another order
-    try:
-        return loop.run_until_complete(_Scenario(seed, loop, trace).run())
-    finally:
-        loop.close()
-        if was_collecting:
-            gc.enable()
-
-
-class _Scenario:
+class BrokerScenario:
     def __init__(self, seed: int, loop: SimulationLoop, trace: Trace) -> None:
         self._world = SimulatedWorld(seed, loop, trace)
         self._random = self._world.random("scenario")

@@ -47,6 +47,10 @@ class Stage:
         for client in self._clients:
             client.disconnect()
 
+    def now_ms(self) -> int:
+        """The time of the clients' clocks."""
+        return self.broker.host.clock.now_ms()
+
     def living_topics(self) -> list[TopicModel]:
         return [topic for topic in self.topics.values() if topic.state is TopicState.ALIVE]
 

@@ -135,7 +135,7 @@ class SimulatedSocket:
         """The next bytes on the way to this side arrive."""
         if self._stream.is_dropped or not self._on_the_way:
             return
-        if self._network.is_severed(*self._stream.hosts):
+        if self._network.is_severed(self.other.host, self.host):
             self._network.hold(self)
             return
         data = self._on_the_way.popleft()
@@ -153,7 +153,7 @@ class SimulatedSocket:
         """A reset arrives: what was received and not read is gone."""
         if self.is_closed or self._stream.is_dropped:
             return
-        if self._network.is_severed(*self._stream.hosts):
+        if self._network.is_severed(self.other.host, self.host):
             self._network.later(self.break_off, 1.0)
             return
         self._network.trace.record("net-reset", self._stream.number, self.host)

@@ -25,5 +25,9 @@ class Trace:
         if self._sink is not None:
             self._sink(line)
 
+    def close(self) -> None:
+        """What is heard while the simulation is taken apart did not happen in it."""
+        self._sink = None
+
     def digest(self) -> str:
         return self._hash.hexdigest()

@@ -1,0 +1,75 @@
+"""A simulated administrator of a cluster: topics are made with copies, grow, and are deleted."""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.errors import BrokerError
+from penstock.simulation.client import NoAnswer
+from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.replicated_topic import ReplicatedTopic
+from penstock.simulation.topic_model import TopicState
+
+_MOST_TOPICS = 4
+_MOST_PARTITIONS = 3
+
+
+class ClusterAdmin:
+    def __init__(self, stage: ClusterStage) -> None:
+        self.name = "admin"
+        self._stage = stage
+        self._random = stage.world.random(self.name)
+        self._routing = stage.routing(self.name)
+
+    async def step(self) -> None:
+        acts = (self._create, self._grow, self._delete)
+        [act] = self._random.choices(acts, weights=(2, 1, 1))
+        await act()
+
+    async def create_first_topics(self) -> None:
+        while not self._stage.living_topics():
+            try:
+                await self._create()
+            except NoAnswer:
+                await asyncio.sleep(0.1)
+
+    async def _create(self) -> None:
+        """A name is used once, so that no late request finds another topic under it."""
+        if len(self._stage.living_topics()) >= _MOST_TOPICS:
+            return
+        name = f"topic-{len(self._stage.topics)}"
+        copies = self._random.choice((3, 3, 3, 2, min(4, len(self._stage.members))))
+        configs = {
+            "segment.bytes": str(self._random.choice((2_000, 20_000, 1_000_000))),
+            "min.insync.replicas": str(self._random.choice((1, 2)) if copies > 2 else 1),
+        }
+        topic = ReplicatedTopic(name, 1, self._random.randint(1, 2), configs)
+        broker = await self._routing.anybody()
+        self._stage.topics[name] = topic
+        try:
+            await broker.create_topic(name, len(topic.partitions), configs, copies)
+        except BrokerError as error:
+            self._stage.note(self.name, "create", name, error.code.name)
+            return  # whether it exists is found out in the end
+        topic.state = TopicState.ALIVE
+        self._stage.note(self.name, "create", name, "ok")
+
+    async def _grow(self) -> None:
+        topic = self._stage.choose_topic(self._random)
+        if topic is None or len(topic.partitions) >= _MOST_PARTITIONS:
+            return
+        broker = await self._routing.anybody()
+        topic.asked_partitions = len(topic.partitions) + 1
+        await broker.create_partitions(topic.name, topic.asked_partitions)
+        topic.grow(topic.asked_partitions)
+        self._stage.note(self.name, "grow", topic.name, topic.asked_partitions)
+
+    async def _delete(self) -> None:
+        topic = self._stage.choose_topic(self._random)
+        if topic is None or len(self._stage.living_topics()) < 2:
+            return
+        broker = await self._routing.anybody()
+        topic.state = TopicState.DELETING
+        await broker.delete_topic(topic.name)
+        topic.state = TopicState.DELETED
+        self._stage.note(self.name, "delete", topic.name, "ok")

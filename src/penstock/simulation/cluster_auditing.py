@@ -1,0 +1,130 @@
+"""The auditor of a cluster at peace: every partition takes a write, everything promised is there, copies are equal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from penstock.errors import BrokerError
+from penstock.simulation.client import NoAnswer
+from penstock.simulation.cluster_committing import Committer
+from penstock.simulation.cluster_producing import ClusterProducer
+from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.history import Audit, InvariantViolated, ReadRecord
+from penstock.simulation.inspector import Inspector
+from penstock.simulation.reading import read_records
+from penstock.simulation.topic_model import TopicModel, TopicState
+
+_EARLIEST, _LATEST = -2, -1
+_MAX_BYTES = 1_000_000
+_ATTEMPTS = 20
+_SETTLE_SECONDS = 0.5
+
+T = TypeVar("T")
+
+
+class ClusterAuditor:
+    def __init__(self, stage: ClusterStage, inspector: Inspector, committers: Sequence[Committer]) -> None:
+        self._stage = stage
+        self._inspector = inspector
+        self._committers = committers
+        self._routing = stage.routing("auditor")
+        self._producer = ClusterProducer(stage, 99)
+
+    async def audit(self) -> None:
+        await asyncio.sleep(_SETTLE_SECONDS)  # until all brokers have heard of the last changes
+        existing = await self._tried(self._topics, "topics are not told")
+        for topic in self._stage.topics.values():
+            self._settle(topic, existing)
+        for topic in self._stage.living_topics():
+            for index in range(len(topic.partitions)):
+                await self._tried(self._prove_alive(topic, index), f"{topic.name}-{index} takes no write")
+            audits = [
+                await self._tried(self._read(topic, index), f"{topic.name}-{index} cannot be read")
+                for index in range(len(topic.partitions))
+            ]
+            topic.on_audit(audits, cache_lost=False)
+        for committer in self._committers:
+            await self._tried(committer.audit, f"{committer.name} is not served")
+        await self._come_to_rest()
+        self._inspector.look()
+        self._inspector.check_equal()
+
+    async def _tried(self, act: Callable[[], Awaitable[T]], complaint: str) -> T:
+        """Whoever looks for a leader may be told of one that was: again, for a while."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return await act()
+            except (BrokerError, NoAnswer) as error:
+                last = error
+                await asyncio.sleep(0.2)
+        raise InvariantViolated("I13", f"{complaint}: {last!r}") from last
+
+    async def _topics(self) -> dict[str, int]:
+        return await (await self._routing.anybody()).topics()
+
+    def _settle(self, topic: TopicModel, existing: dict[str, int]) -> None:
+        """Find out what became of a topic whose creation or growth was not confirmed; one that is being deleted may
+        go at any time."""
+        exists = topic.name in existing
+        if topic.state is TopicState.ALIVE and not exists:
+            raise InvariantViolated("I1", f"the topic {topic.name} is gone")
+        if topic.state is TopicState.DELETED and exists:
+            raise InvariantViolated("I1", f"the deleted topic {topic.name} is back")
+        if topic.state is TopicState.CREATING and exists:
+            topic.state = TopicState.ALIVE
+        if topic.state is TopicState.ALIVE:
+            if existing[topic.name] == topic.asked_partitions:
+                topic.grow(topic.asked_partitions)
+            if existing[topic.name] != len(topic.partitions):
+                raise InvariantViolated("I1", f"{topic.name} has {existing[topic.name]} partitions")
+
+    def _prove_alive(self, topic: TopicModel, index: int) -> Callable[[], Awaitable[None]]:
+        async def prove() -> None:
+            try:
+                await self._producer.prove_alive(topic, index)
+            except InvariantViolated as error:
+                if error.invariant != "liveness":
+                    raise
+                raise NoAnswer(str(error)) from error
+
+        return prove
+
+    def _read(self, topic: TopicModel, index: int) -> Callable[[], Awaitable[Audit]]:
+        async def read() -> Audit:
+            leader, epoch = await self._routing.leader(topic.name, index)
+            try:
+                end = (await leader.list_offset(topic.name, index, _LATEST, epoch)).offset
+                start = (await leader.list_offset(topic.name, index, _EARLIEST, epoch)).offset
+                records: list[ReadRecord] = []
+                position = start
+                while position < end:
+                    result = await leader.fetch(
+                        topic.name, index, position, max_bytes=_MAX_BYTES, max_wait_ms=0, leader_epoch=epoch
+                    )
+                    found = read_records(topic.partitions[index].name, result, position, compacted=False)
+                    if found.end == position:
+                        raise InvariantViolated(
+                            "I1", f"{topic.partitions[index].name}: nothing at {position}, it ends at {end}"
+                        )
+                    records += [record for record in found.records if record.offset >= position]
+                    position = found.end
+                return Audit(start, end, tuple(records))
+            except (BrokerError, NoAnswer):
+                self._routing.mistrust(topic.name, index)
+                raise
+
+        return read
+
+    async def _come_to_rest(self) -> None:
+        """Followers have what leaders have."""
+        for _ in range(_ATTEMPTS):
+            ends: dict[object, set[int]] = {}
+            for member in self._stage.members:
+                for replica in member.replicas():
+                    ends.setdefault(replica.name, set()).add(replica.log.log_end_offset)
+            if all(len(each) == 1 for each in ends.values()):
+                return
+            await asyncio.sleep(0.2)
+        raise InvariantViolated("I13", f"followers do not come to the end: {ends}")

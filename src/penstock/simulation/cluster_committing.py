@@ -1,0 +1,89 @@
+"""A simulated consumer that keeps its place in a cluster: it commits offsets, asks for them, and is told the last ones.
+
+Only what a broker says that leads, as recorded, and knows it, has to be the latest: one that was replaced and has not
+heard of it answers from what it had.
+"""
+
+from __future__ import annotations
+
+from penstock.cluster.internal_topics import OFFSETS_TOPIC
+from penstock.errors import BrokerError, ErrorCode
+from penstock.simulation.client import NoAnswer
+from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.group_client import Commit, GroupClient, Identity
+from penstock.simulation.group_member import REFUSED
+from penstock.simulation.group_model import GroupModel, Place, Protocols
+from penstock.simulation.history import InvariantViolated
+from penstock.simulation.membership import NOT_NOW
+from penstock.simulation.topic_model import TopicState
+from penstock.state_log.partitioning import partition_of
+
+
+class Committer:
+    def __init__(self, stage: ClusterStage, number: int) -> None:
+        self.name = f"committer-{number}"
+        self.group = GroupModel(f"group-{number}", Protocols.CLASSIC, (), 10_000, is_weak=False)
+        self._stage = stage
+        self._random = stage.world.random(self.name)
+        self._routing = stage.routing(self.name)
+        self._commits = 0
+
+    async def step(self) -> None:
+        chosen = self._stage.choose_partition(self._random)
+        if chosen is not None:
+            try:
+                if self._random.random() < 0.5:
+                    await self._commit(Place(*chosen))
+                else:
+                    await self.ask(Place(*chosen))
+            except (BrokerError, NoAnswer):
+                self._routing.mistrust_coordinator(self.group.name)
+                raise
+
+    async def _commit(self, place: Place) -> None:
+        node_id, client = await self._routing.coordinator(self.group.name)
+        topic_id = await self._stage.topic_id(client, place.topic)
+        if topic_id is None or place.topic.state is not TopicState.ALIVE:
+            return
+        self._commits += 1
+        metadata = f"{self.name}/{self._commits}"
+        write = self.group.begin_commit(place, self._commits, metadata)
+        commit = Commit(place.topic.name, topic_id, place.partition, self._commits, metadata)
+        [code] = await GroupClient(client).commit(Identity(self.group.name), [commit])
+        self._stage.note(self.name, "commit", place, metadata, node_id, code.name)
+        if code is ErrorCode.none:
+            write.confirm(self.group.now())
+            return
+        self._routing.mistrust_coordinator(self.group.name)
+        if code in REFUSED:
+            self.group.offset(place).on_refusal(write)
+        elif code not in NOT_NOW:
+            raise InvariantViolated("T27", f"{write} got {code.name}")
+
+    async def ask(self, place: Place) -> None:
+        node_id, client = await self._routing.coordinator(self.group.name)
+        topic_id = await self._stage.topic_id(client, place.topic)
+        if topic_id is None or place.topic.state is not TopicState.ALIVE:
+            return
+        leads = self._leads(node_id)
+        began = self.group.now()
+        shown = await GroupClient(client).fetch_offset(
+            self.group.name, place.topic.name, topic_id, place.partition
+        )
+        self._stage.note(self.name, "offset", place, shown, node_id)
+        if place.topic.state is TopicState.ALIVE and leads and self._leads(node_id):
+            self.group.offset(place).on_read(shown, began, self.group.now())
+
+    def _leads(self, node_id: int) -> bool:
+        count = sum(topic == OFFSETS_TOPIC for topic, _ in self._stage.history.now)
+        return count > 0 and self._stage.leads(node_id, OFFSETS_TOPIC, partition_of(self.group.name, count))
+
+    async def audit(self) -> None:
+        """Everything that was confirmed is there; in peace."""
+        for place in self.group.places:
+            if place.topic.state is TopicState.ALIVE:
+                try:
+                    await self.ask(place)
+                except (BrokerError, NoAnswer):
+                    self._routing.mistrust_coordinator(self.group.name)
+                    raise

@@ -1,0 +1,231 @@
+"""The one who breaks a cluster: brokers die, stop, freeze, lose each other, the store, their disks and their clocks.
+
+Each seed breaks only some kinds of things. It never takes more copies at once than the topics' durability promises to
+survive: with `auto` and `os`, power is not lost by all that hold a record; with `fsync` it may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+
+from penstock.simulation.cluster_member import ClusterMember
+from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.faults import Operation
+from penstock.simulation.process import SimulatedCrash
+from penstock.simulation.stage import CLIENT_HOST
+
+_FAILING: tuple[Operation, ...] = ("pwrite", "pread", "rename", "open", "truncate", "remove", "sync_dir")
+
+Act = Callable[[ClusterMember], Awaitable[None]]
+
+
+class ClusterNemesis:
+    def __init__(self, stage: ClusterStage, durability: str, session_seconds: float) -> None:
+        self._stage = stage
+        self._network = stage.world.network
+        self._random = stage.world.random("nemesis")
+        self._durability = durability
+        self._session_seconds = session_seconds
+        self.is_raging = True
+        everything: list[Act] = [
+            self._crash,
+            self._lose_power,
+            self._stop,
+            self._crash_in_operation,
+            self._crash_all,
+            self._pause,
+            self._keep_from_store,
+            self._part_two,
+            self._isolate,
+            self._expire,
+            self._reset_connections,
+            self._drop_connection,
+            self._slow_down,
+            self._fill_disk,
+            self._fail_sync,
+            self._fail_disk,
+            self._move_clock,
+            self._confuse_store,
+        ]
+        self._acts = self._random.sample(everything, self._random.randint(1, 6))
+        if self._random.random() < 0.05:
+            self._acts = []  # healthy clusters keep their promises too
+
+    async def rage(self) -> None:
+        for _ in range(self._random.randint(2, 8)):
+            await self._sleep(0.05, 0.8)
+            if self._acts:
+                act, member = self._random.choice(self._acts), self._choose()
+                self._stage.world.trace.record("fault", act.__name__.strip("_"), member.host.name)
+                await act(member)
+                if self._random.random() < 0.3:
+                    self._mend()
+
+    def make_peace(self) -> None:
+        self.is_raging = False
+        self._mend()
+
+    def _mend(self) -> None:
+        """Nothing is broken any more; who is down may start."""
+        self._network.heal()
+        for member in self._stage.members:
+            member.resume()
+            member.let_near("severed")
+            member.host.disk.faults.heal()
+            member.host.disk.faults.cold_reads = 0.0
+            member.store_faults.unknown_applied = member.store_faults.unknown_not_applied = 0.0
+            member.down_until = 0.0
+            if member.host.threads is not None:
+                member.host.threads.slowness = 1.0
+
+    def _choose(self) -> ClusterMember:
+        """Often one that leads something."""
+        leaders = {state.leader for state in self._stage.history.now.values()}
+        leading = [member for member in self._stage.members if member.node_id in leaders]
+        return self._random.choice(
+            leading if leading and self._random.random() < 0.7 else self._stage.members
+        )
+
+    # --- dying
+
+    async def _crash(self, member: ClusterMember) -> None:
+        self._keep_down(member)
+        self._end(member)
+
+    async def _lose_power(self, member: ClusterMember) -> None:
+        self._keep_down(member)
+        if self._may_lose(member):
+            member.power_loss()
+        else:
+            self._end(member)
+
+    async def _stop(self, member: ClusterMember) -> None:
+        self._keep_down(member)
+        try:
+            await member.stop()
+        except (SimulatedCrash, OSError):
+            self._end(member)  # a stop that meets a broken disk is a crash
+
+    async def _crash_in_operation(self, member: ClusterMember) -> None:
+        self._keep_down(member)
+        if not member.is_suspect or self._may_lose(member):
+            member.host.disk.faults.crash_after(self._random.randint(1, 60))
+
+    async def _crash_all(self, _: ClusterMember) -> None:
+        """Within a tenth of a second, and back in any order."""
+        for member in self._random.sample(list(self._stage.members), len(self._stage.members)):
+            self._keep_down(member)
+            if self._durability == "fsync" and self._random.random() < 0.7:
+                member.power_loss()
+            else:
+                self._end(member)
+            await self._sleep(0.0, 0.03)
+
+    def _end(self, member: ClusterMember) -> None:
+        if member.is_running and (not member.is_suspect or self._may_lose(member)):
+            member.crash()
+
+    def _keep_down(self, member: ClusterMember) -> None:
+        longest = self._random.choice((0.1, 1.0, 2 * self._session_seconds))
+        member.down_until = self._stage.world.loop.time() + self._random.uniform(0.0, longest)
+
+    def _may_lose(self, member: ClusterMember) -> bool:
+        """Whether what it has not synced may be gone: it is promised to nobody, or another has it."""
+        if self._durability == "fsync":
+            return True
+        for state in self._stage.history.now.values():
+            if member.node_id in state.isr:
+                others = [self._stage.member(other) for other in state.isr if other != member.node_id]
+                if any(not other.is_suspect for other in others):
+                    continue
+                if others or self._durability == "os":
+                    return False
+        return True
+
+    # --- out of reach
+
+    async def _pause(self, member: ClusterMember) -> None:
+        if member.is_running and not member.is_paused:
+            member.pause()
+            await self._sleep(0.05, 2 * self._session_seconds)
+            if self._random.random() < 0.8:
+                member.resume()
+
+    async def _keep_from_store(self, member: ClusterMember) -> None:
+        member.keep_away("severed")
+        await self._sleep(0.05, 2 * self._session_seconds)
+        if self._random.random() < 0.8:
+            member.let_near("severed")
+
+    async def _part_two(self, member: ClusterMember) -> None:
+        other = self._random.choice([each for each in self._stage.members if each is not member])
+        if self._random.random() < 0.5:
+            self._network.part(member.host.name, other.host.name)
+        else:
+            self._network.sever(member.host.name, other.host.name)
+        await self._sleep(0.05, 2 * self._session_seconds)
+
+    async def _isolate(self, member: ClusterMember) -> None:
+        """From its peers, perhaps one way only, and perhaps from the store and from clients."""
+        is_one_way = self._random.random() < 0.3
+        for other in self._stage.members:
+            if other is not member:
+                self._network.sever(member.host.name, other.host.name)
+                if not is_one_way:
+                    self._network.sever(other.host.name, member.host.name)
+        if self._random.random() < 0.5:
+            member.keep_away("severed")
+        if self._random.random() < 0.5:
+            self._network.part(member.host.name, CLIENT_HOST)
+        await self._sleep(0.05, 2 * self._session_seconds)
+        if self._random.random() < 0.8:
+            self._network.heal(member.host.name)
+            member.let_near("severed")
+
+    async def _expire(self, member: ClusterMember) -> None:
+        member.expire_session()
+
+    async def _reset_connections(self, member: ClusterMember) -> None:
+        for stream in self._network.streams(member.host.name):
+            if self._random.random() < 0.5:
+                stream.reset()
+
+    async def _drop_connection(self, member: ClusterMember) -> None:
+        streams = self._network.streams(member.host.name)
+        if streams:
+            self._random.choice(streams).drop()
+
+    # --- the machine
+
+    async def _slow_down(self, member: ClusterMember) -> None:
+        if member.host.threads is not None:
+            member.host.threads.slowness = self._random.choice((10.0, 100.0))
+
+    async def _fill_disk(self, member: ClusterMember) -> None:
+        faults = member.host.disk.faults
+        faults.capacity_bytes = member.host.disk.used_bytes() + self._random.randrange(6_000)
+        await self._sleep(0.2, 1.5)
+        faults.heal()
+
+    async def _fail_sync(self, member: ClusterMember) -> None:
+        if self._may_lose(member):
+            member.is_suspect = True
+            syncs: tuple[Operation, ...] = ("sync", "sync_all")
+            for operation in syncs:
+                member.host.disk.faults.fail(operation, errno.EIO, skip=self._random.randrange(3))
+
+    async def _fail_disk(self, member: ClusterMember) -> None:
+        operation = self._random.choice(_FAILING)
+        member.host.disk.faults.fail(operation, errno.EIO, skip=self._random.randrange(6))
+
+    async def _move_clock(self, member: ClusterMember) -> None:
+        member.host.clock.jump(self._random.choice((-60_000, -1_000, 1_000, 60_000)))
+
+    async def _confuse_store(self, member: ClusterMember) -> None:
+        faults = member.store_faults
+        faults.unknown_applied = faults.unknown_not_applied = self._random.choice((0.0, 0.3))
+
+    async def _sleep(self, low: float, high: float) -> None:
+        await asyncio.sleep(self._random.uniform(low, high))

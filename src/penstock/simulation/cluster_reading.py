@@ -1,0 +1,74 @@
+"""A simulated reader of a cluster: it follows partitions record by record, from whoever leads, and never goes back.
+
+It names the leader epoch it knows of, as consumers do: a leader that has been replaced may be behind what the reader
+has seen, and has to refuse it.
+"""
+
+from __future__ import annotations
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.simulation.client import NoAnswer, SimulatedClient
+from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.history import InvariantViolated
+from penstock.simulation.reading import read_records
+from penstock.simulation.topic_model import TopicModel, TopicState
+
+_LATEST = -1
+_MAX_BYTES = (1, 2_000, 100_000, 100_000)
+
+
+class ClusterReader:
+    def __init__(self, stage: ClusterStage, number: int) -> None:
+        self.name = f"reader-{number}"
+        self._stage = stage
+        self._random = stage.world.random(self.name)
+        self._routing = stage.routing(self.name)
+        self._positions: dict[tuple[TopicModel, int], int] = {}
+
+    async def step(self) -> None:
+        chosen = self._stage.choose_partition(self._random)
+        if chosen is None:
+            return
+        topic, partition = chosen
+        try:
+            leader, epoch = await self._routing.leader(topic.name, partition)
+            if topic.state is not TopicState.ALIVE:
+                return
+            if self._random.random() < 0.2:
+                await self._look_up_end(leader, epoch, topic, partition)
+            else:
+                await self._read(leader, epoch, topic, partition)
+        except (BrokerError, NoAnswer) as error:
+            self._routing.mistrust(topic.name, partition)
+            self._stage.note(self.name, "refused", topic.partitions[partition].name, str(error))
+            is_lost = isinstance(error, BrokerError) and error.code is ErrorCode.offset_out_of_range
+            if is_lost and topic.state is TopicState.ALIVE:
+                position = self._positions.get(chosen, 0)
+                name = topic.partitions[partition].name
+                raise InvariantViolated("I5", f"{name}: {position} is out of range") from error
+
+    async def _read(self, leader: SimulatedClient, epoch: int, topic: TopicModel, partition: int) -> None:
+        model = topic.partitions[partition]
+        position = self._positions.get((topic, partition), 0)
+        result = await leader.fetch(
+            topic.name,
+            partition,
+            position,
+            max_bytes=self._random.choice(_MAX_BYTES),
+            max_wait_ms=self._random.choice((0, 100)),
+            leader_epoch=epoch,
+        )
+        read = read_records(model.name, result, position, compacted=False)
+        self._stage.note(self.name, "read", model.name, position, read.end, result.high_watermark)
+        topic.on_read(partition, read)
+        self._positions[topic, partition] = read.end
+
+    async def _look_up_end(
+        self, leader: SimulatedClient, epoch: int, topic: TopicModel, partition: int
+    ) -> None:
+        name = topic.partitions[partition].name
+        position = self._positions.get((topic, partition), 0)
+        end = (await leader.list_offset(topic.name, partition, _LATEST, epoch)).offset
+        self._stage.note(self.name, "end", name, end)
+        if end < position:
+            raise InvariantViolated("I5", f"{name}: ends at {end}, {position - 1} was read before")

@@ -1,0 +1,207 @@
+"""One seed of a whole cluster: three to five brokers, their clients and a nemesis, then peace and a reckoning.
+
+Everything is drawn from the seed, as in `scenario`. Brokers that die, or say that they are lost, are started again as
+whoever runs them would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.simulation.client import NoAnswer
+from penstock.simulation.cluster_administering import ClusterAdmin
+from penstock.simulation.cluster_auditing import ClusterAuditor
+from penstock.simulation.cluster_committing import Committer
+from penstock.simulation.cluster_member import ClusterMember
+from penstock.simulation.cluster_nemesis import ClusterNemesis
+from penstock.simulation.cluster_producing import ClusterProducer
+from penstock.simulation.cluster_reading import ClusterReader
+from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.history import InvariantViolated
+from penstock.simulation.host import SimulatedWorld
+from penstock.simulation.inspector import Inspector
+from penstock.simulation.loop import SimulationLoop
+from penstock.simulation.partition_history import PartitionHistory, RecordedEnsemble
+from penstock.simulation.process import SimulatedCrash
+from penstock.simulation.running import Report
+from penstock.simulation.trace import Trace
+
+_LOOK_SECONDS = 0.02
+_START_SECONDS = 120.0
+_PEACE_SECONDS = 60.0
+_LAST_STEP_SECONDS = 30.0
+
+
+class _Actor(Protocol):
+    name: str
+
+    async def step(self) -> None: ...
+
+
+class ClusterScenario:
+    def __init__(self, seed: int, loop: SimulationLoop, trace: Trace) -> None:
+        self._world = SimulatedWorld(seed, loop, trace)
+        self._random = random = self._world.random("scenario")
+        self._durability = random.choice(("auto", "auto", "fsync", "os"))
+        session_seconds = random.choice((1.0, 2.0, 4.0))
+        settings = cluster_settings(random) | {"durability": self._durability}
+        ensemble = RecordedEnsemble(PartitionHistory(trace))
+        members = [
+            ClusterMember(self._world, node_id, settings, ensemble, session_seconds)
+            for node_id in range(1, random.choice((3, 3, 3, 4, 5)) + 1)
+        ]
+        self._stage = ClusterStage(self._world, members, ensemble)
+        self._nemesis = ClusterNemesis(self._stage, self._durability, session_seconds)
+        self._inspector = Inspector(self._stage)
+        self._admin = ClusterAdmin(self._stage)
+        self._committers = [Committer(self._stage, number) for number in range(random.randint(0, 2))]
+        self._auditor = ClusterAuditor(self._stage, self._inspector, self._committers)
+        self._starts = 0
+
+    async def run(self) -> Report:
+        keepers = [asyncio.ensure_future(self._keep(member)) for member in self._stage.members]
+        watching = asyncio.ensure_future(self._watch())
+        tasks = [*keepers, watching]
+        actors: list[asyncio.Task[None]] = []
+        try:
+            await self._racing(self._open(), tasks)
+            actors = [asyncio.ensure_future(actor) for actor in self._actors()]
+            await self._racing(self._nemesis.rage(), tasks + actors)
+            self._nemesis.make_peace()
+            await self._racing(self._heal(), tasks + actors)
+            self._stage.is_at_rest = True
+            await asyncio.wait(actors, timeout=_LAST_STEP_SECONDS)
+            await self._racing(self._auditor.audit(), tasks)
+        finally:
+            await _end(actors + tasks)
+        self._check_problems()
+        loop, trace = self._world.loop, self._world.trace
+        return Report(
+            self._world.seed, trace.digest(), trace.events, self._stage.operations, self._starts, loop.time()
+        )
+
+    async def _racing(self, main: Coroutine[Any, Any, None], others: list[asyncio.Task[None]]) -> None:
+        """Run `main` to its end, unless somebody finds a broken promise before."""
+        task = asyncio.ensure_future(main)
+        await asyncio.wait([task, *others], return_when=asyncio.FIRST_COMPLETED)
+        for other in others:
+            if other.done():
+                task.cancel()
+                other.result()
+        await task
+
+    async def _open(self) -> None:
+        """Everybody is there, and the first topics."""
+        await self._until(self._all_serve, "the brokers do not start")
+        await self._admin.create_first_topics()
+
+    async def _heal(self) -> None:
+        """Nothing is broken any more: in time everything is as it should be."""
+        await self._until(self._all_serve, "not all brokers serve")
+        for member in self._stage.members:
+            if any(replica.log.failed for replica in member.replicas()):
+                await member.stop()
+        await self._until(self._all_serve, "not all brokers serve again")
+        await self._until(self._inspector.is_whole, "copies are missing", self._inspector.unhealthy)
+
+    def _all_serve(self) -> bool:
+        return all(member.is_serving for member in self._stage.members)
+
+    async def _until(self, condition: Any, complaint: str, details: Any = lambda: "") -> None:
+        deadline = self._world.loop.time() + _PEACE_SECONDS
+        while not condition():
+            if self._world.loop.time() > deadline:
+                raise InvariantViolated("I13", f"{complaint}: {details()}")
+            await asyncio.sleep(0.05)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._inspector.look()
+            self._check_problems()
+
+    # --- brokers
+
+    async def _keep(self, member: ClusterMember) -> None:
+        """Start it whenever it is down; one that is lost stops in order first, as its process does."""
+        random = self._world.random(f"{member.host.name}/keeper")
+        while True:
+            await asyncio.sleep(random.uniform(0.01, 0.05))
+            try:
+                if member.is_running and member.is_lost:
+                    await member.stop()
+                if not member.is_running and self._world.loop.time() >= member.down_until:
+                    await self._start(member, may_die=random.random() < 0.1)
+            except SimulatedCrash:
+                member.crash()
+            except (OSError, PenstockError) as error:
+                self._world.trace.record("log", member.host.name, f"could not start or stop: {error!r}")
+                member.crash()
+                await asyncio.sleep(random.uniform(0.1, 1.0))
+
+    async def _start(self, member: ClusterMember, *, may_die: bool) -> None:
+        member.mourn()
+        faults = member.host.disk.faults
+        faults.heal()
+        if may_die and self._nemesis.is_raging:
+            faults.crash_after(member.node_id * 20)
+        self._starts += 1
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await member.start()
+        except TimeoutError:
+            raise InvariantViolated("liveness", f"{member.host.name} does not start") from None
+
+    # --- clients
+
+    def _actors(self) -> list[Coroutine[Any, Any, None]]:
+        actors: list[_Actor] = [self._admin, *self._committers]
+        actors += [ClusterProducer(self._stage, number) for number in range(self._random.randint(1, 3))]
+        actors += [ClusterReader(self._stage, number) for number in range(self._random.randint(1, 2))]
+        return [self._act(actor) for actor in actors]
+
+    async def _act(self, actor: _Actor) -> None:
+        random = self._world.random(f"{actor.name}/pace")
+        pause_seconds = 0.05 if actor is not self._admin else 0.5
+        while not self._stage.is_at_rest:
+            await asyncio.sleep(random.expovariate(1 / pause_seconds))
+            try:
+                await actor.step()
+            except (NoAnswer, BrokerError) as error:
+                self._stage.note(actor.name, "step", type(error).__name__, error)
+                if isinstance(error, BrokerError) and error.code is ErrorCode.unknown_server_error:
+                    raise InvariantViolated("T27", f"{actor.name} got UNKNOWN_SERVER_ERROR") from error
+
+    def _check_problems(self) -> None:
+        for member in self._stage.members:
+            if member.problems:
+                raise InvariantViolated("I15", f"{member.host.name}: " + "\n".join(member.problems))
+        for context in self._world.loop.unhandled:
+            error = context.get("exception")
+            raise InvariantViolated("I15", f"nobody caught: {context['message']}: {error!r}") from error
+
+
+def cluster_settings(random: Any) -> dict[str, str]:
+    """Short intervals, so that a few seconds see what a cluster does in weeks."""
+    return {
+        "auto.create.topics.enable": "false",
+        "log.flush.offset.checkpoint.interval.ms": str(random.choice((400, 2_000))),
+        "replica.high.watermark.checkpoint.interval.ms": str(random.choice((200, 1_000))),
+        "log.flush.checkpoint.bytes": str(random.choice((20_000, 1_000_000))),
+        "replica.lag.time.max.ms": str(random.choice((300, 1_000, 3_000))),
+        "replica.fetch.wait.max.ms": str(random.choice((50, 200))),
+        "replica.socket.timeout.ms": str(random.choice((500, 2_000))),
+        "replica.fetch.response.max.bytes": str(random.choice((500, 1_000_000))),
+        "leader.imbalance.check.interval.seconds": str(random.choice((1, 5))),
+        "log.cleaner.backoff.ms": "3600000",
+        "offsets.topic.num.partitions": str(random.choice((1, 2))),
+    }
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,124 @@
+"""Looks into every broker of a simulated cluster, again and again: what no client could see is checked here.
+
+A broker leads only in an epoch that was given to it; what one leader has committed is on every recorded member of the
+in-sync set; the high watermark is never above the log's end, and goes back in no epoch; in peace the copies are equal.
+"""
+
+from __future__ import annotations
+
+from penstock.model import Offset
+from penstock.records.iteration import read_batches
+from penstock.replication.replica import Replica
+from penstock.simulation.cluster_member import ClusterMember
+from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.history import InvariantViolated
+from penstock.simulation.partition_history import Place
+
+_MAX_BYTES = 1 << 20
+
+
+class Inspector:
+    def __init__(self, stage: ClusterStage) -> None:
+        self._stage = stage
+        self._committed: dict[Place, int] = {}
+        self._high_watermarks: dict[tuple[Place, int, int], int] = {}
+
+    def look(self) -> None:
+        if self._stage.history.problem is not None:
+            raise self._stage.history.problem
+        serving = [
+            (member, replica)
+            for member in self._stage.members
+            if member.is_serving
+            for replica in member.replicas()
+        ]
+        for member, replica in serving:
+            if replica.partition.is_leader:
+                self._check_leader(member, replica)
+        for member, replica in serving:
+            self._check_member(member, replica)
+
+    def _check_leader(self, member: ClusterMember, replica: Replica) -> None:
+        place, partition = _place(replica), replica.partition
+        given = self._stage.history.leader_of(place, partition.leader_epoch)
+        if given is None:
+            return  # the topic is deleted
+        if given != member.node_id:
+            raise _violation(
+                "I10",
+                replica,
+                f"{member.node_id} leads in epoch {partition.leader_epoch}, which is {given}'s",
+            )
+        high_watermark = partition.high_watermark
+        if high_watermark > replica.log.log_end_offset:
+            raise _violation("I8", replica, f"{high_watermark} is above the end of the log")
+        life = (place, member.node_id, partition.leader_epoch)
+        if high_watermark < self._high_watermarks.get(life, 0):
+            raise _violation("I8", replica, f"the high watermark went back to {high_watermark}")
+        self._high_watermarks[life] = high_watermark
+        self._committed[place] = max(self._committed.get(place, 0), high_watermark)
+
+    def _check_member(self, member: ClusterMember, replica: Replica) -> None:
+        state = self._stage.partition(*_place(replica))
+        if state is None or member.node_id not in state.isr:
+            return
+        committed, log_end = self._committed.get(_place(replica), 0), replica.log.log_end_offset
+        if log_end < committed:
+            raise _violation(
+                "I11", replica, f"{member.node_id} is in sync and ends at {log_end}; {committed} is committed"
+            )
+
+    # --- peace
+
+    def is_whole(self) -> bool:
+        """Whether every copy is in sync and nothing is under way."""
+        return all(
+            state.leader in state.isr and set(state.isr) == set(state.replicas)
+            for state in self._stage.history.now.values()
+        )
+
+    def unhealthy(self) -> str:
+        return ", ".join(
+            f"{topic}-{index}: led by {state.leader} in {state.leader_epoch}, in sync {state.isr} of {state.replicas}"
+            for (topic, index), state in self._stage.history.now.items()
+            if set(state.isr) != set(state.replicas) or state.leader not in state.isr
+        )
+
+    def check_equal(self) -> None:
+        """Copies are the same up to the high watermark, byte for byte."""
+        contents: dict[Place, tuple[int, bytes]] = {}
+        for member in self._stage.members:
+            for replica in member.replicas():
+                content = _content(replica, self._committed.get(_place(replica), 0))
+                node_id, known = contents.setdefault(_place(replica), (member.node_id, content))
+                if known != content:
+                    raise _violation("I9", replica, f"{node_id} and {member.node_id} have other bytes")
+
+
+def _content(replica: Replica, end: int) -> bytes:
+    log, parts = replica.log, []
+    position = log.log_start_offset
+    while position < end:
+        found = log.read(position, _MAX_BYTES, below=Offset(end), at_least_one=True, wait=True)
+        part = found.read()
+        if not part:
+            break
+        parts.append(part)
+        position = _end_of(part)
+    return b"".join(parts)
+
+
+def _end_of(batches: bytes) -> Offset:
+    last = None
+    for header, _ in read_batches(memoryview(batches)):
+        last = header
+    assert last is not None
+    return Offset(last.next_offset)
+
+
+def _place(replica: Replica) -> Place:
+    return replica.name.topic, replica.name.partition
+
+
+def _violation(invariant: str, replica: Replica, message: str) -> InvariantViolated:
+    return InvariantViolated(invariant, f"{replica.name}: {message}")

@@ -1,0 +1,78 @@
+"""What the store said of every partition, write by write, checked as it is written.
+
+An epoch has one leader, epochs grow, a leader comes from the in-sync set before it and is in the one after it.
+"""
+
+from __future__ import annotations
+
+from penstock.cluster import znodes
+from penstock.cluster.memory import MemoryEnsemble
+from penstock.cluster.tree import Transaction
+from penstock.simulation.history import InvariantViolated
+from penstock.simulation.trace import Trace
+
+Place = tuple[str, int]
+
+_NOBODY = -1
+
+
+class PartitionHistory:
+    def __init__(self, trace: Trace) -> None:
+        self.now: dict[Place, znodes.PartitionNode] = {}
+        """As it is recorded."""
+        self.problem: InvariantViolated | None = None
+        """The first one; whoever wrote it may not be the one to hear of it."""
+        self._leaders: dict[tuple[Place, int], int] = {}
+        self._incarnations: dict[Place, int] = {}
+        self._trace = trace
+
+    def leader_of(self, place: Place, epoch: int) -> int | None:
+        return self._leaders.get((place, epoch))
+
+    def on_transaction(self, transaction: Transaction) -> None:
+        for path, entry in transaction.changes.items():
+            if not path.startswith(f"{znodes.TOPICS}/") or path.count("/") != 3:
+                continue
+            _, _, topic, index = path.split("/")
+            place = (topic, int(index))
+            if entry is None:
+                self._forget(place)
+            else:
+                self._on_state(place, znodes.decode(entry.data, znodes.PartitionNode))
+
+    def _on_state(self, place: Place, state: znodes.PartitionNode) -> None:
+        before = self.now.get(place)
+        if state == before:
+            return
+        self._trace.record("partition", *place, state)
+        known = self._leaders.setdefault((place, state.leader_epoch), state.leader)
+        if known != state.leader:
+            self._violate("I10", place, f"epoch {state.leader_epoch} is led by {known} and by {state.leader}")
+        if state.leader not in (_NOBODY, *state.isr):
+            self._violate("I10", place, f"its leader {state.leader} is not in sync: {state.isr}")
+        if before is not None:
+            if state.leader_epoch < before.leader_epoch:
+                self._violate(
+                    "I10", place, f"epoch {before.leader_epoch} is followed by {state.leader_epoch}"
+                )
+            if state.leader_epoch > before.leader_epoch and state.leader not in (_NOBODY, *before.isr):
+                self._violate("I10", place, f"{state.leader} was elected, in sync were {before.isr}")
+        self.now[place] = state
+
+    def _forget(self, place: Place) -> None:
+        self.now.pop(place, None)
+        for known, epoch in [key for key in self._leaders if key[0] == place]:
+            del self._leaders[known, epoch]
+
+    def _violate(self, invariant: str, place: Place, message: str) -> None:
+        self.problem = self.problem or InvariantViolated(invariant, f"{place[0]}-{place[1]}: {message}")
+
+
+class RecordedEnsemble(MemoryEnsemble):
+    def __init__(self, history: PartitionHistory) -> None:
+        super().__init__()
+        self.history = history
+
+    def commit(self, transaction: Transaction) -> None:
+        self.history.on_transaction(transaction)
+        super().commit(transaction)

@@ -1,0 +1,18 @@
+"""A topic of a cluster as its clients see it: what a leader alone acknowledged (acks=1) may be gone with it.
+
+Whatever was acknowledged by all, or shown to a reader, stays; the simulation takes no two copies at once of what its
+setting does not protect from that.
+"""
+
+from __future__ import annotations
+
+from penstock.simulation.history import Outcome, Write
+from penstock.simulation.topic_model import TopicModel
+
+
+class ReplicatedTopic(TopicModel):
+    def on_ack(self, partition: int, write: Write, base_offset: int) -> None:
+        if write.acks == -1:
+            self.partitions[partition].on_ack(write, base_offset, durable=True)
+        else:
+            write.outcome = Outcome.OK

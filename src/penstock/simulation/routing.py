@@ -1,0 +1,74 @@
+"""A simulated client of a cluster: it asks whom it can reach who leads what, and believes the latest epoch it heard of.
+
+A connection for each broker. Whoever was refused, or got no answer, says so (`mistrust`), and the leader is looked up
+again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from penstock.simulation.client import NoAnswer, SimulatedClient, check_error
+
+NOBODY = -1
+_FIND_COORDINATOR = 10
+
+
+class RoutingClient:
+    def __init__(self, name: str, brokers: Mapping[int, SimulatedClient], random: random.Random) -> None:
+        self.name = name
+        self._brokers = brokers
+        self._random = random
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._epochs: dict[tuple[str, int], int] = {}
+        self._coordinators: dict[str, int] = {}
+
+    async def anybody(self) -> SimulatedClient:
+        """A connection to some broker."""
+        client = self._random.choice(list(self._brokers.values()))
+        await client.connect()
+        return client
+
+    async def leader(self, topic: str, partition: int) -> tuple[SimulatedClient, int]:
+        """A connection to whom we take for the leader, and its epoch; NoAnswer when nobody knows one."""
+        place = (topic, partition)
+        if self._leaders.get(place, NOBODY) == NOBODY:
+            await self._look_up()
+        leader = self._leaders.get(place, NOBODY)
+        if leader == NOBODY:
+            raise NoAnswer(f"nobody leads {topic}-{partition}")
+        try:
+            await self._brokers[leader].connect()
+        except NoAnswer:
+            self.mistrust(topic, partition)
+            raise
+        return self._brokers[leader], self._epochs[place]
+
+    def mistrust(self, topic: str, partition: int) -> None:
+        self._leaders.pop((topic, partition), None)
+
+    async def _look_up(self) -> None:
+        for place, (leader, epoch) in (await (await self.anybody()).leaders()).items():
+            if epoch >= self._epochs.get(place, -1):
+                self._leaders[place], self._epochs[place] = leader, epoch
+
+    # --- groups
+
+    async def coordinator(self, group: str) -> tuple[int, SimulatedClient]:
+        """The broker that answers for a group, and a connection to it."""
+        if group not in self._coordinators:
+            fields = {"key": group, "key_type": 0, "coordinator_keys": [group]}
+            response = await (await self.anybody()).ask(_FIND_COORDINATOR, (4, 6), fields)
+            check_error(response.coordinators[0].error_code)
+            self._coordinators[group] = response.coordinators[0].node_id
+        node_id = self._coordinators[group]
+        try:
+            await self._brokers[node_id].connect()
+        except NoAnswer:
+            self.mistrust_coordinator(group)
+            raise
+        return node_id, self._brokers[node_id]
+
+    def mistrust_coordinator(self, group: str) -> None:
+        self._coordinators.pop(group, None)
