@@ -1,8 +1,9 @@
 """This broker's copy of a partition: its log, what may be shown of it, and those who wait for it to move.
 
 Loop thread only. A leader appends what producers send, a follower what its leader has; whoever waits for a leader is
-told when it is none any more. Appends keep their order: while one waits for its records to be looked at in a pool,
-later ones queue behind it, so that a producer's next batch never overtakes one that is held.
+told when it is none any more. Appends keep their order: while one waits for its records to be looked at in a pool, or
+for the coordinator of its transaction, later ones queue behind it, so that a producer's next batch never overtakes one
+that is held.
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ import asyncio
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from penstock.config import Durability
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
-from penstock.records.batch import BatchHeader
+from penstock.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader, read_header
+from penstock.records.control import Marker, build_marker
 from penstock.records.validation import check_records
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
 from penstock.replication.truncation import diverging_epoch
+from penstock.replication.verified_appends import AppendCallback, HeldAppend, VerifiedAppends, Verify
 from penstock.replication.waiting import CommitCallback, CommitWaiters, DataWaiters
 from penstock.storage.jobs import FlushJob
 from penstock.storage.log import AppendInfo, Log
@@ -31,16 +33,6 @@ from penstock.storage.log_config import LogConfig
 from penstock.threads import Threads
 
 _WRITEBACK_BYTES = 8 << 20
-
-AppendCallback = Callable[[AppendInfo | BrokerError], None]
-
-
-@dataclass(slots=True)
-class _HeldAppend:
-    batch: memoryview
-    header: BatchHeader
-    now_ms: int
-    callback: AppendCallback
 
 
 class Watcher(Protocol):
@@ -85,12 +77,19 @@ class Replica:
         self._threads = threads
         self._changed = changed
         self._unwritten_bytes = 0
-        self._held: deque[_HeldAppend] = deque()
+        self._held: deque[HeldAppend] = deque()
+        self._verified = VerifiedAppends(log, self._on_verified)
+        self.on_marker: Callable[[Marker, AppendInfo], None] | None = None
+        """Told of every marker that is appended here."""
 
     @property
     def must_hold(self) -> bool:
         """Whether an append has to go through `append_later`."""
         return self._checks_records or bool(self._held)
+
+    def must_verify(self, header: BatchHeader) -> bool:
+        """Whether the append of a transaction's batch has to go through `append_verified`."""
+        return self._verified.must_hold(header)
 
     def become_leader(self, leader_epoch: LeaderEpoch, in_sync: InSync) -> None:
         """Lead in a new epoch, which starts at the present end of the log."""
@@ -132,12 +131,17 @@ class Replica:
         """Append one checked batch; BrokerError when it is refused, and then nothing has changed."""
         if not self.partition.is_leader:
             raise self._departure()
+        kind = header.attributes & (TRANSACTIONAL_FLAG | CONTROL_FLAG)
+        if kind == TRANSACTIONAL_FLAG:
+            self._verified.check(header)
         try:
             info = self.log.append(batch, header, self.partition.leader_epoch, now_ms)
         except BrokerError:
             if self.log.failed:
                 self._commit_waiters.fail(self._failure())  # there will be no flush that they could wait for
             raise
+        if kind == TRANSACTIONAL_FLAG:
+            self._verified.on_append(header.producer_id)
         self._changed[self] = None
         if self.partition.on_append(self.log.log_end_offset):
             self._on_high_watermark()
@@ -149,6 +153,21 @@ class Replica:
             self._on_in_sync_due()
         if self.watchers:
             self._tell_watchers()
+        return info
+
+    def append_marker(self, marker: Marker, *, is_epoch_new: bool, now_ms: int) -> AppendInfo:
+        """End a transaction; as `append`. One that was written before is written no second time, and then what is
+        waited for is everything there is."""
+        if not self.partition.is_leader:
+            raise self._departure()
+        if not self.log.producers.check_marker(marker, is_epoch_new=is_epoch_new):
+            last_offset = Offset(self.log.log_end_offset - 1)
+            return AppendInfo(last_offset, last_offset, -1, self.log.log_start_offset, duplicate=True)
+        batch = memoryview(build_marker(*marker, now_ms))
+        info = self.append(batch, read_header(batch), now_ms)
+        self._verified.on_marker(marker.producer_id)
+        if self.on_marker is not None:
+            self.on_marker(marker, info)
         return info
 
     def _tell_watchers(self) -> None:
@@ -207,11 +226,36 @@ class Replica:
             if work is not None:
                 self._threads.run("flush", work)
 
+    def append_verified(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        verify: Verify,
+        callback: AppendCallback,
+    ) -> None:
+        """Append after the coordinator was asked whether the partition is in the batch's transaction."""
+        self._verified.hold(HeldAppend(batch, header, now_ms, callback), verify)
+
+    def _on_verified(self, held: HeldAppend) -> None:
+        if self.must_hold:
+            self._hold(held)
+            return
+        result: AppendInfo | BrokerError
+        try:
+            result = self.append(held.batch, held.header, held.now_ms)
+        except BrokerError as error:
+            result = error
+        held.callback(result)
+
     def append_later(
         self, batch: memoryview, header: BatchHeader, now_ms: int, callback: AppendCallback
     ) -> None:
         """Append after the batch's records were looked at off the loop, in the order of the calls."""
-        self._held.append(_HeldAppend(batch, header, now_ms, callback))
+        self._hold(HeldAppend(batch, header, now_ms, callback))
+
+    def _hold(self, held: HeldAppend) -> None:
+        self._held.append(held)
         if len(self._held) == 1:
             self._check_next()
 
@@ -237,8 +281,9 @@ class Replica:
         held, self._held = self._held, deque()
         for each in held:
             each.callback(self._departure())
+        self._verified.give_up(self._departure())
 
-    def _on_checked(self, held: _HeldAppend, checked: Future[BrokerError | None]) -> None:
+    def _on_checked(self, held: HeldAppend, checked: Future[BrokerError | None]) -> None:
         if not self._held or self._held[0] is not held:
             return  # given up meanwhile
         result: AppendInfo | BrokerError = BrokerError(

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from penstock.clock import Clock
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicPartition
-from penstock.records.batch import read_header
-from penstock.records.control import Marker, build_marker
+from penstock.records.control import Marker
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.transactions.transaction import VERSION_2
 
@@ -41,12 +40,8 @@ class MarkerWriter:
         now_ms = self._clock.now_ms()
         try:
             replica = self._replicas.get(name.topic, name.partition)
-            if replica.log.producers.check_marker(marker, is_epoch_new=version >= VERSION_2):
-                batch = memoryview(build_marker(*marker, now_ms))
-                info = replica.append(batch, read_header(batch), now_ms)
-                if replica.when_committed(info, finish):
-                    finish(None)
-            else:
+            info = replica.append_marker(marker, is_epoch_new=version >= VERSION_2, now_ms=now_ms)
+            if replica.when_committed(info, finish):
                 finish(None)
         except BrokerError as error:
             finish(error)

@@ -11,6 +11,7 @@ from functools import partial
 
 from penstock.cluster.internal_topics import refuse_internal
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
+from penstock.model import ProducerEpoch, ProducerId
 from penstock.net.answer import Answer, Later, Parts
 from penstock.records.batch import BatchHeader
 from penstock.records.compression import Codec
@@ -32,6 +33,9 @@ from penstock.wire.produce import (
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 FIRST_RECORD_BATCH_VERSION = 3
 FIRST_ZSTD_VERSION = 7
+FIRST_ABORTABLE_VERSION = 11
+FIRST_IMPLICIT_VERSION = 12
+"""From here on the client leaves it to the partition's leader to put the partition into the transaction."""
 
 
 def handle(request: Request, frame: memoryview, position: int) -> Answer:
@@ -109,7 +113,7 @@ class _ProduceOperation:
         if produce.transactional_id is not None:
             if produce.acks != ACKS_ALL:
                 raise BrokerError(ErrorCode.invalid_required_acks, "a transaction needs acks=all")
-            raise BrokerError(ErrorCode.invalid_txn_state, "no transaction of this transactional id is open")
+            self._request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, produce.transactional_id)
         name = topic.name
         if name is None:
             assert topic.topic_id is not None
@@ -134,7 +138,12 @@ class _ProduceOperation:
             raise BrokerError(
                 ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas"
             )
-        if replica.must_hold:
+        if header.is_transactional and replica.must_verify(header):
+            self._held += 1
+            callback = partial(self._on_held_append, replica, result)
+            verify = partial(self._verify, replica, header)
+            replica.append_verified(partition.records, header, self._now_ms, verify, callback)
+        elif replica.must_hold:
             self._held += 1
             callback = partial(self._on_held_append, replica, result)
             replica.append_later(partition.records, header, self._now_ms, callback)
@@ -142,10 +151,25 @@ class _ProduceOperation:
             self._on_append(replica, result, replica.append(partition.records, header, self._now_ms))
 
     def _check_batch(self, header: BatchHeader) -> None:
-        if header.is_transactional:
-            raise BrokerError(ErrorCode.invalid_txn_state, "no transaction of this producer is open")
+        if header.is_transactional != (self._produce.transactional_id is not None):
+            raise BrokerError(
+                ErrorCode.invalid_txn_state,
+                "batches of transactions come with their transactional id, no others do",
+            )
         if header.codec == Codec.ZSTD and self._request.header.api_version < FIRST_ZSTD_VERSION:
             raise BrokerError(ErrorCode.unsupported_compression_type, "zstd needs Produce version 7")
+
+    async def _verify(self, replica: Replica, header: BatchHeader) -> ErrorCode:
+        transactional_id = self._produce.transactional_id
+        assert transactional_id is not None, "checked with the batch"
+        code = await self._request.broker.verifier.verify(
+            transactional_id,
+            ProducerId(header.producer_id),
+            ProducerEpoch(header.producer_epoch),
+            replica.name,
+            self._request.version >= FIRST_IMPLICIT_VERSION,
+        )
+        return _told(code, self._request.version)
 
     def _on_append(self, replica: Replica, result: ProduceResult, info: AppendInfo) -> None:
         result.base_offset = info.base_offset
@@ -226,6 +250,29 @@ class _ProduceOperation:
         result.error_message = str(error)
         result.base_offset = -1
         result.log_append_time_ms = -1
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """What a producer is told that the coordinator of its transaction said: codes of Produce, which make it try again
+    where that helps."""
+    if code is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if code is ErrorCode.transaction_abortable and version < FIRST_ABORTABLE_VERSION:
+        return ErrorCode.invalid_txn_state
+    if code is ErrorCode.concurrent_transactions and version >= FIRST_IMPLICIT_VERSION:
+        return code
+    # This one is tried again without a look at the metadata, by clients of any age.
+    return ErrorCode.not_enough_replicas if code in _NOT_NOW else code
+
+
+_NOT_NOW = frozenset(
+    {
+        ErrorCode.concurrent_transactions,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
 
 
 def _too_few_after_append() -> BrokerError:

@@ -1,0 +1,169 @@
+"""First batches of transactions, held until the coordinator has said that the partition belongs to them (KIP-890).
+
+So nothing is stored that no marker would follow. While one is held, later ones of its producer wait behind it, and
+others go on. What the coordinator said counts until the transaction is begun here or a marker comes: one that ended
+it meanwhile takes it back. After a refusal no later batch of a producer the log does not know may come first: its
+retry would be taken for old. Loop thread only, on the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Task
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.records.batch import BatchHeader
+from penstock.storage.log import AppendInfo, Log
+
+MAX_REFUSED = 1_000
+
+AppendCallback = Callable[[AppendInfo | BrokerError], None]
+Verify = Callable[[], Coroutine[Any, Any, ErrorCode]]
+"""Asks whether the partition belongs to the transaction of a batch."""
+
+
+@dataclass(slots=True)
+class HeldAppend:
+    batch: memoryview
+    header: BatchHeader
+    now_ms: int
+    callback: AppendCallback
+
+
+@dataclass(slots=True)
+class _Unverified:
+    append: HeldAppend
+    verify: Verify
+
+
+class _Queue:
+    """The batches of one producer; the first is asked about."""
+
+    __slots__ = ("asking", "held", "is_outdated")
+
+    def __init__(self) -> None:
+        self.held: deque[_Unverified] = deque()
+        self.asking: Task[ErrorCode] | None = None
+        self.is_outdated = False
+        """A marker has come since it was asked."""
+
+
+class VerifiedAppends:
+    def __init__(self, log: Log, go_on: Callable[[HeldAppend], None]) -> None:
+        self._log = log
+        self._go_on = go_on
+        self._queues: dict[int, _Queue] = {}
+        self._verified: dict[int, int] = {}
+        """The epoch of each producer whose transaction is known to have this partition, and is not begun here."""
+        self._refused: dict[int, tuple[int, int]] = {}
+        """Of producers the log did not know: epoch and sequence of the first batch that was refused."""
+
+    def must_hold(self, header: BatchHeader) -> bool:
+        return header.producer_id in self._queues or not (
+            self._log.producers.is_in_transaction(header) or self._is_verified(header)
+        )
+
+    def hold(self, append: HeldAppend, verify: Verify) -> None:
+        producer_id = append.header.producer_id
+        queue = self._queues.get(producer_id)
+        if queue is None:
+            queue = self._queues[producer_id] = _Queue()
+        queue.held.append(_Unverified(append, verify))
+        if queue.asking is None:
+            self._ask(producer_id, queue)
+
+    def check(self, header: BatchHeader) -> None:
+        """Refuse a batch that may not be appended now, whatever was known when it came."""
+        if not self._log.producers.is_in_transaction(header) and not self._is_verified(header):
+            raise BrokerError(
+                ErrorCode.invalid_txn_state,
+                f"the partition is in no open transaction of producer {header.producer_id}",
+            )
+        refused = self._refused.get(header.producer_id)
+        if refused is not None and self._log.producers.get(header.producer_id) is None:
+            epoch, sequence = refused
+            if header.producer_epoch == epoch and header.base_sequence > sequence:
+                raise BrokerError(
+                    ErrorCode.out_of_order_sequence_number,
+                    f"producer {header.producer_id} sent {header.base_sequence}, {sequence} was refused before",
+                )
+
+    def on_append(self, producer_id: int) -> None:
+        """A batch of a transaction was appended: it is begun."""
+        self._verified.pop(producer_id, None)
+        self._refused.pop(producer_id, None)
+
+    def on_marker(self, producer_id: int) -> None:
+        """What was said of the producer's transaction, or is about to be, was said of one that has ended."""
+        self._verified.pop(producer_id, None)
+        self._refused.pop(producer_id, None)
+        queue = self._queues.get(producer_id)
+        if queue is not None:
+            queue.is_outdated = True
+
+    def give_up(self, error: BrokerError) -> None:
+        """This broker leads no more: whoever waits is told so."""
+        queues, self._queues = self._queues, {}
+        self._verified.clear()
+        self._refused.clear()
+        for queue in queues.values():
+            if queue.asking is not None:
+                queue.asking.cancel()
+            for held in queue.held:
+                held.append.callback(error)
+
+    def _is_verified(self, header: BatchHeader) -> bool:
+        return self._verified.get(header.producer_id) == header.producer_epoch
+
+    def _ask(self, producer_id: int, queue: _Queue) -> None:
+        queue.is_outdated = False
+        queue.asking = asyncio.get_running_loop().create_task(queue.held[0].verify())
+        queue.asking.add_done_callback(partial(self._on_answer, producer_id, queue))
+
+    def _on_answer(self, producer_id: int, queue: _Queue, asked: Task[ErrorCode]) -> None:
+        if self._queues.get(producer_id) is not queue:
+            return  # given up meanwhile
+        code = ErrorCode.coordinator_not_available
+        try:
+            code = asked.result()
+        finally:
+            # Whatever went wrong, those that wait are not held up for ever.
+            if code is ErrorCode.none and queue.is_outdated:
+                self._ask(producer_id, queue)
+            else:
+                self._settle(producer_id, queue, code)
+
+    def _settle(self, producer_id: int, queue: _Queue, code: ErrorCode) -> None:
+        """The answer goes for all batches of its epoch that have come so far."""
+        epoch = queue.held[0].append.header.producer_epoch
+        settled = []
+        while queue.held and queue.held[0].append.header.producer_epoch == epoch:
+            settled.append(queue.held.popleft().append)
+        if queue.held:
+            self._ask(producer_id, queue)
+        else:
+            del self._queues[producer_id]
+        if code is ErrorCode.none:
+            self._verified[producer_id] = epoch
+            for append in settled:
+                self._go_on(append)
+        else:
+            self._remember_refusal(settled[0].header)
+            for append in settled:
+                append.callback(BrokerError(code, "the partition is not known to be in the transaction"))
+
+    def _remember_refusal(self, header: BatchHeader) -> None:
+        if self._log.producers.get(header.producer_id) is not None:
+            return  # the log knows what comes next
+        epoch, sequence = self._refused.pop(header.producer_id, (-1, 0))
+        first = (
+            min(sequence, header.base_sequence) if epoch == header.producer_epoch else header.base_sequence
+        )
+        if len(self._refused) >= MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[header.producer_id] = (header.producer_epoch, first)

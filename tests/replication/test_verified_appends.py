@@ -1,0 +1,302 @@
+"""First batches of transactions wait for the coordinator's word, in order, and no longer than it holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from test_replica import NOW_MS, Bench, ManualThreads
+
+from penstock.config import CleanupPolicy, Durability
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import LeaderEpoch
+from penstock.records.batch import read_header
+from penstock.records.building import NewRecord, build_batch
+from penstock.records.control import Marker
+from penstock.replication.verified_appends import MAX_REFUSED
+from penstock.storage.log import AppendInfo
+
+
+class Coordinator:
+    """Answers when the test says so, in the order it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Future[ErrorCode]] = []
+
+    async def verify(self) -> ErrorCode:
+        answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.asked.append(answer)
+        return await answer
+
+    async def say(self, code: ErrorCode = ErrorCode.none) -> None:
+        await ManualThreads().settle()
+        self.asked.pop(0).set_result(code)
+        await ManualThreads().settle()
+
+
+class Stage:
+    def __init__(self, directory: Path, **settings: object) -> None:
+        self.bench = Bench(directory, Durability.OS, **settings)
+        self.replica = self.bench.replica()
+        self.coordinator = Coordinator()
+        self.results: dict[str, AppendInfo | BrokerError] = {}
+
+    def send(self, name: str, sequence: int, producer_id: int = 1, epoch: int = 0) -> None:
+        """As Produce does; its outcome is found under `name`."""
+        batch = memoryview(
+            build_batch(
+                [NewRecord(b"k", name.encode(), NOW_MS)],
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+                transactional=True,
+            )
+        )
+        header, replica = read_header(batch), self.replica
+
+        def finish(result: AppendInfo | BrokerError) -> None:
+            assert name not in self.results, "told once"
+            self.results[name] = result
+
+        if replica.must_verify(header):
+            replica.append_verified(batch, header, NOW_MS, self.coordinator.verify, finish)
+        elif replica.must_hold:
+            replica.append_later(batch, header, NOW_MS, finish)
+        else:
+            try:
+                finish(replica.append(batch, header, NOW_MS))
+            except BrokerError as error:
+                finish(error)
+
+    def end(
+        self, producer_id: int = 1, epoch: int = 0, *, commit: bool = False, bump: bool = False
+    ) -> AppendInfo:
+        marker = Marker(producer_id, epoch + bump, commit, 0)
+        return self.replica.append_marker(marker, is_epoch_new=bump, now_ms=NOW_MS)
+
+    def offset(self, name: str) -> int:
+        result = self.results[name]
+        assert isinstance(result, AppendInfo), result
+        return result.base_offset
+
+    def code(self, name: str) -> ErrorCode:
+        result = self.results[name]
+        assert isinstance(result, BrokerError), result
+        return result.code
+
+
+def run(scenario: Callable[[Stage], Awaitable[None]], directory: Path, **settings: object) -> None:
+    async def main() -> None:
+        await scenario(Stage(directory, **settings))
+
+    asyncio.run(main())
+
+
+def test_the_first_batch_waits_and_later_ones_behind_it(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.send("a", 0)
+        stage.send("b", 1)
+        stage.send("other", 0, producer_id=2)
+        await stage.bench.threads.settle()
+        assert len(stage.coordinator.asked) == 2, "one question a producer"
+        assert stage.results == {}
+        await stage.coordinator.say()
+        assert (stage.offset("a"), stage.offset("b")) == (0, 1)
+        stage.send("c", 2)
+        assert stage.offset("c") == 2, "the transaction is begun: nothing is asked"
+        await stage.coordinator.say()
+        assert stage.offset("other") == 3
+
+    run(scenario, tmp_path)
+
+
+def test_other_producers_go_on_meanwhile(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.send("begun", 0, producer_id=2)
+        await stage.coordinator.say()
+        stage.send("held", 0)
+        stage.send("at once", 1, producer_id=2)
+        assert stage.offset("at once") == 1
+        assert "held" not in stage.results
+
+    run(scenario, tmp_path)
+
+
+def test_a_refusal_goes_for_all_that_wait(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.send("a", 0)
+        stage.send("b", 1)
+        await stage.coordinator.say(ErrorCode.not_enough_replicas)
+        assert stage.code("a") is stage.code("b") is ErrorCode.not_enough_replicas
+        assert stage.replica.log.log_end_offset == 0
+
+    run(scenario, tmp_path)
+
+
+def test_after_a_refusal_no_later_batch_comes_first(tmp_path: Path) -> None:
+    """Else the retry of the first would be taken for a duplicate, and be lost."""
+
+    async def scenario(stage: Stage) -> None:
+        stage.send("first", 0)
+        await stage.coordinator.say(ErrorCode.not_enough_replicas)
+        stage.send("second", 1)
+        await stage.coordinator.say()
+        assert stage.code("second") is ErrorCode.out_of_order_sequence_number
+        stage.send("first again", 0)
+        assert stage.offset("first again") == 0
+        stage.send("second again", 1)
+        assert stage.offset("second again") == 1
+
+    run(scenario, tmp_path)
+
+
+def test_what_was_refused_is_remembered_of_a_bounded_number(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        for producer_id in range(MAX_REFUSED + 50):
+            stage.send(f"{producer_id}", 0, producer_id=producer_id)
+        await stage.bench.threads.settle()
+        for _ in range(MAX_REFUSED + 50):
+            stage.coordinator.asked.pop(0).set_result(ErrorCode.invalid_txn_state)
+        await stage.bench.threads.settle()
+        verified = stage.replica._verified
+        assert len(verified._refused) == MAX_REFUSED
+        assert verified._queues == {}
+
+    run(scenario, tmp_path)
+
+
+def test_a_marker_takes_back_what_the_coordinator_said(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.send("a", 0)
+        await stage.bench.threads.settle()
+        stage.end()
+        await stage.coordinator.say()
+        assert "a" not in stage.results, "it is asked again"
+        await stage.coordinator.say(ErrorCode.invalid_txn_state)
+        assert stage.code("a") is ErrorCode.invalid_txn_state
+        assert stage.replica.log.producers.ongoing(1) is None
+
+    run(scenario, tmp_path)
+
+
+def test_a_marker_of_a_new_epoch_refuses_what_is_held(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.send("a", 0)
+        await stage.bench.threads.settle()
+        stage.end(bump=True)
+        await stage.coordinator.say()
+        await stage.coordinator.say()
+        assert stage.code("a") is ErrorCode.invalid_producer_epoch
+
+    run(scenario, tmp_path)
+
+
+def test_a_marker_overtakes_no_batch_whose_records_are_looked_at(tmp_path: Path) -> None:
+    """Verified, then held in the pool; the transaction is aborted meanwhile: it must not be begun again."""
+
+    async def scenario(stage: Stage) -> None:
+        stage.send("a", 0)
+        await stage.coordinator.say()
+        assert "a" not in stage.results
+        stage.end()
+        await stage.bench.threads.finish_one()
+        assert stage.code("a") is ErrorCode.invalid_txn_state
+        assert stage.replica.log.log_end_offset == 1
+
+    run(scenario, tmp_path, cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
+
+
+def test_batches_of_compacted_topics_keep_their_order(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.send("a", 0)
+        stage.send("b", 1)
+        await stage.coordinator.say()
+        await stage.bench.threads.finish_one()
+        await stage.bench.threads.finish_one()
+        assert (stage.offset("a"), stage.offset("b")) == (0, 1)
+
+    run(scenario, tmp_path, cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
+
+
+def test_each_epoch_is_asked_about(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.send("old", 0)
+        stage.send("new", 0, epoch=1)
+        await stage.coordinator.say(ErrorCode.invalid_producer_epoch)
+        assert stage.code("old") is ErrorCode.invalid_producer_epoch
+        await stage.coordinator.say()
+        assert stage.offset("new") == 0
+
+    run(scenario, tmp_path)
+
+
+def test_the_next_transaction_is_asked_about_again(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.send("a", 0)
+        await stage.coordinator.say()
+        stage.end(commit=True)
+        stage.send("b", 1)
+        assert "b" not in stage.results
+        await stage.coordinator.say()
+        assert stage.offset("b") == 2
+
+    run(scenario, tmp_path)
+
+
+def test_who_leads_no_more_holds_nobody(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.send("a", 0)
+        await stage.bench.threads.settle()
+        stage.replica.become_follower(LeaderEpoch(2))
+        assert stage.code("a") is ErrorCode.not_leader_or_follower
+        await stage.bench.threads.settle()
+        assert stage.coordinator.asked[0].cancelled()
+
+    run(scenario, tmp_path)
+
+
+def test_a_question_that_fails_holds_nobody(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        stage.send("a", 0)
+        await stage.bench.threads.settle()
+        stage.coordinator.asked.pop(0).set_exception(RuntimeError("a bug"))
+        await stage.bench.threads.settle()
+        assert stage.code("a") is ErrorCode.coordinator_not_available
+
+    run(scenario, tmp_path)
+
+
+def test_a_batch_nobody_asked_about_is_refused(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        batch = memoryview(
+            build_batch(
+                [NewRecord(None, b"x", NOW_MS)],
+                producer_id=1,
+                producer_epoch=0,
+                base_sequence=0,
+                transactional=True,
+            )
+        )
+        with pytest.raises(BrokerError) as refused:
+            stage.replica.append(batch, read_header(batch), NOW_MS)
+        assert refused.value.code is ErrorCode.invalid_txn_state
+
+    run(scenario, tmp_path)
+
+
+def test_a_marker_that_was_written_is_not_written_again(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        told: list[Marker] = []
+        stage.replica.on_marker = lambda marker, info: told.append(marker)
+        stage.send("a", 0)
+        await stage.coordinator.say()
+        assert stage.end(bump=True).base_offset == 1
+        again = stage.end(bump=True)
+        assert (again.duplicate, again.last_offset) == (True, 1)
+        assert stage.replica.log.log_end_offset == 2
+        assert told == [Marker(1, 1, False, 0)]
+
+    run(scenario, tmp_path)
