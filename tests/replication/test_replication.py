@@ -11,6 +11,8 @@ from replication_cluster import TOPIC, Cluster, until
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId
+from penstock.replication.fetcher import Fetcher
+from penstock.wire.fetch_client import FetchResponse
 
 PATIENT = {"replica.lag.time.max.ms": "600000"}
 
@@ -160,6 +162,32 @@ def test_a_slow_follower_leaves_and_comes_back(tmp_path: Path) -> None:
         await cluster.same()
 
     run(Cluster(tmp_path), scenario)
+
+
+def test_a_replica_that_hears_of_itself_before_its_leader_does_joins_the_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, answered = Fetcher.take, []
+
+    def noting_take(fetcher: Fetcher, response: FetchResponse) -> None:
+        if fetcher._services.node_id == 4:
+            answered.extend(response.topics)
+        take(fetcher, response)
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.produce(b"first")
+        await cluster.add(4)
+        monkeypatch.setattr(Fetcher, "take", noting_take)
+        leader = cluster.nodes[BrokerId(1)]
+        leader.is_reachable = False
+        cluster.record(0, replicas=tuple(map(BrokerId, (1, 2, 3, 4))))
+        await until(lambda: bool(answered), "an answer to the new replica")
+        leader.is_reachable = True
+        cluster.show(cluster.image, TOPIC)
+        await until(lambda: set(cluster.state().isr) == {1, 2, 3, 4}, "it is in sync")
+        await cluster.same()
+
+    run(Cluster(tmp_path, PATIENT), scenario)
 
 
 def test_unknown_ends_of_writes_cost_time_and_nothing_else(tmp_path: Path) -> None:

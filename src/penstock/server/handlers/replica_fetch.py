@@ -189,6 +189,9 @@ class _ReplicaFetch:
         if followed.leader_epoch < 0:
             raise BrokerError(ErrorCode.fenced_leader_epoch)
         replica.check_leader_epoch(followed.leader_epoch)
+        if self._session.broker_id not in replica.partition.in_sync.followers:
+            # It has heard of its being a replica before us: it asks again, or what it has would never be counted.
+            raise BrokerError(ErrorCode.not_leader_or_follower)
         return replica
 
     def _count(self, followed: FollowedPartition, replica: Replica) -> None:
