@@ -1,4 +1,4 @@
-"""`penstock cluster`: a cluster on this machine (up, down, start, kill), and how any cluster is (status)."""
+"""`penstock cluster`: a cluster on this machine (up, down, start, kill), how any is (status), and what moves in it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli import cluster_moving
 from penstock.cli.cluster_file import ClusterFile, LocalBroker, LocalCluster
 from penstock.cli.cluster_plan import plan_cluster, with_settings
 from penstock.cli.cluster_process import end_all
@@ -37,6 +38,7 @@ NodeArgument = Annotated[int, typer.Argument(metavar="N", help="The broker's num
 
 
 def register(root: typer.Typer) -> None:
+    cluster_moving.add_to(app)
     root.add_typer(app, name="cluster")
 
 
