@@ -64,7 +64,7 @@ def run_cluster_block(
     try:
         cluster.start()
         # Small segments, so that kills meet rolls as well as appends.
-        with under_load(cluster, TOPIC, segment_bytes=str(1 << 20)) as load:
+        with under_load(cluster, TOPIC, config={"segment.bytes": str(1 << 20)}) as load:
             kills = ClusterKills(cluster, source, [])
             for cycle in range(cycles):
                 say(f"seed {seed}: cycle {cycle + 1} of {cycles}")

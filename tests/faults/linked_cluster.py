@@ -6,7 +6,7 @@ broker's proxy still accepts, so that failover waits for the session here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -60,3 +60,7 @@ class LinkedCluster(ClusterProcesses):
                 if any(each.laddr.port == port for each in own):
                     return number
         return CLIENTS
+
+
+StartCluster = Callable[..., LinkedCluster]
+"""Starts a cluster of the test's own, with these settings."""

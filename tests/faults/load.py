@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,29 +16,37 @@ from writers import Writer, read_all
 from cluster_processes import PATIENCE_S, ClusterProcesses
 
 GROUP = "readers"
+COPIES = 3
+WRITERS = 4
 POLL_S = 0.02
+WRITE_EVERY_S = 0.003
+"""Three brokers and all clients share a small machine with other tests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     acknowledged: int
     stored: int
-    seen: int
     violations: tuple[str, ...]
 
 
 class Load:
-    """Idempotent writers with acks=all and a group of two readers, on a topic with a copy on every broker."""
+    """Idempotent writers with acks=all and a group of two readers, on a topic of its own with three copies."""
 
     def __init__(
-        self, cluster: ClusterProcesses, topic: str, partitions: int = 3, writers: int = 4, **config: str
+        self,
+        cluster: ClusterProcesses,
+        topic: str,
+        partitions: int = 3,
+        config: Mapping[str, str] | None = None,
     ) -> None:
         self._cluster = cluster
         self._topic = topic
         self._partitions = partitions
-        settings = {name.replace("_", "."): value for name, value in config.items()}
-        create(cluster, NewTopic(topic, partitions, len(cluster.brokers), config=settings))
-        self.writers = [Writer(number, cluster.bootstrap, topic, partitions) for number in range(writers)]
+        create(cluster, NewTopic(topic, partitions, COPIES, config=dict(config or {})))
+        self.writers = [
+            Writer(number, cluster.bootstrap, topic, partitions, WRITE_EVERY_S) for number in range(WRITERS)
+        ]
         self._readers = [Reader(cluster.bootstrap, GROUP, topic) for _ in range(2)]
 
     @property
@@ -62,21 +70,38 @@ class Load:
             time.sleep(POLL_S)
         return time.monotonic() - started
 
-    def stop(self) -> None:
-        for each in (*self.writers, *self._readers):
-            each.stop()
+    def keep_writing(self, seconds: float) -> None:
+        """For this long; everybody's messages are acknowledged all the while."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.wait_for_more(10)
+
+    def is_stuck_for(self, seconds: float) -> bool:
+        """Whether nothing is acknowledged for so long."""
+        before, deadline = self.acknowledged, time.monotonic() + seconds
+        while time.monotonic() < deadline and self.acknowledged == before:
+            time.sleep(POLL_S)
+        return self.acknowledged == before
 
     def abandon(self) -> None:
         """End the threads without waiting for brokers that may be gone."""
         for each in (*self.writers, *self._readers):
             each.abandon()
 
+    def expect_all_kept(self) -> None:
+        violations = self.judge().violations
+        assert not violations, "\n".join(violations)
+
     def judge(self) -> Verdict:
         """All is stopped in the end: the files of brokers that are stopped are compared too."""
-        self.stop()
+        for writer in self.writers:
+            writer.stop()
         self._cluster.wait_until_healed()
         bootstrap = self._cluster.bootstrap
         stored = list(read_all(bootstrap, self._topic, self._partitions))
+        self._cluster.until(lambda: self._seen() >= len(stored), "the group has read everything")
+        for reader in self._readers:
+            reader.stop()
         violations = forgotten(bootstrap, GROUP, self._topic, self._readers)
         for number, writer in enumerate(self.writers):
             mine = [message for message in stored if message.sent.producer == number]
@@ -84,19 +109,25 @@ class Load:
         for reader in self._readers:
             violations += reader.violations(stored)
         ends = high_watermarks(bootstrap, self._topic, self._partitions)
+        partitions = self._cluster.metadata().topics[self._topic].partitions
+        replicas = [partitions[number].replicas for number in range(self._partitions)]
         self._cluster.stop()
         data_dirs = {number: broker.data_dir for number, broker in self._cluster.brokers.items()}
-        violations += differences(data_dirs, self._topic, ends)
+        violations += differences(data_dirs, self._topic, replicas, ends)
         if not self.acknowledged:
             violations.append("nothing was acknowledged: nothing has been tested")
-        seen = sum(len(reader.seen) for reader in self._readers)
-        return Verdict(self.acknowledged, len(stored), seen, tuple(violations))
+        return Verdict(self.acknowledged, len(stored), tuple(violations))
+
+    def _seen(self) -> int:
+        return len({place for reader in self._readers for place in list(reader.seen)})
 
 
 @contextmanager
-def under_load(cluster: ClusterProcesses, topic: str = "orders", **config: str) -> Iterator[Load]:
-    """Load that runs; judged by the test. Stopped also when the test fails."""
-    load = Load(cluster, topic, **config)
+def under_load(
+    cluster: ClusterProcesses, topic: str, partitions: int = 3, config: Mapping[str, str] | None = None
+) -> Iterator[Load]:
+    """Load that runs; the test has it judged. Ended also when the test fails."""
+    load = Load(cluster, topic, partitions, config)
     load.start()
     try:
         load.wait_for_more()

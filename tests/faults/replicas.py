@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from penstock.records.batch import BatchHeader
@@ -17,12 +17,14 @@ Digest = tuple[int, int, str]
 """Where a batch starts, the offset after it, and what its bytes are."""
 
 
-def differences(data_dirs: Mapping[int, Path], topic: str, ends: Sequence[int]) -> list[str]:
-    """What is wrong with the copies of a topic below its high watermarks; each broker must have one."""
+def differences(
+    data_dirs: Mapping[int, Path], topic: str, replicas: Sequence[Collection[int]], ends: Sequence[int]
+) -> list[str]:
+    """What is wrong with the copies of a topic's partitions, on these brokers, below these high watermarks."""
     found: list[str] = []
-    for partition, end in enumerate(ends):
-        replicas = {number: find_log(directory, topic, partition) for number, directory in data_dirs.items()}
-        found += compare(f"{topic}-{partition}", replicas, end)
+    for partition, (numbers, end) in enumerate(zip(replicas, ends, strict=True)):
+        copies = {number: find_log(data_dirs[number], topic, partition) for number in numbers}
+        found += compare(f"{topic}-{partition}", copies, end)
     return found
 
 

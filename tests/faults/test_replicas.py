@@ -57,5 +57,5 @@ def test_looks_into_the_directory_of_the_partition(tmp_path: Path) -> None:
             (logs / name / f"{0:020}.log").write_bytes(batch(0, value))
         (logs / f"orders-0-{TOPIC_ID}").mkdir()
     data_dirs = {number: tmp_path / str(number) for number in (1, 2)}
-    assert differences(data_dirs, "orders", [0, 1]) == []
-    assert differences(data_dirs, "orders-1", [1]) != []
+    assert differences(data_dirs, "orders", [(1, 2), (1, 2)], [0, 1]) == []
+    assert differences(data_dirs, "orders-1", [(1, 2)], [1]) != []

@@ -18,11 +18,14 @@ PATIENCE_S = 60.0
 class Writer:
     """A producer in a thread of its own; what it knows goes into a history of its own."""
 
-    def __init__(self, number: int, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self, number: int, bootstrap: str, topic: str, partitions: int, interval_s: float = 0.0005
+    ) -> None:
         self.history = History()
         self._number = number
         self._topic = topic
         self._partitions = partitions
+        self._interval_s = interval_s
         self._random = random.Random(number)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"writer-{number}", daemon=True)
@@ -67,7 +70,7 @@ class Writer:
                 continue
             partition = self._random.randrange(self._partitions)
             self._send(Sent(self._number, partition, number))
-            self._producer.poll(0.0005)
+            self._producer.poll(self._interval_s)
             number += 1
 
     def _send(self, sent: Sent) -> None:
@@ -82,7 +85,8 @@ class Writer:
             if error is not None:
                 self.history.refused.append(f"{sent}: {error}")
             else:
-                self.history.acknowledged[sent] = message.offset()
+                offset = message.offset()
+                self.history.acknowledged[sent] = -1 if offset is None else offset
 
         return report
 

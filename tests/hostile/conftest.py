@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import raw
 from watch import INNOCENT_TOPIC, Watch, create_topic, wait_until
 
+import raw
 from broker_process import BrokerProcess
 
 BASE_SETTINGS = ("auto.create.topics.enable=false",)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-import raw
 from kio.schema.index import api_key_map, schema_name_map
 
+import raw
 from penstock.records.building import NewRecord, build_batch
 
 _BATCH = bytes(build_batch([NewRecord(b"key", b"value", 1_700_000_000_000)]))

@@ -9,9 +9,9 @@ from typing import Any
 
 import bad_batches
 import pytest
-import raw
 from watch import MIB, Watch, create_topic, fetch, log_end, produce, wait_until
 
+import raw
 from broker_process import BrokerProcess
 from penstock.records.building import NewRecord, build_batch
 

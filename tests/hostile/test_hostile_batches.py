@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 import bad_batches
 import cramjam
 import pytest
-import raw
 from bad_batches import with_body, with_header
 from watch import MIB, Watch, create_topic, fetch, log_end, produce, wait_until
 
+import raw
 from broker_process import BrokerProcess
 from penstock.records.batch import HEADER_SIZE
 from penstock.records.building import NewRecord, build_batch

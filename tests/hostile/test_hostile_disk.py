@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-import raw
 from watch import MIB, create_topic, fetch, log_end, now_ms, produce, wait_until
 
+import raw
 from broker_process import BrokerProcess
 from penstock.records.batch import crc_matches, read_header
 from penstock.records.building import NewRecord, build_batch

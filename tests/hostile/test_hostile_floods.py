@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-import raw
 from watch import MIB, Watch, create_topic, log_end, now_ms, produce, wait_until
 
+import raw
 from broker_process import BrokerProcess
 from penstock.records.building import NewRecord, build_batch
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-import raw
 from watch import MIB, Watch, now_ms, produce, wait_until
 
+import raw
 from broker_process import BrokerProcess
 from penstock.records.building import NewRecord, build_batch
 

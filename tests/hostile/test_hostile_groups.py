@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-import raw
 from watch import MIB, Watch, create_topic, wait_until
 
+import raw
 from broker_process import BrokerProcess
 
 MAX_MEMBERS = 1_000

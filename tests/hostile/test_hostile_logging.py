@@ -9,9 +9,9 @@ import struct
 from collections.abc import Callable
 
 import pytest
-import raw
 from watch import Watch, create_topic
 
+import raw
 from broker_process import BrokerProcess
 
 SETTINGS = ("logging.level=debug", "metrics.max.topics=5", "auto.create.topics.enable=true")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 
 import pytest
-import raw
 import specimens
 from watch import MIB, Watch
 
+import raw
 from broker_process import BrokerProcess
 
 UNSUPPORTED_VERSION = 35

@@ -8,9 +8,9 @@ from typing import Any
 
 import bad_batches
 import pytest
-import raw
 from watch import Watch, create_topic, log_end, produce
 
+import raw
 from broker_process import BrokerProcess
 
 SETTINGS = (

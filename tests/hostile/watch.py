@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import psutil
-import raw
 
+import raw
 from broker_process import BrokerProcess
 from penstock.records.building import NewRecord, build_batch
 

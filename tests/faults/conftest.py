@@ -1,0 +1,44 @@
+"""Clusters that the fault tests maltreat, and which of these tests a plain run leaves out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from linked_cluster import LinkedCluster, StartCluster
+
+from cluster_processes import ClusterProcesses
+from penstock.cli.failures import Failure
+from penstock.cli.zookeeper_process import find_jars, find_java
+
+ALL_FAULTS = bool(os.environ.get("PENSTOCK_ALL_FAULTS"))
+SHORT_LAG = "replica.lag.time.max.ms=2000"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("long_faults") and not ALL_FAULTS:
+            item.add_marker(pytest.mark.skip(reason="`make faults` runs it"))
+
+
+@pytest.fixture
+def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
+    """Starts clusters of the test's own; a follower counts as slow after two seconds."""
+    try:
+        find_java()
+        find_jars()
+    except Failure as missing:
+        pytest.skip(f"{missing} (penstock[cluster] brings both)")
+    with ExitStack() as stack:
+
+        def start(*settings: str, size: int = 3, linked: bool = True) -> ClusterProcesses:
+            kind = LinkedCluster if linked else ClusterProcesses
+            cluster = kind(tmp_path / "cluster", size, (SHORT_LAG, *settings))
+            stack.callback(cluster.close)
+            cluster.start()
+            return cluster
+
+        yield start

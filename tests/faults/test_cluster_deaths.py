@@ -1,0 +1,166 @@
+"""Three real brokers under load whose processes die, sleep, lose their disks, restart and move.
+
+Each test ends with the verdict over everything, as in test_cluster_links.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+from linked_cluster import StartCluster
+from load import under_load
+
+import raw
+from cluster_processes import ClusterProcesses
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(240)]
+TOPIC = "orders"
+LONGEST_PAUSE_S = 10.0
+"""Of a controlled move. Far above what it takes: other tests run beside this one."""
+
+
+def others(cluster: ClusterProcesses, number: int) -> list[int]:
+    return [each for each in cluster.brokers if each != number]
+
+
+def stored_bytes(cluster: ClusterProcesses, number: int) -> int:
+    return sum(path.stat().st_size for path in cluster.brokers[number].data_dir.rglob(f"{TOPIC}-*/*.log"))
+
+
+def test_brokers_that_are_all_killed_at_once_come_back_with_everything(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(linked=False)
+    with under_load(cluster, TOPIC) as load:
+        for order in ([1, 2, 3], [3, 1, 2]):
+            cluster.kill()
+            for number in order:
+                cluster.start_brokers([number])
+            load.wait_for_more()
+        load.expect_all_kept()
+
+
+def test_a_leader_that_slept_through_its_session_follows_when_it_wakes(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(linked=False)
+    with under_load(cluster, TOPIC) as load:
+        zombie = cluster.leader(TOPIC)
+        [witness, _] = others(cluster, zombie)
+        cluster.pause(zombie)
+        cluster.until(lambda: cluster.leader(TOPIC, seen_by=witness) not in (zombie, -1), "another leads")
+        load.wait_for_more()
+        cluster.resume(zombie)
+        load.wait_for_more()
+        load.expect_all_kept()
+
+
+@pytest.mark.long_faults
+def test_a_controller_that_slept_finds_another_in_its_place(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(linked=False)
+    with under_load(cluster, TOPIC) as load:
+        old = cluster.controller()
+        [witness, _] = others(cluster, old)
+        cluster.pause(old)
+        cluster.until(lambda: cluster.metadata(witness).controller_id not in (old, -1), "another controls")
+        cluster.resume(old)
+        cluster.until(lambda: cluster.metadata(old).controller_id not in (old, -1), "the old one knows")
+        load.wait_for_more()
+        load.expect_all_kept()
+
+
+def test_an_emptied_disk_is_filled_again_from_the_others(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(linked=False)
+    with under_load(cluster, TOPIC) as load:
+        emptied = cluster.leader(TOPIC)
+        cluster.kill_brokers([emptied])
+        load.wait_for_more()
+        cluster.empty(emptied)
+        cluster.start_brokers([emptied])
+        load.wait_for_more()
+        load.expect_all_kept()
+
+
+@pytest.mark.long_faults
+def test_an_emptied_disk_that_held_the_only_whole_copy_leads_nobody(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(linked=False)
+    with under_load(cluster, TOPIC, partitions=1) as load:
+        sole = cluster.leader(TOPIC)
+        rest = others(cluster, sole)
+        cluster.kill_brokers(rest)
+        cluster.until(lambda: cluster.in_sync(TOPIC, seen_by=sole) == {sole}, "one is left")
+        load.abandon()
+        cluster.kill_brokers([sole])
+        cluster.empty(sole)
+        kept = {number: stored_bytes(cluster, number) for number in rest}
+        cluster.start()
+        for number in cluster.brokers:
+            cluster.until(lambda number=number: cluster.leader(TOPIC, seen_by=number) == -1, "nobody leads")
+        assert {number: stored_bytes(cluster, number) for number in rest} == kept
+
+
+@pytest.mark.long_faults
+def test_a_stale_copy_leads_nobody_until_a_whole_one_is_back(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(linked=False)
+    with under_load(cluster, TOPIC, partitions=1) as load:
+        last = cluster.leader(TOPIC)
+        stale, second = others(cluster, last)
+        cluster.kill_brokers([stale])
+        load.wait_for_more()
+        cluster.kill_brokers([second])
+        cluster.until(lambda: cluster.in_sync(TOPIC, seen_by=last) == {last}, "one is left")
+        cluster.kill_brokers([last])
+        cluster.start_brokers([stale])
+        cluster.until(lambda: cluster.metadata(stale).controller_id == stale, "the stale one controls")
+        cluster.until(lambda: load.is_stuck_for(3.0), "nothing is acknowledged")
+        assert cluster.leader(TOPIC, seen_by=stale) == -1
+        cluster.start_brokers([last])
+        cluster.until(lambda: cluster.leader(TOPIC) == last, "the whole copy leads")
+        cluster.start_brokers([second])
+        load.expect_all_kept()
+
+
+@pytest.mark.long_faults
+def test_a_rolling_restart_is_hardly_noticed(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(linked=False)
+    with under_load(cluster, TOPIC) as load:
+        for number in cluster.brokers:
+            cluster.brokers[number].stop()
+            assert load.wait_for_more(1) < LONGEST_PAUSE_S
+            cluster.start_brokers([number])
+            cluster.wait_until_healed()
+        load.expect_all_kept()
+
+
+@pytest.mark.long_faults
+@pytest.mark.parametrize("victim", [1, 2, 4], ids=["leaves", "stays", "comes"])
+def test_copies_move_while_a_broker_is_killed(start_cluster: StartCluster, victim: int) -> None:
+    cluster = start_cluster(linked=False, size=4)
+    with under_load(cluster, TOPIC, partitions=1) as load:
+        move(cluster, [1, 2, 3])
+        cluster.until(lambda: set(replicas_of(cluster)) == {1, 2, 3}, "the topic is where it starts")
+        move(cluster, [2, 3, 4])
+        cluster.kill_brokers([victim])
+        load.wait_for_more()
+        cluster.start_brokers([victim])
+        cluster.until(lambda: set(replicas_of(cluster)) == {2, 3, 4}, "the copies have moved")
+        load.expect_all_kept()
+
+
+def move(cluster: ClusterProcesses, replicas: list[int]) -> None:
+    partition = {"partition_index": 0, "replicas": replicas}
+    with raw.RawClient(cluster.brokers[cluster.controller()].port) as client:
+        answer = client.call(
+            raw.ALTER_PARTITION_REASSIGNMENTS,
+            0,
+            timeout=30_000,
+            topics=[{"name": TOPIC, "partitions": [partition]}],
+        )
+    assert [answer.error_code, answer.responses[0].partitions[0].error_code] == [0, 0]
+
+
+def replicas_of(cluster: ClusterProcesses) -> list[int]:
+    return list(cluster.metadata().topics[TOPIC].partitions[0].replicas)
+
+
+@pytest.mark.long_faults
+def test_without_faults_nothing_is_lost_either(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(linked=False)
+    with under_load(cluster, TOPIC) as load:
+        load.keep_writing(60)
+        load.expect_all_kept()

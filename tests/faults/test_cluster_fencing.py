@@ -1,0 +1,90 @@
+"""What a broker must refuse although it does not know better yet, asked by a client that can say anything."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+from linked_cluster import LinkedCluster, StartCluster
+from load import create, high_watermarks
+
+import raw
+from penstock.errors import ErrorCode
+from penstock.records.building import NewRecord, build_batch
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
+TOPIC = "orders"
+PATIENT = "replica.lag.time.max.ms=60000"
+
+
+def produce_request(value: bytes, acks: int) -> bytes:
+    records = bytes(build_batch([NewRecord(None, value, 1_700_000_000_000)]))
+    data = [{"name": TOPIC, "partition_data": [{"index": 0, "records": records}]}]
+    return raw.request(raw.PRODUCE, 9, acks=acks, timeout=30_000, topic_data=data)
+
+
+def answered(client: raw.RawClient) -> int | None:
+    """The error code of the partition; None where the connection was closed instead."""
+    try:
+        response = raw.decode_response(raw.PRODUCE, 9, client.read_frame())
+    except ConnectionError:
+        return None
+    code: int = response.responses[0].partition_responses[0].error_code
+    return code
+
+
+def followers(cluster: LinkedCluster, leader: int) -> list[int]:
+    return [number for number in cluster.brokers if number != leader]
+
+
+def test_what_reached_a_leader_in_its_sleep_is_not_acknowledged(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(linked=False)
+    create(cluster, NewTopic(TOPIC, 1, 3))
+    zombie = cluster.leader(TOPIC)
+    [witness, _] = followers(cluster, zombie)
+    with raw.RawClient(cluster.brokers[zombie].port, patience_seconds=60) as client:
+        client.send(produce_request(b"before", -1))
+        assert answered(client) == 0
+        cluster.pause(zombie)
+        client.send(produce_request(b"asleep", -1))
+        cluster.until(lambda: cluster.leader(TOPIC, seen_by=witness) not in (zombie, -1), "another leads")
+        producer = Producer({"bootstrap.servers": cluster.brokers[witness].bootstrap, "log_level": 0})
+        producer.produce(TOPIC, b"meanwhile", partition=0)
+        assert producer.flush(60) == 0
+        cluster.resume(zombie)
+        assert answered(client) != 0
+    cluster.wait_until_healed()
+    assert high_watermarks(cluster.bootstrap, TOPIC, 1) == [2]
+
+
+def test_a_client_that_says_it_is_a_replica_moves_nothing(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(PATIENT)
+    create(cluster, NewTopic(TOPIC, 1, 3))
+    cluster.wait_until_healed()
+    leader = cluster.leader(TOPIC)
+    for follower in followers(cluster, leader):
+        cluster.hold(follower, leader)
+    with raw.RawClient(cluster.brokers[leader].port) as client:
+        client.send(produce_request(b"not committed", 1))
+        assert answered(client) == 0
+        for replica_id in (*cluster.brokers, 999, -2):
+            assert fetch_as(client, replica_id) == ErrorCode.cluster_authorization_failed
+    assert high_watermarks(cluster.bootstrap, TOPIC, 1) == [0]
+    assert cluster.in_sync(TOPIC) == set(cluster.brokers)
+    cluster.links.heal()
+    cluster.until(lambda: high_watermarks(cluster.bootstrap, TOPIC, 1) == [1], "the followers have it")
+
+
+def fetch_as(client: raw.RawClient, replica_id: int) -> int:
+    """Says it has the record; the error code of the answer."""
+    partition = {"partition": 0, "fetch_offset": 1, "current_leader_epoch": -1, "partition_max_bytes": 1000}
+    response = client.call(
+        raw.FETCH,
+        12,
+        replica_id=replica_id,
+        max_bytes=1000,
+        session_epoch=-1,
+        topics=[{"topic": TOPIC, "partitions": [partition]}],
+    )
+    code: int = response.error_code
+    return code or response.responses[0].partitions[0].error_code
