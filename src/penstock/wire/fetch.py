@@ -15,6 +15,7 @@ from uuid import UUID
 
 from penstock.errors import ProtocolError
 from penstock.model import TopicId
+from penstock.storage.aborted_transactions import AbortedTransaction as AbortedTransaction
 from penstock.storage.log_slice import LogSlice
 from penstock.wire import primitives
 from penstock.wire.headers import encode_response_header
@@ -111,11 +112,6 @@ class FetchRequest:
     rack_id: str = ""
     cluster_id: str | None = None
     uses_topic_ids: bool = False
-
-
-class AbortedTransaction(NamedTuple):
-    producer_id: int
-    first_offset: int
 
 
 class DivergingEpoch(NamedTuple):

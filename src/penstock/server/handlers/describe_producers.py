@@ -1,4 +1,4 @@
-"""DescribeProducers: the idempotent producers a partition remembers (KIP-664)."""
+"""DescribeProducers: the producers a partition remembers, and which have a transaction open there (KIP-664)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.server.handlers.administration import NO_TIME
 from penstock.server.security import Operation, ResourceType
 from penstock.storage.producer_state import ProducerEntry
 
-NO_TRANSACTION: Fields = {"coordinator_epoch": -1, "current_txn_start_offset": -1}
+NONE = -1
 
 
 def handle(request: Request, message: Any) -> Fields:
@@ -43,11 +43,12 @@ def _partition(request: Request, topic: str, index: int) -> Fields:
 
 
 def _producer(producer_id: int, entry: ProducerEntry) -> Fields:
-    newest = entry.batches[-1]
+    newest = entry.batches[-1] if entry.batches else None
     return {
         "producer_id": producer_id,
         "producer_epoch": entry.epoch,
-        "last_sequence": newest.last_sequence,
-        "last_timestamp": newest.timestamp,
-        **NO_TRANSACTION,
+        "last_sequence": NONE if newest is None else newest.last_sequence,
+        "last_timestamp": NONE if newest is None else newest.timestamp,
+        "coordinator_epoch": entry.coordinator_epoch,
+        "current_txn_start_offset": entry.transaction_start,
     }

@@ -1,11 +1,13 @@
 """Fetch: bytes of whole batches straight from the segment files, now or when enough has come (long polling).
 
-Nothing at or above the high watermark leaves. Sizes and waits a client asks for are cut to the broker's own limits.
+Nothing at or above the high watermark leaves, and to a reader of committed data nothing at or above the last stable
+offset. Sizes and waits a client asks for are cut to the broker's own limits.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +21,7 @@ from penstock.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSess
 from penstock.server.handlers.replica_fetch import handle_replica_fetch
 from penstock.server.read_replicas import are_followers_read, check_reach, preferred_read_replica
 from penstock.server.security import Operation, ResourceType
+from penstock.storage.aborted_transactions import AbortedTransaction
 from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.wire.fetch import (
     RACK_FROM,
@@ -56,6 +59,10 @@ def _check_replica(request: Request, fetch: FetchRequest) -> None:
         raise BrokerError(ErrorCode.cluster_authorization_failed, "only a broker may fetch as a replica")
 
 
+_Found = tuple[LogSlice, Sequence[AbortedTransaction] | None]
+"""Records, and what a reader of committed data leaves out of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Read:
     """One call of Log.read, to be made on the loop or, where it would have to wait for the disk, in a pool."""
@@ -65,11 +72,18 @@ class _Read:
     max_bytes: int
     below: Offset
     at_least_one: bool
+    is_committed: bool
 
-    def __call__(self, *, wait: bool) -> LogSlice:
+    def __call__(self, *, wait: bool) -> _Found:
+        log, at_least_one = self.replica.log, self.at_least_one
         try:
-            return self.replica.log.read(
-                self.offset, self.max_bytes, below=self.below, at_least_one=self.at_least_one, wait=wait
+            if self.is_committed:
+                return log.read_committed(
+                    self.offset, self.max_bytes, below=self.below, at_least_one=at_least_one, wait=wait
+                )
+            return (
+                log.read(self.offset, self.max_bytes, below=self.below, at_least_one=at_least_one, wait=wait),
+                None,
             )
         except StorageError as error:
             raise BrokerError(ErrorCode.corrupt_message, str(error)) from error
@@ -108,7 +122,7 @@ class _FetchOperation:
         self._reads_followers = request.header.api_version >= RACK_FROM and are_followers_read(config)
         self._replicas: dict[Replica, None] = {}
         self._cold_reads: dict[int, _Read] = {}
-        self._cold_results: dict[int, LogSlice | BrokerError] = {}
+        self._cold_results: dict[int, _Found | BrokerError] = {}
         self._later: Later | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._results: list[FetchResult] = []
@@ -174,13 +188,14 @@ class _FetchOperation:
 
     def _read(self, index: int, target: FetchTarget, max_bytes: int, *, at_least_one: bool) -> FetchResult:
         replica = self._replica(target)
-        high_watermark = replica.partition.high_watermark
+        high_watermark, stable = replica.partition.high_watermark, replica.log.last_stable_offset
+        is_committed = self._fetch.isolation_level == READ_COMMITTED
         result = FetchResult(
             target.partition,
             high_watermark=high_watermark,
-            last_stable_offset=high_watermark,
+            last_stable_offset=stable,
             log_start_offset=replica.log.log_start_offset,
-            aborted_transactions=() if self._fetch.isolation_level == READ_COMMITTED else None,
+            aborted_transactions=() if is_committed else None,
         )
         if self._reads_followers:
             broker, rack = self._request.broker, self._fetch.rack_id
@@ -191,12 +206,13 @@ class _FetchOperation:
         result.diverging_epoch = replica.diverging_epoch(target.last_fetched_epoch, target.offset)
         limit = max(0, min(target.max_bytes, max_bytes))
         if result.diverging_epoch is None and (limit or at_least_one):
-            result.records = self._slice(
-                index, _Read(replica, Offset(target.offset), limit, high_watermark, at_least_one)
+            below = stable if is_committed else high_watermark
+            result.records, result.aborted_transactions = self._find(
+                index, _Read(replica, Offset(target.offset), limit, below, at_least_one, is_committed)
             )
         return result
 
-    def _slice(self, index: int, read: _Read) -> LogSlice:
+    def _find(self, index: int, read: _Read) -> _Found:
         outcome = self._cold_results.get(index)
         if isinstance(outcome, BrokerError):
             raise outcome
@@ -206,7 +222,7 @@ class _FetchOperation:
             return read(wait=False)
         except WouldBlock:
             self._cold_reads[index] = read
-            return EMPTY_SLICE
+            return EMPTY_SLICE, ()
 
     def _replica(self, target: FetchTarget) -> Replica:
         broker = self._request.broker
@@ -234,7 +250,7 @@ class _FetchOperation:
                 partial(self._on_cold_read, index)
             )
 
-    def _on_cold_read(self, index: int, done: asyncio.Future[LogSlice]) -> None:
+    def _on_cold_read(self, index: int, done: asyncio.Future[_Found]) -> None:
         error = done.exception()
         if error is not None and not isinstance(error, BrokerError):
             error = BrokerError(ErrorCode.kafka_storage_error, str(error))

@@ -1,6 +1,7 @@
 """ListOffsets: the ends of a partition, and the first offset at or after a time.
 
-Nothing at or above the high watermark is named. A time is looked up in a pool: that may wait for the disk.
+Nothing at or above the high watermark is named, to a reader of committed data nothing at or above the last stable
+offset. A time is looked up in a pool: that may wait for the disk.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ FIRST_VERSION = {
 }
 FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE = 5
 NONE = -1
+READ_COMMITTED = 1
 
 Search = Callable[[], Fields]
 """The rest of an answer that waits for the disk."""
@@ -37,11 +39,11 @@ def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
     counts = Counter(
         (topic.name, asked.partition_index) for topic in message.topics for asked in topic.partitions
     )
+    is_committed = getattr(message, "isolation_level", 0) == READ_COMMITTED
     topics: list[tuple[str, list[Fields | Search]]] = []
     for topic in message.topics:
-        topics.append(
-            (topic.name, [_answer(request, topic.name, asked, counts) for asked in topic.partitions])
-        )
+        answers = [_answer(request, topic.name, asked, counts, is_committed) for asked in topic.partitions]
+        topics.append((topic.name, answers))
     if any(callable(answer) for _, answers in topics for answer in answers):
         return request.broker.threads.run("read", partial(_response, topics))
     return _response(topics)
@@ -60,7 +62,9 @@ def _response(topics: list[tuple[str, list[Fields | Search]]]) -> Fields:
     }
 
 
-def _answer(request: Request, topic: str, asked: Any, counts: Counter[tuple[str, int]]) -> Fields | Search:
+def _answer(
+    request: Request, topic: str, asked: Any, counts: Counter[tuple[str, int]], is_committed: bool
+) -> Fields | Search:
     index, timestamp = asked.partition_index, asked.timestamp
     try:
         request.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
@@ -72,17 +76,18 @@ def _answer(request: Request, topic: str, asked: Any, counts: Counter[tuple[str,
         replica.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
     except BrokerError as error:
         return _fields(index, code=error.code)
-    high_watermark, log = replica.partition.high_watermark, replica.log
+    log = replica.log
+    below = log.last_stable_offset if is_committed else replica.partition.high_watermark
     refusal = _refusal(request, replica)
     if timestamp == LATEST:
         if refusal is not ErrorCode.none:
             return _fields(index, code=refusal)
-        return _fields(index, NONE, high_watermark, replica.partition.leader_epoch)
+        return _fields(index, NONE, below, replica.partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return _fields(index, NONE, log.log_start_offset, log.leader_epochs.epoch_at(log.log_start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _fields(index)
-    return partial(_search, replica, index, timestamp, high_watermark, refusal)
+    return partial(_search, replica, index, timestamp, below, refusal)
 
 
 def _refusal(request: Request, replica: Replica) -> ErrorCode:
