@@ -24,7 +24,7 @@ from penstock.observability.logs import Log
 from penstock.wire.apis import API_VERSIONS
 
 REFUSALS = 2
-CONFIRM_SECONDS = 0.03
+CONFIRM_SECONDS = 0.02
 """Between the end of a connection and the attempts that tell why."""
 RETRY_SECONDS = 1.0
 CONNECT_SECONDS = 3.0
@@ -52,6 +52,8 @@ class PeerServices:
     network: Network
     clock: Clock
     log: Log
+    on_lost: Callable[[BrokerId], None]
+    """Told of every connection that has ended."""
     observe_failover: Callable[[float], None]
     """Told how long it took, from the end of the connection until no partition was led by the dead one."""
 
@@ -95,7 +97,7 @@ class Peers:
         """Until it is cancelled. Who is found dead and stays in the cluster is found again."""
         since: float | None = None
         """When a connection ended last: whoever was never reached may be behind a way that is closed to us."""
-        refusals = 0
+        refusals = fleeting = 0
         while True:
             pause_seconds = CONFIRM_SECONDS
             try:
@@ -111,8 +113,13 @@ class Peers:
                 refusals, pause_seconds = 0, RETRY_SECONDS
             else:
                 refusals = 0
+                reached = self._services.clock.monotonic()
                 await self._hold(client)
                 since = self._services.clock.monotonic()
+                # One that takes connections only to close them is not asked ever faster.
+                fleeting = 0 if since - reached >= RETRY_SECONDS else fleeting + 1
+                pause_seconds = min(CONFIRM_SECONDS * 2**fleeting, RETRY_SECONDS)
+                self._services.on_lost(peer.node_id)
             await asyncio.sleep(pause_seconds)
 
     async def _connect(self, peer: Broker) -> Client:

@@ -23,7 +23,7 @@ from penstock.config import (
 )
 from penstock.errors import BrokerError, ErrorCode, PenstockError, StorageError
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
-from penstock.net.client import Client
+from penstock.net.client import Client, ConnectionLost
 from penstock.replication.authentication import prove
 from penstock.replication.leader_session import LeaderSession
 from penstock.replication.replica import Replica
@@ -125,6 +125,8 @@ class Fetcher:
             try:
                 await self._follow_leader()
             except (OSError, PenstockError, TimeoutError) as error:
+                if isinstance(error, ConnectionLost):
+                    self._services.on_leader_lost(self._leader)
                 self._services.log.error_rarely("leader could not be followed", error, leader=self._leader)
             except Exception as error:  # noqa: BLE001 - a loop that dies would end replication for good
                 self._services.log.error("following a leader failed", error, leader=self._leader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the type; the numbers come from the environment
 
@@ -24,3 +25,5 @@ class ReplicaServices:
     network: Network
     random: Random
     log: Log
+    on_leader_lost: Callable[[BrokerId], None] = lambda _: None
+    """The connection to a leader has ended."""

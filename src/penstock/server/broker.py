@@ -117,6 +117,7 @@ class Broker:
             environment.network,
             environment.random,
             log,
+            self._on_connection_lost,
         )
         self._replicas = ReplicaManager(services, config)
         in_sync_store = RecordedInSync(self._changes, self._node_id)
@@ -172,6 +173,7 @@ class Broker:
             self._environment.network,
             self._environment.clock,
             log,
+            self._on_connection_lost,
             self._metrics.failovers.observe,
         )
         expulsion = Expulsion(store, self._metadata, change_list, node_id)
@@ -338,6 +340,9 @@ class Broker:
         self._replicas.on_lost_session()
         self._on_lost()
 
+    def _on_connection_lost(self, broker_id: BrokerId) -> None:
+        self._context.lost_leaders.suspect(self._metadata.image, broker_id)
+
     def _on_image(self, change: ImageChange) -> None:
         own = change.after.brokers.get(self._node_id)
         if own is None or own.epoch != self._epoch:
@@ -346,6 +351,7 @@ class Broker:
             self._context.config = self._metadata.config
         self._replicas.follow(change, self._context.config)
         self._groups.on_image(change)
+        self._context.lost_leaders.on_image(change)
         self._transactions.on_image(change)
 
     def _health(self) -> Health:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random  # noqa: TID251 - the type; the numbers come from the environment
 
@@ -20,6 +20,7 @@ from penstock.replication.replica_manager import ReplicaManager
 from penstock.server.connection_numbers import ConnectionNumbers
 from penstock.server.fetch_sessions import FetchSessions
 from penstock.server.long_polls import LongPolls
+from penstock.server.lost_leaders import LostLeaders
 from penstock.server.marker_writing import MarkerWriter
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.security import Authorizer
@@ -53,6 +54,7 @@ class BrokerContext:
     authorizer: Authorizer
     metrics: BrokerMetrics
     random: Random
+    lost_leaders: LostLeaders = field(default_factory=LostLeaders)
 
     @property
     def image(self) -> ClusterImage:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+import asyncio
+from collections.abc import Awaitable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
-from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.image import NO_LEADER, ClusterImage, Topic
 from penstock.cluster.internal_topics import is_internal, is_reserved
 from penstock.cluster.topics import NewTopic, check_topic_name
 from penstock.config import AUTO_CREATE_TOPICS_ENABLE
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import TopicId
+from penstock.model import TopicId, TopicPartition
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME, NOT_ASKED, carried_out
 from penstock.server.handlers.create_topics import may_create
@@ -19,6 +21,7 @@ from penstock.server.handlers.partition_fields import partition_fields
 from penstock.server.security import Operation, ResourceType
 
 FIRST_VERSION_BY_ID = 12
+NEWS_SECONDS = 0.005
 
 _FINAL_CODES = frozenset({ErrorCode.invalid_replication_factor, ErrorCode.policy_violation})
 """Of a creation that failed: told as they are. Any other is told as one that makes the client ask again."""
@@ -32,6 +35,9 @@ def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
     missing = [name for name, _ in asked or () if name is not None and _must_create(request, message, name)]
     if missing:
         return _create_and_answer(request, message, asked, missing)
+    if asked and request.session.knows_leaders and len(request.broker.image.brokers) > 1:
+        return _answer_soon(request, message, asked)
+    request.session.knows_leaders = True
     return _answer(request, message, asked, {})
 
 
@@ -70,6 +76,12 @@ def _is_name(name: str) -> bool:
     return True
 
 
+async def _answer_soon(request: Request, message: Any, asked: Asked) -> Fields:
+    """Who asks again may have lost a leader, and be faster with it than this broker is."""
+    await asyncio.sleep(NEWS_SECONDS)
+    return _answer(request, message, asked, {})
+
+
 async def _create_and_answer(
     request: Request, message: Any, asked: Asked | None, missing: list[str]
 ) -> Fields:
@@ -83,8 +95,14 @@ async def _create_and_answer(
     return _answer(request, message, asked, refusals)
 
 
-def _answer(request: Request, message: Any, asked: Asked | None, refusals: Mapping[str, ErrorCode]) -> Fields:
+def _answer(
+    request: Request,
+    message: Any,
+    asked: Asked | None,
+    refusals: Mapping[str, ErrorCode],
+) -> Fields:
     image = request.broker.image
+    brokers = list(image.brokers.values())
     if asked is None:
         topics = [
             _topic_fields(request, message, image, topic)
@@ -92,13 +110,22 @@ def _answer(request: Request, message: Any, asked: Asked | None, refusals: Mappi
             if request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
     else:
-        topics = [_look_up(request, message, name, topic_id, refusals) for name, topic_id in asked]
+        leaderless = _leaderless(request, asked)
+        brokers += request.broker.lost_leaders.still_shown(request.session)
+        topics = [
+            _look_up(request, message, name, topic_id, refusals, leaderless) for name, topic_id in asked
+        ]
     wants_operations = getattr(message, "include_cluster_authorized_operations", False)
     return {
         "throttle_time": NO_TIME,
         "brokers": [
-            {"node_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
-            for broker in image.brokers.values()
+            {
+                "node_id": broker.node_id,
+                "host": broker.host,
+                "port": broker.port,
+                "rack": broker.rack,
+            }
+            for broker in brokers
         ],
         "cluster_id": image.cluster_id,
         "controller_id": image.controller_id,
@@ -108,12 +135,23 @@ def _answer(request: Request, message: Any, asked: Asked | None, refusals: Mappi
     }
 
 
+def _leaderless(request: Request, asked: Asked) -> Collection[TopicPartition]:
+    image = request.broker.image
+    topics = (
+        image.topic(name or "") if topic_id is None else image.topic_by_id(topic_id)
+        for name, topic_id in asked
+    )
+    names = (topic.name for topic in topics if topic is not None)
+    return request.broker.lost_leaders.leaderless(request.session, names)
+
+
 def _look_up(
     request: Request,
     message: Any,
     name: str | None,
     topic_id: TopicId | None,
     refusals: Mapping[str, ErrorCode],
+    leaderless: Collection[TopicPartition],
 ) -> Fields:
     image = request.broker.image
     if request.version < FIRST_VERSION_BY_ID and (name is None or topic_id is not None):
@@ -124,7 +162,7 @@ def _look_up(
         # Who may not know of the topic does not learn its name from its id.
         return _problem_fields(ErrorCode.topic_authorization_failed, None if topic_id else name, topic_id)
     if topic is not None:
-        return _topic_fields(request, message, image, topic)
+        return _topic_fields(request, message, image, topic, leaderless)
     if topic_id is not None:
         return _problem_fields(ErrorCode.unknown_topic_id, None, topic_id)
     return _problem_fields(_why_missing(request, message, name or "", refusals), name or "", None)
@@ -140,7 +178,13 @@ def _why_missing(request: Request, message: Any, name: str, refusals: Mapping[st
     return ErrorCode.unknown_topic_or_partition
 
 
-def _topic_fields(request: Request, message: Any, image: ClusterImage, topic: Topic) -> Fields:
+def _topic_fields(
+    request: Request,
+    message: Any,
+    image: ClusterImage,
+    topic: Topic,
+    leaderless: Collection[TopicPartition] = (),
+) -> Fields:
     wants_operations = getattr(message, "include_topic_authorized_operations", False)
     return {
         "error_code": ErrorCode.none,
@@ -148,7 +192,14 @@ def _topic_fields(request: Request, message: Any, image: ClusterImage, topic: To
         "topic_id": topic.id,
         "is_internal": is_internal(topic.name),
         "partitions": [
-            partition_fields(image, index, partition) for index, partition in enumerate(topic.partitions)
+            partition_fields(
+                image,
+                index,
+                replace(partition, leader=NO_LEADER)
+                if leaderless and TopicPartition(topic.name, index) in leaderless
+                else partition,
+            )
+            for index, partition in enumerate(topic.partitions)
         ],
         "topic_authorized_operations": request.authorized_operations(ResourceType.TOPIC, topic.name)
         if wants_operations

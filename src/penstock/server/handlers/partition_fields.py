@@ -9,11 +9,11 @@ from penstock.errors import ErrorCode
 
 
 def partition_fields(image: ClusterImage, index: int, partition: Partition) -> dict[str, Any]:
-    has_leader = partition.leader != NO_LEADER
+    has_leader = partition.leader in image.brokers
     return {
         "error_code": ErrorCode.none if has_leader else ErrorCode.leader_not_available,
         "partition_index": index,
-        "leader_id": partition.leader,
+        "leader_id": partition.leader if has_leader else NO_LEADER,
         "leader_epoch": partition.leader_epoch,
         "replica_nodes": partition.replicas,
         "isr_nodes": partition.isr,
