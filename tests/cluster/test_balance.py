@@ -131,6 +131,17 @@ def test_a_higher_replication_factor_adds_and_a_lower_one_takes_nothing(
         assert len(set(replicas)) == len(replicas) == max(len(current[name]), replication_factor)
 
 
+@given(clusters(plain=True), st.integers(1, 3))
+def test_replicas_that_are_added_to_a_balanced_cluster_are_all_that_is_copied(
+    given_cluster: tuple[Assignment, Brokers], replication_factor: int
+) -> None:
+    current, brokers = given_cluster
+    balanced = plan_balance(current, brokers)
+    count = min(replication_factor, len(brokers))
+    planned = plan_balance(balanced, brokers, count)
+    assert added(balanced, planned) == sum(max(0, count - len(replicas)) for replicas in balanced.values())
+
+
 @given(clusters(), st.data())
 def test_a_drained_broker_holds_nothing_and_nothing_else_moves(
     given_cluster: tuple[Assignment, Brokers], data: st.DataObject

@@ -32,7 +32,9 @@ PREFERRED = 0
 SET_ON_TOPIC = 1
 """Kafka's config source of a value that was set on the topic itself."""
 
-THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+THROTTLED_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+THROTTLED_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+ALL_REPLICAS = "*"
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 COPIES_FOR_SAFETY, MIN_INSYNC = 3, "2"
 
@@ -71,9 +73,14 @@ async def carry_out(client: ClusterClient, situation: Situation, moves: list[Mov
 
 async def set_throttle(client: ClusterClient, bytes_per_second: int | None) -> None:
     """How fast replicas that are not in sync may copy, for each broker; None is no limit."""
-    operation = ConfigOperation.SET if bytes_per_second is not None else ConfigOperation.DELETE
-    value = None if bytes_per_second is None else str(bytes_per_second)
-    configs = [{"name": name, "config_operation": operation, "value": value} for name in THROTTLES]
+    values = dict.fromkeys(THROTTLED_RATES, str(bytes_per_second)) | dict.fromkeys(
+        THROTTLED_REPLICAS, ALL_REPLICAS
+    )
+    operation = ConfigOperation.DELETE if bytes_per_second is None else ConfigOperation.SET
+    configs = [
+        {"name": name, "config_operation": operation, "value": None if bytes_per_second is None else value}
+        for name, value in values.items()
+    ]
     await _alter_configs(client, ConfigResourceType.BROKER, {"": configs})
 
 

@@ -29,6 +29,8 @@ class ReplicaLayout:
         self._locations = brokers
         self._replicas = {name: list(current[name]) for name in sorted(current)}
         self._held: dict[BrokerId, dict[TopicPartition, None]] = {broker: {} for broker in sorted(brokers)}
+        self._added: dict[BrokerId, dict[TopicPartition, None]] = {broker: {} for broker in self._held}
+        """Replicas that are not there yet: to place one of them elsewhere costs nothing."""
         self._of_topic: dict[str, Counter[BrokerId]] = {name.topic: Counter() for name in self._replicas}
         for name, replicas in self._replicas.items():
             for broker in replicas:
@@ -63,14 +65,17 @@ class ReplicaLayout:
     def add(self, name: TopicPartition, broker: BrokerId) -> None:
         self._replicas[name].append(broker)
         self._note(name, broker)
+        self._added[broker][name] = None
 
     def move(self, name: TopicPartition, source: BrokerId, target: BrokerId) -> None:
         replicas = self._replicas[name]
         replicas[replicas.index(source)] = target
         if source in self._held:
             del self._held[source][name]
+            self._added[source].pop(name, None)
             self._of_topic[name.topic][source] -= 1
         self._note(name, target)
+        self._added[target][name] = None
 
     def spread(self, name: TopicPartition) -> None:
         """Move replicas that share a machine or a rack apart, as far as there are free ones."""
@@ -81,7 +86,7 @@ class ReplicaLayout:
                 if source not in self._held:
                     continue
                 target = self.best_for(name, instead_of=source)
-                if self._diversity(name, source, target) > self._diversity(name):
+                if self._diversity(self._moved(name, source, target)) > self._diversity(self._replicas[name]):
                     self.move(name, source, target)
                     moved = True
                     break
@@ -90,6 +95,8 @@ class ReplicaLayout:
         """Have brokers hold equally many replicas, with the fewest moves; those of one topic are dealt out first."""
         if not self._held:
             return
+        while self._level_added():
+            pass
         total = sum(map(len, self._held.values()))
         low, high = total // len(self._held), -(-total // len(self._held))
         names: dict[str, list[TopicPartition]] = {}
@@ -128,23 +135,51 @@ class ReplicaLayout:
         )
         return any(self._move_one(self._held[source], source, target) for _, source, target in pairs)
 
-    def _move_one(self, names: Iterable[TopicPartition], source: BrokerId, target: BrokerId) -> bool:
-        for name in names:
-            if name not in self._held[target] and self._may_move(name, source, target):
-                self.move(name, source, target)
+    def _level_added(self) -> bool:
+        """One replica that is not there yet from a broker to one that holds less, directly or by way of others."""
+        for giver in sorted(self._held, key=lambda broker: -len(self._held[broker])):
+            ways: dict[BrokerId, tuple[BrokerId, TopicPartition] | None] = {giver: None}
+            reached = [giver]
+            for source in reached:
+                for target in self._held.keys() - ways.keys():
+                    name = self._movable(self._added[source], source, target)
+                    if name is not None:
+                        ways[target] = source, name
+                        reached.append(target)
+            taker = min(reached, key=lambda broker: len(self._held[broker]))
+            if len(self._held[giver]) - len(self._held[taker]) >= 2:
+                while (way := ways[taker]) is not None:
+                    source, name = way
+                    self.move(name, source, taker)
+                    taker = source
                 return True
         return False
+
+    def _move_one(self, names: Iterable[TopicPartition], source: BrokerId, target: BrokerId) -> bool:
+        name = self._movable(names, source, target)
+        if name is not None:
+            self.move(name, source, target)
+        return name is not None
+
+    def _movable(
+        self, names: Iterable[TopicPartition], source: BrokerId, target: BrokerId
+    ) -> TopicPartition | None:
+        """The first of them whose replica may move."""
+        taken = self._held[target]
+        return next(
+            (name for name in names if name not in taken and self._may_move(name, source, target)), None
+        )
 
     def _may_move(self, name: TopicPartition, source: BrokerId, target: BrokerId) -> bool:
         if self._locations[source] == self._locations[target]:
             return True
-        return self._diversity(name, source, target) >= self._diversity(name)
+        return self._diversity(self._moved(name, source, target)) >= self._diversity(self._replicas[name])
 
-    def _diversity(
-        self, name: TopicPartition, source: BrokerId | None = None, target: BrokerId | None = None
-    ) -> tuple[int, int]:
-        """On how many machines and racks the replicas are, or would be after a move."""
-        replicas = [target if broker == source else broker for broker in self._replicas[name]]
+    def _moved(self, name: TopicPartition, source: BrokerId, target: BrokerId) -> list[BrokerId]:
+        return [target if broker == source else broker for broker in self._replicas[name]]
+
+    def _diversity(self, replicas: Iterable[BrokerId]) -> tuple[int, int]:
+        """On how many machines and racks they are."""
         places = [self._locations[broker] for broker in replicas if broker in self._locations]
         return len({place.machine for place in places}), len({place.rack for place in places})
 
