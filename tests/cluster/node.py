@@ -14,6 +14,7 @@ from penstock.cluster.coordination import CoordinationStore
 from penstock.cluster.election import make_ready
 from penstock.cluster.membership import Identity, Membership
 from penstock.cluster.metadata import ClusterMetadata
+from penstock.cluster.moves import Moves
 from penstock.config import BrokerConfig
 from penstock.model import BrokerEpoch, BrokerId
 from penstock.observability.logs import Log
@@ -42,6 +43,7 @@ class ClusterNode:
         change_list = ChangeList(store, f"{node_id}-{random.getrandbits(64):x}")
         self.changes = ChangeMaker(store, self.metadata, node_id, change_list)
         self.administration = Administration(store, self.metadata, self.changes, random)
+        self.moves = Moves(self.metadata, self.changes, quiet_log())
         self.membership = Membership(store, self.metadata, self.changes, node_id)
         self.controller = Controller(store, self.metadata, self.changes, change_list, node_id, quiet_log())
         self._random = random

@@ -21,6 +21,7 @@ from penstock.cluster.config_changes import ConfigAlteration, ConfigChange, Conf
 from penstock.cluster.image import NO_LEADER, ClusterImage, Partition
 from penstock.cluster.loading import load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
+from penstock.cluster.moves import Reassignment
 from penstock.cluster.topics import NewPartitions, NewTopic
 from penstock.cluster.tree import Transaction
 from penstock.errors import BrokerError, ErrorCode
@@ -35,6 +36,7 @@ EXPECTED = {
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.invalid_replica_assignment,
     ErrorCode.invalid_partitions,
+    ErrorCode.no_reassignment_in_progress,
 }
 
 
@@ -53,7 +55,16 @@ class CheckingEnsemble(MemoryEnsemble):
 
 
 def _check(before: znodes.PartitionNode, after: znodes.PartitionNode) -> None:
-    assert after.replicas == before.replicas
+    given_up = set(before.replicas) - set(after.replicas)
+    if given_up - set(before.adding):
+        assert set(before.adding) <= set(before.isr), (
+            "nobody is given up before all that are added are in sync"
+        )
+        assert after.replicas == before.target
+    if given_up:
+        assert after.leader_epoch > before.leader_epoch, "who is given up is fenced"
+    assert set(after.isr) <= set(after.replicas)
+    assert after.isr or not before.isr
     if after.leader_epoch == before.leader_epoch:
         assert after.leader == before.leader, "one leader in an epoch"
     else:
@@ -148,7 +159,7 @@ class Life:
         admin, random = node.administration, self.random
         name = f"t{random.randrange(4)}"
         try:
-            match random.randrange(8):
+            match random.randrange(10):
                 case 0 | 1:
                     members = sorted(node.metadata.image.brokers)
                     replicas = random.sample(members, random.randint(1, len(members)))
@@ -161,12 +172,24 @@ class Life:
                 case 3:
                     await admin.create_partitions([NewPartitions(name, random.randint(2, 9))])
                 case 4:
+                    await self.move(node, name)
+                case 5:
                     change = ConfigAlteration("segment.ms", str(random.randint(1, 9)))
                     await admin.alter_configs([ConfigChange(ConfigResourceType.TOPIC, name, [change])])
                 case _:
                     await node.changes.rule(_shrink(node.node_id, random), [name])
         except BrokerError as error:
             self.expect(error)
+
+    async def move(self, node: ClusterNode, name: str) -> None:
+        topic, random = node.metadata.image.topic(name), self.random
+        if topic is not None:
+            index = TopicPartition(name, random.randrange(len(topic.partitions)))
+            target = tuple(map(BrokerId, random.sample(BROKERS, random.randint(1, len(BROKERS)))))
+            wanted = Reassignment(index, None if random.random() < 0.2 else target)
+            [refusal] = await node.moves.reassign([wanted])
+            if refusal is not None:
+                self.expect(refusal)
 
     def expect(self, error: BrokerError) -> None:
         if error.code not in EXPECTED:
@@ -182,6 +205,11 @@ class Life:
                 partition.leader in alive
                 if alive.intersection(partition.isr)
                 else partition.leader == NO_LEADER
+                for topic in images[0].topics.values()
+                for partition in topic.partitions
+            )
+            and not any(
+                partition.is_moving and set(partition.target_replicas) <= set(partition.isr) <= alive
                 for topic in images[0].topics.values()
                 for partition in topic.partitions
             )
