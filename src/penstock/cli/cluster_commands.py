@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import cluster_moving
+from penstock.cli import cluster_adopt, cluster_moving
 from penstock.cli.cluster_file import ClusterFile, LocalBroker, LocalCluster
 from penstock.cli.cluster_plan import plan_cluster, with_settings
 from penstock.cli.cluster_process import end_all
@@ -39,6 +39,7 @@ NodeArgument = Annotated[int, typer.Argument(metavar="N", help="The broker's num
 
 def register(root: typer.Typer) -> None:
     cluster_moving.add_to(app)
+    cluster_adopt.add_to(app)
     root.add_typer(app, name="cluster")
 
 

@@ -1,0 +1,153 @@
+"""From the store of a broker that was alone to an empty one of a cluster: the same nodes, so the same topics and ids.
+
+It can be broken off and done again: `/adopting` says whose copy it is, `/cluster` comes last, when all the rest was
+read back and found right, and only with it is there a cluster. Nobody may write to the source meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.cluster import znodes
+from penstock.cluster.coordination import (
+    CoordinationStore,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Set,
+)
+from penstock.cluster.topic_writes import MAX_NODE_BYTES
+from penstock.errors import PenstockError, UnknownOutcome
+
+ROOT = "/"
+ADOPTING = "/adopting"
+OF_ZOOKEEPER = "/zookeeper"
+"""Its own, at the root of every server."""
+
+MAX_ATTEMPTS = 20
+MAX_OPERATIONS = 500
+
+Nodes = Mapping[str, bytes]
+
+
+class NotAdopted(PenstockError):
+    """The store is not one that this broker's cluster may be copied to, or the copy could not be finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    cluster_id: str
+    topics: int
+    partitions: int
+    nodes: int
+
+
+async def adopt(source: CoordinationStore, target: CoordinationStore) -> Adopted:
+    """Copy what lasts of the source; NotAdopted where the target holds something else."""
+    wanted = await _read_lasting(source)
+    for _ in range(MAX_ATTEMPTS):
+        try:
+            if await _copy(wanted, target):
+                return _summary(wanted)
+        except (UnknownOutcome, NoNode, NodeExists, NotEmpty):
+            continue  # what is there is read again
+    raise NotAdopted("the store does not give a clear answer; run the command again")
+
+
+async def _copy(wanted: dict[str, bytes], target: CoordinationStore) -> bool:
+    """One step nearer; whether all is there."""
+    cluster = wanted[znodes.CLUSTER]
+    present = await _read(target)
+    if znodes.CLUSTER in present:
+        _check_same(present[znodes.CLUSTER], cluster)
+        return True
+    if ADOPTING not in present:
+        if present.keys() - {ROOT}:
+            raise NotAdopted("the chroot is not empty; name one that is, HOST:PORT/CHROOT")
+        await target.create(ADOPTING, cluster)
+        return False
+    _check_same(present[ADOPTING], cluster)
+    rest = {path: data for path, data in wanted.items() if path != znodes.CLUSTER} | {
+        ADOPTING: present[ADOPTING]
+    }
+    operations = list(_differences(present, rest))
+    if operations:
+        for some in _batches(operations):
+            await target.multi(some)
+        return False
+    await target.multi([Create(znodes.CLUSTER, cluster), Delete(ADOPTING)])
+    return False
+
+
+def _differences(present: Nodes, wanted: Nodes) -> Iterator[Operation]:
+    for path in sorted(present.keys() - wanted.keys(), reverse=True):
+        yield Delete(path)
+    for path in sorted(wanted):
+        if path not in present:
+            yield Create(path, wanted[path])
+        elif wanted[path] != present[path]:
+            yield Set(path, wanted[path])
+
+
+def _batches(operations: Iterable[Operation]) -> Iterator[Sequence[Operation]]:
+    """As many at a time as one multi takes."""
+    batch: list[Operation] = []
+    size = 0
+    for operation in operations:
+        more = len(operation.path) + len(getattr(operation, "data", b""))
+        if batch and (len(batch) == MAX_OPERATIONS or size + more > MAX_NODE_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(operation)
+        size += more
+    if batch:
+        yield batch
+
+
+async def _read_lasting(source: CoordinationStore) -> dict[str, bytes]:
+    """Without what belongs to a session, and without the list of changes, which nobody has to catch up with."""
+    nodes = await _read(source)
+    if znodes.CLUSTER not in nodes:
+        raise NotAdopted("the broker has never been started")
+    return {path: data for path, data in nodes.items() if not path.startswith(znodes.CHANGE_PREFIX)}
+
+
+async def _read(store: CoordinationStore) -> dict[str, bytes]:
+    """Every node that is not ephemeral, by its path."""
+    found: dict[str, bytes] = {}
+    level = [ROOT]
+    while level:
+        nodes = await store.get_many(level)
+        here = {
+            path: node.data
+            for path, node in zip(level, nodes, strict=True)
+            if node is not None and not node.ephemeral
+        }
+        found |= here
+        children = await asyncio.gather(*(store.children(path) for path in here))
+        level = [
+            path
+            for parent, names in zip(here, children, strict=True)
+            for name in names
+            if (path := f"{parent.rstrip('/')}/{name}") != OF_ZOOKEEPER
+        ]
+    return found
+
+
+def _check_same(present: bytes, wanted: bytes) -> None:
+    here = znodes.decode(present, znodes.ClusterNode).cluster_id
+    ours = znodes.decode(wanted, znodes.ClusterNode).cluster_id
+    if here != ours:
+        raise NotAdopted(f"the chroot holds cluster {here}; this broker is of cluster {ours}")
+
+
+def _summary(nodes: Nodes) -> Adopted:
+    topics = [path for path in nodes if path.startswith(f"{znodes.TOPICS}/")]
+    partitions = sum(path.count("/") > 2 for path in topics)
+    cluster_id = znodes.decode(nodes[znodes.CLUSTER], znodes.ClusterNode).cluster_id
+    return Adopted(cluster_id, len(topics) - partitions, partitions, len(nodes))

@@ -1,0 +1,109 @@
+"""The store of a broker that was alone, copied to one of a cluster."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from penstock.cluster import adoption, znodes
+from penstock.cluster.adoption import ADOPTING, NotAdopted, adopt
+from penstock.cluster.coordination import Create
+from penstock.cluster.election import make_ready
+from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
+from penstock.model import BrokerId
+
+KEPT = {
+    "/topics/orders": b"a topic",
+    "/topics/orders/0": b"leader epoch 7",
+    "/topics/orders/1": b"leader epoch 8",
+    "/group_configs/billing": b"settings of a group",
+    "/brokers/configs/default": b"settings of all",
+    "/brokers/directories/1": b"how it registered last",
+}
+
+
+async def opened(ensemble: MemoryEnsemble, faults: Faults | None = None) -> MemoryStore:
+    store = ensemble.client(faults)
+    await store.start()
+    return store
+
+
+async def lonely_broker() -> MemoryStore:
+    """A store with something of everything."""
+    store = await opened(MemoryEnsemble())
+    await make_ready(store, Random(1))
+    await store.multi([Create(path, data) for path, data in KEPT.items()])
+    await store.set(znodes.PRODUCER_IDS, b"the next block")
+    await store.create(znodes.broker_path(BrokerId(1)), b"registered", ephemeral=True)
+    await store.create(znodes.CHANGE_PREFIX, b"an old change", sequential=True)
+    return store
+
+
+async def nodes_of(store: MemoryStore) -> dict[str, bytes]:
+    return dict(await adoption._read(store))
+
+
+async def test_everything_that_lasts_is_there_and_nothing_else() -> None:
+    source, target = await lonely_broker(), await opened(MemoryEnsemble())
+    adopted = await adopt(source, target)
+    assert (adopted.topics, adopted.partitions) == (1, 2)
+    found = await nodes_of(target)
+    assert found.items() >= KEPT.items()
+    assert found[znodes.PRODUCER_IDS] == b"the next block"
+    assert found[znodes.CLUSTER] == (await source.get(znodes.CLUSTER)).data
+    assert ADOPTING not in found
+    assert await target.children(znodes.CHANGES) == await target.children(znodes.BROKER_IDS) == []
+
+
+async def test_one_that_was_adopted_before_is_left_as_it_is() -> None:
+    source, target = await lonely_broker(), await opened(MemoryEnsemble())
+    await adopt(source, target)
+    await target.set("/topics/orders/0", b"leader epoch 9")
+    await adopt(source, target)
+    assert (await target.get("/topics/orders/0")).data == b"leader epoch 9"
+
+
+async def test_a_store_that_holds_something_else_is_refused_and_left_alone() -> None:
+    source = await lonely_broker()
+    for others in ("/somebody", znodes.CLUSTER):
+        target = await opened(MemoryEnsemble())
+        await target.create(others, znodes.encode(znodes.ClusterNode("another")))
+        before = await nodes_of(target)
+        with pytest.raises(NotAdopted):
+            await adopt(source, target)
+        assert await nodes_of(target) == before
+
+
+async def test_what_was_broken_off_is_gone_on_with_and_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adoption, "MAX_OPERATIONS", 3)
+    source, ensemble = await lonely_broker(), MemoryEnsemble()
+    target = await opened(ensemble)
+    cluster = (await source.get(znodes.CLUSTER)).data
+    await target.multi(
+        [
+            Create(ADOPTING, cluster),
+            Create("/topics"),
+            Create("/topics/orders", b"as it was"),
+            Create("/topics/deleted", b"a topic that is no more"),
+            Create("/topics/deleted/0", b"and its partition"),
+        ]
+    )
+    await adopt(source, target)
+    found = await nodes_of(target)
+    assert found.items() >= KEPT.items()
+    assert not any("deleted" in path for path in found)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_answers_that_get_lost_cost_time_and_nothing_else(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adoption, "MAX_OPERATIONS", 4)
+    monkeypatch.setattr(adoption, "MAX_ATTEMPTS", 200)
+    source = await lonely_broker()
+    target = await opened(
+        MemoryEnsemble(), Faults(Random(seed), unknown_not_applied=0.2, unknown_applied=0.2)
+    )
+    await adopt(source, target)
+    assert (await nodes_of(target)).items() >= KEPT.items()
