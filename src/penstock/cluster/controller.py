@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.cluster import leaders, reassignment, znodes
+from penstock.cluster import deletions, leaders, reassignment, znodes
 from penstock.cluster.change_list import TRIMMED_AT_ONCE, ChangeList
 from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.coordination import Check, CoordinationStore, SessionExpired
@@ -157,3 +157,4 @@ class Controller:
         if self._untrimmed >= TRIMMED_AT_ONCE:
             self._untrimmed = 0
             await self._change_list.trim()
+            await deletions.trim(self._store, self._change_list)

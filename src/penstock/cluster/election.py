@@ -42,6 +42,7 @@ async def make_ready(store: CoordinationStore, random: Random) -> None:
         Create(znodes.PRODUCER_IDS, znodes.encode(znodes.ProducerIdsNode(0))),
         Create(znodes.CHANGES),
         Create(znodes.GROUP_CONFIGS),
+        Create(znodes.DELETED_TOPICS),
     ]
     while await store.get_many([znodes.CLUSTER]) == [None]:
         try:
@@ -49,7 +50,8 @@ async def make_ready(store: CoordinationStore, random: Random) -> None:
         except (NodeExists, UnknownOutcome):
             continue
     await _keep_secret(store, random)
-    for path in (znodes.GROUP_CONFIGS, znodes.BROKER_DIRECTORIES):  # an older store has them not
+    # An older store has them not.
+    for path in (znodes.GROUP_CONFIGS, znodes.BROKER_DIRECTORIES, znodes.DELETED_TOPICS):
         while await store.get_many([path]) == [None]:
             try:
                 await store.multi([Create(path)])

@@ -17,6 +17,7 @@ import msgspec
 
 from penstock.cluster import znodes
 from penstock.cluster.coordination import Check, Create, Delete, Operation, Set
+from penstock.cluster.deletions import entry_of
 from penstock.cluster.image import Topic
 from penstock.cluster.loading import Unfinished, encode_partition, encode_topic
 
@@ -77,11 +78,12 @@ def growth(topic: Topic, present: int, writer: str) -> tuple[Topic, Writes]:
 def deletion(topic: Topic, writer: str) -> Writes:
     path, count = znodes.topic_path(topic.name), len(topic.partitions)
     removals = [Delete(znodes.partition_path(topic.name, index)) for index in range(count)]
+    told = entry_of(topic.id)
     if count <= MAX_PARTITIONS_PER_MULTI:
-        return Writes((*removals, Delete(path, topic.version)))
+        return Writes((*removals, Delete(path, topic.version), told))
     hidden = Set(path, encode_topic(replace(topic, partitions=()), count, writer), topic.version)
     version = topic.version + 1
-    return Writes((hidden,), after=(*_parts(path, version, removals), [Delete(path, version)]))
+    return Writes((hidden, told), after=(*_parts(path, version, removals), [Delete(path, version)]))
 
 
 def claim(unfinished: Unfinished, writer: str) -> Operation:

@@ -12,6 +12,7 @@
     /producer_ids                       ProducerIdsNode             the first id not yet given away
     /group_configs/<group, quoted>      ConfigsNode                 settings of a consumer group
     /changes/change-<sequence>          ChangeNode                  what to read again, in order
+    /deleted_topics/<id>-<sequence>     empty                       the topics deleted last
 
 Any broker writes here, always on condition of what it has read; what is the controller's alone checks its epoch.
 """
@@ -24,7 +25,7 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.model import BrokerId
+from penstock.model import BrokerId, TopicId
 
 CLUSTER = "/cluster"
 BROKERS = "/brokers"
@@ -39,6 +40,7 @@ PRODUCER_IDS = "/producer_ids"
 GROUP_CONFIGS = "/group_configs"
 CHANGES = "/changes"
 CHANGE_PREFIX = f"{CHANGES}/change-"
+DELETED_TOPICS = "/deleted_topics"
 
 CLUSTER_WIDE = "default"
 """The name of the settings that hold for every broker."""
@@ -71,6 +73,18 @@ def change_path(number: int) -> str:
 
 def change_number(name: str) -> int:
     """Of an entry's name or path: they are counted through without a gap."""
+    return int(name.rpartition("-")[2])
+
+
+def deleted_topic_prefix(topic_id: TopicId) -> str:
+    return f"{DELETED_TOPICS}/{topic_id.hex}-"
+
+
+def deleted_topic(name: str) -> TopicId:
+    return TopicId(UUID(hex=name.rpartition("-")[0]))
+
+
+def deletion_number(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 

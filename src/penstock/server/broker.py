@@ -17,6 +17,7 @@ from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.cluster_metrics import ClusterMetrics
 from penstock.cluster.controller import Controller
 from penstock.cluster.coordination import SessionState
+from penstock.cluster.deletions import deleted_topics
 from penstock.cluster.election import make_ready
 from penstock.cluster.expulsion import Expulsion
 from penstock.cluster.image import ClusterImage, ImageChange
@@ -211,6 +212,7 @@ class Broker:
         await make_ready(environment.store, environment.random)
         image = await self._metadata.load()
         await environment.threads.run("background", lambda: self._logs.join_cluster(image.cluster_id))
+        await self._remove_deleted(image)
         self._report_orphans(image)
         self._context.config = config = self._metadata.config
         self.port = await self._acceptor.listen(environment.network, config[HOST], config[PORT])
@@ -255,6 +257,14 @@ class Broker:
         problems, self._logs.problems = self._logs.problems, []
         for problem in problems:
             self._log.warning("data directory damaged", problem=problem)
+
+    async def _remove_deleted(self, image: ClusterImage) -> None:
+        """Topics were deleted while this broker was away."""
+        deleted = await deleted_topics(self._environment.store)
+        for topic_id in {log.topic_id for log in self._logs.orphans(image.topic_names)} & deleted:
+            job = self._logs.begin_delete(topic_id)
+            self._log.info("logs of a deleted topic go", directories=job.directories)
+            await self._environment.threads.run("background", job.work)
 
     def _report_orphans(self, image: ClusterImage) -> None:
         for orphan in self._logs.orphans(image.topic_names):

@@ -1,0 +1,37 @@
+"""Which topics were deleted: so that a broker that was away then knows that its logs of them are not wanted.
+
+A log is never deleted because its topic is unknown, only because its id is among these, or its deletion was seen. An
+entry is written together with the deletion; the last few thousand are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.cluster import znodes
+from penstock.cluster.change_list import ChangeList
+from penstock.cluster.coordination import CoordinationStore, Create, Delete, Operation
+from penstock.model import TopicId
+
+MAX_DELETIONS = 2_000
+TRIMMED_AT_ONCE = 200
+
+
+def entry_of(topic_id: TopicId) -> Operation:
+    return Create(znodes.deleted_topic_prefix(topic_id), sequential=True)
+
+
+async def deleted_topics(store: CoordinationStore) -> frozenset[TopicId]:
+    return frozenset(map(znodes.deleted_topic, await store.children(znodes.DELETED_TOPICS)))
+
+
+async def trim(store: CoordinationStore, change_list: ChangeList) -> None:
+    """Forget the oldest, many at once."""
+    names = await store.children(znodes.DELETED_TOPICS)
+    if len(names) >= MAX_DELETIONS + TRIMMED_AT_ONCE:
+        await change_list.write_unseen(_removals(sorted(names, key=znodes.deletion_number)))
+
+
+def _removals(names: Sequence[str]) -> list[Operation]:
+    old = names[: len(names) - MAX_DELETIONS]
+    return [Delete(f"{znodes.DELETED_TOPICS}/{name}") for name in old[:MAX_DELETIONS]]
