@@ -50,6 +50,7 @@ def adopt(
     except PenstockError as error:
         raise Failure(str(error)) from None
     disk.rename(STORE_FILE, SET_ASIDE)
+    disk.remove(f"{STORE_FILE}-journal")
     disk.sync_dir("")
     typer.echo(
         f"cluster {adopted.cluster_id} is in ZooKeeper now: {adopted.topics} topics, {adopted.partitions} partitions"

@@ -1,10 +1,13 @@
-"""Which replica of a partition leads, so that brokers lead equally many: an order of replicas, no data moves. Pure."""
+"""Which replica of a partition leads, so that brokers lead equally many: an order of replicas, no data moves. Pure.
+
+First of each topic, for its partitions share their load; then of all, as far as no topic gets less even by it.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping
+from itertools import groupby, pairwise
 
 from penstock.model import BrokerId, TopicPartition
 
@@ -14,14 +17,19 @@ Replicas = tuple[BrokerId, ...]
 def level_leaders(
     assignment: Mapping[TopicPartition, Replicas],
     changeable: Iterable[TopicPartition],
-    brokers: Iterable[BrokerId],
+    brokers: Collection[BrokerId],
 ) -> dict[TopicPartition, Replicas]:
-    """The same replicas, with other preferred leaders among `changeable` where that evens out who leads how many.
-
-    Only `brokers` are made leaders. Few partitions change: leadership is handed on along the shortest chain of brokers.
-    """
-    leaders = _Leaders(assignment, changeable, brokers)
-    while leaders.level_one():
+    """The same replicas, with other preferred leaders among `changeable`. Only `brokers` are made leaders."""
+    leveled = dict(assignment)
+    may_change = set(changeable)
+    topics = {topic: list(names) for topic, names in groupby(sorted(assignment), key=lambda name: name.topic)}
+    for names in topics.values():
+        leaders = _Leaders({name: leveled[name] for name in names}, may_change, brokers)
+        while leaders.level_one():
+            pass
+        leveled |= leaders.assignment
+    leaders = _Leaders(leveled, may_change, brokers)
+    while leaders.swap_one():
         pass
     return leaders.assignment
 
@@ -30,35 +38,47 @@ class _Leaders:
     def __init__(
         self,
         assignment: Mapping[TopicPartition, Replicas],
-        changeable: Iterable[TopicPartition],
-        brokers: Iterable[BrokerId],
+        changeable: Collection[TopicPartition],
+        brokers: Collection[BrokerId],
     ) -> None:
         self.assignment = dict(assignment)
         self._led = dict.fromkeys(sorted(brokers), 0)
-        for replicas in assignment.values():
-            if replicas[0] in self._led:
-                self._led[replicas[0]] += 1
+        self._of_topic: Counter[tuple[str, BrokerId]] = Counter()
         self._offers: dict[BrokerId, dict[BrokerId, dict[TopicPartition, None]]] = {
             broker: {} for broker in self._led
         }
         """What a broker leads that another could lead."""
-        for name in sorted(changeable):
-            self._offer(name)
+        for name, (leader, *_) in self.assignment.items():
+            self._of_topic[name.topic, leader] += 1
+            if leader in self._led:
+                self._led[leader] += 1
+            if name in changeable:
+                self._offer(name)
 
     def level_one(self) -> bool:
-        """Hand one leadership from a broker to one that leads at least two fewer, directly or through others."""
+        """Hand one leadership from a broker to one that leads at least two fewer, directly or by way of others."""
         for giver in sorted(self._led, key=lambda broker: -self._led[broker]):
             chain = self._chain(giver)
+            for source, target in pairwise(chain):
+                self._hand_over(next(iter(self._offers[source][target])), source, target)
             if chain:
-                for source, target in pairwise(chain):
-                    self._hand_over(source, target)
-                self._led[chain[0]] -= 1
-                self._led[chain[-1]] += 1
                 return True
         return False
 
+    def swap_one(self) -> bool:
+        """The same, only directly, and only of a topic that the giver leads more of."""
+        for source in sorted(self._led, key=lambda broker: -self._led[broker]):
+            for target in sorted(self._offers[source], key=lambda broker: self._led[broker]):
+                if self._led[source] - self._led[target] < 2:
+                    break
+                for name in self._offers[source][target]:
+                    if self._of_topic[name.topic, source] > self._of_topic[name.topic, target]:
+                        self._hand_over(name, source, target)
+                        return True
+        return False
+
     def _chain(self, giver: BrokerId) -> list[BrokerId]:
-        """The shortest way to the broker that leads least, of those it is worth it for."""
+        """The shortest way to the broker that leads least, if it is worth it."""
         came_from: dict[BrokerId, BrokerId | None] = {giver: None}
         waiting = deque([giver])
         while waiting:
@@ -77,13 +97,14 @@ class _Leaders:
             step = came_from[step]
         return chain[::-1]
 
-    def _hand_over(self, source: BrokerId, target: BrokerId) -> None:
-        name = next(iter(self._offers[source][target]))
+    def _hand_over(self, name: TopicPartition, source: BrokerId, target: BrokerId) -> None:
         for offered in self._offers[source].values():
             offered.pop(name, None)
-        replicas = self.assignment[name]
-        rest = tuple(broker for broker in replicas if broker != target)
+        rest = tuple(broker for broker in self.assignment[name] if broker != target)
         self.assignment[name] = (target, *rest)
+        for broker, change in ((source, -1), (target, 1)):
+            self._led[broker] += change
+            self._of_topic[name.topic, broker] += change
         self._offer(name)
 
     def _offer(self, name: TopicPartition) -> None:

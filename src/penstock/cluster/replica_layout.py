@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import PenstockError
@@ -37,7 +37,7 @@ class ReplicaLayout:
                 self._note(name, broker)
 
     @property
-    def brokers(self) -> Iterable[BrokerId]:
+    def brokers(self) -> Collection[BrokerId]:
         return self._held.keys()
 
     def assignment(self) -> Assignment:
