@@ -67,10 +67,10 @@ class BuilderType(Protocol):
 
 def fastest_builder() -> BuilderType:
     try:
-        from penstock.pipeline._decoder import Builder
+        from penstock.pipeline.native_builder import NativeBuilder
     except ImportError:
         return PureBuilder
-    return Builder
+    return NativeBuilder
 
 
 def decode(

@@ -50,7 +50,7 @@ class PureBuilder:
             if self._wants_value:
                 self._values.append(None if value_length < 0 else body[value : value + value_length])
             if self._wants_headers:
-                named = [{"key": _text(name), "value": content} for name, content in headers]
+                named = [{"key": name, "value": content} for name, content in headers]
                 self._headers.append(named or None)
             self.size_bytes += max(0, key_length) + max(0, value_length) + 16
 
@@ -68,6 +68,3 @@ class PureBuilder:
         self._clear()
         return made
 
-
-def _text(name: str | bytes) -> str:
-    return name if isinstance(name, str) else bytes(name).decode(errors="replace")
