@@ -1,0 +1,198 @@
+"""A shard whose log and markers do what the test says: appends are committed, lost or refused one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
+
+from penstock.config import BrokerConfig
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import ProducerId, TopicPartition
+from penstock.records.control import Marker
+from penstock.state_log.appender import Appender
+from penstock.state_log.timers import Timers
+from penstock.transactions.markers import Ending
+from penstock.transactions.record_codec import TransactionRecord, decode_record, encode_record
+from penstock.transactions.shard import Shard
+from penstock.transactions.surroundings import Counts
+from penstock.transactions.transaction import NOBODY, VERSION_1, Identity, Transaction
+
+T = TypeVar("T")
+
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+START_MS = 1_700_000_000_000
+Done = Callable[[BrokerError | None], None]
+
+
+class FakeLog:
+    """Where records go; what is appended waits until it is committed or lost. Stands in for an `Appender`."""
+
+    def __init__(self, records: Sequence[tuple[bytes, bytes | None]], leader_epoch: int) -> None:
+        self.committed = list(records)
+        self.waiting: list[tuple[list[TransactionRecord], Done]] = []
+        self.replica = SimpleNamespace(
+            partition=SimpleNamespace(leader_epoch=leader_epoch), log=SimpleNamespace(failed=False)
+        )
+        self._closed: BrokerError | None = None
+
+    def add(self, records: Sequence[TransactionRecord], done: Done) -> None:
+        if self._closed is not None:
+            done(self._closed)
+        elif records or self.waiting:
+            self.waiting.append((list(records), done))
+        else:
+            done(None)
+
+    def commit(self, count: int = 1) -> None:
+        for _ in range(count):
+            records, done = self.waiting.pop(0)
+            self.committed += [encode_record(record) for record in records]
+            done(None)
+
+    def refuse(self) -> None:
+        _, done = self.waiting.pop(0)
+        done(BrokerError(ErrorCode.kafka_storage_error))
+
+    def close(self, error: BrokerError) -> None:
+        self._closed = error
+        waiting, self.waiting = self.waiting, []
+        for _, done in waiting:
+            done(error)
+
+    def replay(self) -> dict[str, Transaction]:
+        transactions: dict[str, Transaction] = {}
+        for key, value in self.committed:
+            transactional_id, transaction = decode_record(key, value)
+            transactions.pop(transactional_id, None)
+            if transaction is not None:
+                transactions[transactional_id] = transaction
+        return transactions
+
+
+class FakeTimers:
+    def __init__(self) -> None:
+        self.due: dict[Hashable, int] = {}
+        self.ms = 50_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def schedule(self, key: Hashable, due_ms: int | None) -> None:
+        if due_ms is not None:
+            self.due[key] = min(due_ms, self.due.get(key, due_ms))
+
+
+class Bench:
+    """The surroundings of one shard, which may be started again on what its log has."""
+
+    def __init__(self, **settings: str) -> None:
+        self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
+        self.counts = Counts()
+        self.fake_timers = FakeTimers()
+        self.timers = cast(Timers, self.fake_timers)
+        self.wall = START_MS
+        self.endings: list[Ending] = []
+        self.markers: list[tuple[TopicPartition, Marker]] = []
+        """As they were written to partitions, by whichever coordinator."""
+        self.lost_shards: list[Shard] = []
+        self._next_id = 100
+        self._epoch = 0
+        self.start([])
+
+    def start(self, records: Sequence[tuple[bytes, bytes | None]], first_connection: int = 1) -> None:
+        self._epoch += 1
+        self.endings = []
+        self.log = FakeLog(records, self._epoch)
+        self.fake_timers.due.clear()
+        appender = cast("Appender[TransactionRecord]", self.log)
+        self.shard = Shard(0, self.log.replay(), appender, self, first_connection)
+        self.shard.resume()
+
+    def crash(self, *, keep: int | None = None) -> None:
+        """What was appended and not committed may be there afterwards or not: `keep` says how much of it."""
+        records = self.log.committed + [
+            encode_record(record) for batch, _ in self.log.waiting[: keep or 0] for record in batch
+        ]
+        self.shard.close(ErrorCode.not_coordinator)
+        self.start(records)
+
+    # --- what the shard asks for
+
+    @property
+    def id_count(self) -> int:
+        return len(self.shard.transactions)
+
+    def wall_ms(self) -> int:
+        return self.wall
+
+    async def new_producer_id(self) -> ProducerId:
+        await asyncio.sleep(0)
+        self._next_id += 1
+        return ProducerId(self._next_id)
+
+    def write_markers(self, ending: Ending) -> None:
+        self.endings.append(ending)
+        ending.settle(())
+
+    def lost(self, shard: Shard) -> None:
+        self.lost_shards.append(shard)
+
+    # --- what tests do
+
+    def advance(self, ms: int) -> None:
+        self.wall += ms
+        self.fake_timers.ms += ms
+
+    def fire(self) -> None:
+        """Everything that is due."""
+        due = [key for key, due_ms in self.fake_timers.due.items() if due_ms <= self.fake_timers.ms]
+        for key in due:
+            del self.fake_timers.due[key]
+            self.shard.on_due(cast("tuple[int, str]", key)[1])
+
+    def write_marker(self, ending: Ending, partition: TopicPartition) -> None:
+        if not ending.is_abandoned:
+            self.markers.append((partition, ending.marker))
+            ending.settle([partition])
+
+    def write_all(self) -> None:
+        for ending in tuple(self.endings):
+            for partition in sorted(ending.left):
+                self.write_marker(ending, partition)
+
+    async def settle(self, work: Awaitable[T]) -> T:
+        """The outcome of a request, while the log commits and markers are written."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await self.rest()
+        return await task
+
+    async def rest(self) -> None:
+        """Let everything come to its end."""
+        await turns()
+        while self.log.waiting or any(ending.left and not ending.is_abandoned for ending in self.endings):
+            if self.log.waiting:
+                self.log.commit()
+            self.write_all()
+            await turns()
+
+    async def init(self, transactional_id: str = "t", asking: Identity = NOBODY, **options: Any) -> Identity:
+        values = {"timeout_ms": 60_000, "is_held": False, "connection": 1} | options
+        return await self.settle(self.shard.init_producer_id(transactional_id, asking, **values))
+
+    async def add(
+        self, producer: Identity, *partitions: TopicPartition, version: int = VERSION_1, id: str = "t"
+    ) -> None:
+        await self.settle(self.shard.add_partitions(id, producer, partitions or (P0, P1), version))
+
+    async def end(
+        self, producer: Identity, commit: bool = True, version: int = VERSION_1, id: str = "t"
+    ) -> Identity:
+        return await self.settle(self.shard.end(id, producer, commit, version))
+
+
+async def turns() -> None:
+    for _ in range(6):
+        await asyncio.sleep(0)

@@ -1,0 +1,339 @@
+"""A shard of transactions: what is answered when, who waits for what, timeouts, expiry, and logs that refuse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+from coordinator_bench import P0, P1, Bench, turns
+
+from penstock.errors import BrokerError, ErrorCode, ProtocolError
+from penstock.model import ProducerEpoch
+from penstock.transactions import shard as shard_module
+from penstock.transactions.transaction import (
+    NOBODY,
+    VERSION_1,
+    VERSION_2,
+    Identity,
+    TransactionState,
+)
+
+
+async def refused(work: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(BrokerError) as caught:
+        await work
+    return caught.value.code
+
+
+def state_of(bench: Bench, transactional_id: str = "t") -> TransactionState:
+    return bench.shard.transactions[transactional_id].state
+
+
+async def test_nothing_is_answered_before_it_is_committed() -> None:
+    bench = Bench()
+    task = asyncio.ensure_future(bench.shard.init_producer_id("t", NOBODY, 60_000, False, 1))
+    await turns()
+    assert not task.done()
+    bench.log.commit()
+    assert await task == (101, 0)
+
+
+async def test_markers_are_written_when_the_decision_is_committed_and_not_before() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    await bench.add(producer)
+    task = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_1))
+    await turns()
+    assert state_of(bench) is TransactionState.PREPARE_COMMIT
+    assert not bench.endings
+    bench.log.commit()
+    assert await task == producer
+    (ending,) = bench.endings
+    assert (ending.marker, ending.left) == ((101, 0, True, 1), {P0, P1})
+    bench.write_marker(ending, P0)
+    assert state_of(bench) is TransactionState.PREPARE_COMMIT
+    assert bench.shard.partitions_of("t") == {P1}
+    bench.write_marker(ending, P1)
+    assert state_of(bench) is TransactionState.COMPLETE_COMMIT
+    assert bench.counts.commits == 1
+
+
+async def test_partition_is_verified_when_its_place_in_the_transaction_is_committed() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    adding = asyncio.ensure_future(bench.shard.add_partitions("t", producer, [P0], VERSION_1))
+    await turns()
+    verifying = asyncio.ensure_future(bench.shard.verify("t", producer, [P0, P1]))
+    await turns()
+    assert not verifying.done()
+    bench.log.commit(2)
+    assert await verifying == {P0: ErrorCode.none, P1: ErrorCode.transaction_abortable}
+    await adding
+
+
+async def test_next_transaction_begins_as_soon_as_the_last_has_ended() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    await bench.add(producer)
+    ending = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_1))
+    await turns()
+    bench.log.commit()
+    await ending
+    adding = asyncio.ensure_future(bench.shard.add_partitions("t", producer, [P1], VERSION_1))
+    await turns()
+    assert not adding.done()
+    bench.write_all()
+    await turns()
+    bench.log.commit(2)
+    await adding
+    assert bench.shard.transactions["t"].partitions == {P1}
+
+
+async def test_who_would_wait_for_too_long_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_module, "COMPLETION_WAIT_SECONDS", 0.001)
+    bench = Bench()
+    producer = await bench.init()
+    await bench.add(producer)
+    ending = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_1))
+    await turns()
+    bench.log.commit()
+    await ending
+    assert await refused(bench.shard.add_partitions("t", producer, [P1], VERSION_1)) is (
+        ErrorCode.concurrent_transactions
+    )
+    assert await refused(bench.shard.init_producer_id("t", NOBODY, 60_000, False, 1)) is (
+        ErrorCode.concurrent_transactions
+    )
+
+
+async def test_request_of_a_broker_does_not_wait() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    await bench.add(producer, version=VERSION_2)
+    ending = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_2))
+    await turns()
+    bench.log.commit()
+    following = await ending
+    adding = bench.shard.add_partitions("t", following, [P1], VERSION_2, may_wait=False)
+    assert await refused(adding) is ErrorCode.concurrent_transactions
+
+
+async def test_new_producer_waits_for_the_abort_of_what_the_old_one_left_open() -> None:
+    bench = Bench()
+    old = await bench.init()
+    await bench.add(old)
+    new = await bench.init()
+    assert new == (101, 2)
+    assert [(partition, marker.is_commit, marker.producer_epoch) for partition, marker in bench.markers] == [
+        (P0, False, 1),
+        (P1, False, 1),
+    ]
+    assert await refused(bench.shard.end("t", old, True, VERSION_1)) is ErrorCode.producer_fenced
+    assert await refused(bench.shard.add_partitions("t", old, [P0], VERSION_1)) is ErrorCode.producer_fenced
+
+
+async def test_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fenced() -> None:
+    bench = Bench()
+    producer = await bench.init(timeout_ms=10_000)
+    await bench.add(producer)
+    bench.advance(9_999)
+    bench.fire()
+    assert state_of(bench) is TransactionState.ONGOING
+    bench.advance(1)
+    bench.fire()
+    assert state_of(bench) is TransactionState.PREPARE_ABORT
+    await bench.rest()
+    assert state_of(bench) is TransactionState.COMPLETE_ABORT
+    assert bench.counts.timeouts == 1
+    assert await refused(bench.shard.end("t", producer, True, VERSION_1)) is ErrorCode.producer_fenced
+
+
+async def test_partitions_that_join_do_not_prolong_a_transaction_and_the_next_has_its_own_time() -> None:
+    bench = Bench()
+    producer = await bench.init(timeout_ms=10_000)
+    await bench.add(producer, P0)
+    bench.advance(6_000)
+    await bench.add(producer, P1)
+    await bench.end(producer)
+    bench.advance(3_000)
+    await bench.add(producer, P0)
+    bench.advance(9_000)
+    bench.fire()
+    assert state_of(bench) is TransactionState.ONGOING
+    bench.advance(1_000)
+    bench.fire()
+    assert state_of(bench) is TransactionState.PREPARE_ABORT
+
+
+async def test_clock_that_jumps_aborts_nothing() -> None:
+    bench = Bench()
+    producer = await bench.init(timeout_ms=10_000)
+    await bench.add(producer)
+    bench.wall += 3_600_000
+    bench.fire()
+    bench.advance(9_000)
+    bench.fire()
+    assert state_of(bench) is TransactionState.ONGOING
+
+
+async def test_open_transaction_times_out_after_a_reload_too() -> None:
+    bench = Bench()
+    await bench.add(await bench.init(timeout_ms=10_000))
+    bench.advance(4_000)
+    bench.crash()
+    bench.advance(5_999)
+    bench.fire()
+    assert state_of(bench) is TransactionState.ONGOING
+    bench.advance(1)
+    bench.fire()
+    await bench.rest()
+    assert state_of(bench) is TransactionState.COMPLETE_ABORT
+
+
+async def test_held_transaction_is_ended_by_no_timeout_but_by_whoever_knows_it() -> None:
+    bench = Bench()
+    producer = await bench.init(timeout_ms=10_000, is_held=True)
+    await bench.add(producer, version=VERSION_2)
+    bench.crash()
+    bench.advance(10_000_000)
+    bench.fire()
+    assert state_of(bench) is TransactionState.ONGOING
+    assert bench.shard.transactions["t"].is_held
+    assert await bench.end(producer, version=VERSION_2) == (101, 1)
+    assert {marker.is_commit for _, marker in bench.markers} == {True}
+
+
+async def test_idle_id_is_forgotten_for_good_and_an_open_one_is_not() -> None:
+    bench = Bench(transactional_id_expiration_ms="1000")
+    await bench.add(await bench.init("open"), id="open")
+    producer = await bench.init("idle")
+    bench.advance(1_000)
+    bench.shard.sweep()
+    await bench.rest()
+    assert set(bench.shard.transactions) == {"open"}
+    bench.crash()
+    assert set(bench.shard.transactions) == {"open"}
+    assert await refused(bench.shard.end("idle", producer, True, VERSION_1)) is (
+        ErrorCode.invalid_producer_id_mapping
+    )
+    assert (await bench.init("idle", producer)).producer_id != producer.producer_id
+
+
+async def test_more_ids_than_there_is_room_for_are_refused() -> None:
+    bench = Bench(transactional_id_max_count="2")
+    await bench.init("a")
+    await bench.init("b")
+    assert await refused(bench.init("c")) is ErrorCode.policy_violation
+    await bench.init("a")
+
+
+# --- late requests of version 1
+
+
+async def test_late_end_on_an_older_connection_is_refused() -> None:
+    bench = Bench()
+    producer = await bench.init(connection=5)
+    bench.shard.check_connection("t", 5)
+    await bench.add(producer)
+    # The end of the first transaction is held up on connection 5; the client gives it up and goes on over 6.
+    bench.shard.check_connection("t", 6)
+    await bench.end(producer)
+    bench.shard.check_connection("t", 6)
+    await bench.add(producer)
+    with pytest.raises(ProtocolError):
+        bench.shard.check_connection("t", 5)
+    assert state_of(bench) is TransactionState.ONGOING
+    assert bench.counts.late_requests == 1
+    bench.shard.check_connection("t", 6)
+    bench.shard.check_connection("t", 9)
+
+
+async def test_new_epoch_may_come_over_an_older_connection() -> None:
+    bench = Bench()
+    await bench.init(connection=6)
+    await bench.init(connection=5)
+    bench.shard.check_connection("t", 5)
+
+
+async def test_connection_from_before_this_broker_led_the_partition_may_be_late() -> None:
+    bench = Bench()
+    producer = await bench.init(connection=5)
+    bench.start(bench.log.committed, first_connection=8)
+    with pytest.raises(ProtocolError):
+        bench.shard.check_connection("t", 7)
+    bench.shard.check_connection("t", 8)
+    await bench.init(asking=producer, connection=7)
+    bench.shard.check_connection("t", 7)
+
+
+# --- a log that refuses
+
+
+async def test_refused_record_closes_the_shard_and_tells_everybody() -> None:
+    bench = Bench()
+    first = asyncio.ensure_future(bench.shard.init_producer_id("t", NOBODY, 60_000, False, 1))
+    second = asyncio.ensure_future(bench.shard.init_producer_id("u", NOBODY, 60_000, False, 1))
+    await turns()
+    bench.log.refuse()
+    assert await refused(first) is ErrorCode.coordinator_not_available
+    assert await refused(second) is ErrorCode.coordinator_not_available
+    assert bench.lost_shards == [bench.shard]
+    assert await refused(bench.shard.end("t", Identity(*NOBODY), True, VERSION_1)) is (
+        ErrorCode.coordinator_not_available
+    )
+
+
+async def test_who_waits_for_an_end_learns_that_the_shard_has_gone() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    await bench.add(producer)
+    ending = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_1))
+    await turns()
+    bench.log.commit()
+    await ending
+    waiting = asyncio.ensure_future(bench.shard.init_producer_id("t", NOBODY, 60_000, False, 1))
+    await turns()
+    bench.shard.close(ErrorCode.not_coordinator)
+    assert await refused(waiting) is ErrorCode.not_coordinator
+    assert bench.endings[0].is_abandoned
+
+
+# --- version 2
+
+
+async def test_every_transaction_has_an_epoch_of_its_own() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    for epoch in range(1, 4):
+        await bench.add(producer, P0, version=VERSION_2)
+        producer = await bench.end(producer, version=VERSION_2)
+        assert producer == (101, epoch)
+        await bench.rest()
+        assert bench.markers[-1][1].producer_epoch == epoch
+
+
+async def test_late_end_of_version_2_is_refused_by_its_epoch() -> None:
+    bench = Bench()
+    first = await bench.init()
+    await bench.add(first, version=VERSION_2)
+    second = await bench.end(first, version=VERSION_2)
+    await bench.rest()
+    await bench.add(second, version=VERSION_2)
+    for commit in (True, False):
+        assert await refused(bench.shard.end("t", first, commit, VERSION_2)) is ErrorCode.producer_fenced
+    assert state_of(bench) is TransactionState.ONGOING
+
+
+async def test_end_under_the_last_epoch_gives_a_new_producer_id() -> None:
+    bench = Bench()
+    await bench.init()
+    transaction = bench.shard.transactions["t"]
+    last = Identity(transaction.producer.producer_id, ProducerEpoch(32_766))
+    object.__setattr__(transaction, "producer", last)
+    await bench.add(last, version=VERSION_2)
+    following = await bench.end(last, version=VERSION_2)
+    await bench.rest()
+    assert following == (102, 0)
+    assert await bench.end(last, version=VERSION_2) == following
+    await bench.add(following, version=VERSION_2)
