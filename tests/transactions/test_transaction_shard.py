@@ -234,26 +234,35 @@ async def test_more_ids_than_there_is_room_for_are_refused() -> None:
 async def test_late_end_on_an_older_connection_is_refused() -> None:
     bench = Bench()
     producer = await bench.init(connection=5)
-    bench.shard.check_connection("t", 5)
+    bench.shard.check_connection("t", producer, 5)
     await bench.add(producer)
     # The end of the first transaction is held up on connection 5; the client gives it up and goes on over 6.
-    bench.shard.check_connection("t", 6)
+    bench.shard.check_connection("t", producer, 6)
     await bench.end(producer)
-    bench.shard.check_connection("t", 6)
+    bench.shard.check_connection("t", producer, 6)
     await bench.add(producer)
     with pytest.raises(ProtocolError):
-        bench.shard.check_connection("t", 5)
+        bench.shard.check_connection("t", producer, 5)
     assert state_of(bench) is TransactionState.ONGOING
     assert bench.counts.late_requests == 1
-    bench.shard.check_connection("t", 6)
-    bench.shard.check_connection("t", 9)
+    bench.shard.check_connection("t", producer, 6)
+    bench.shard.check_connection("t", producer, 9)
+
+
+async def test_zombie_on_a_newer_connection_does_not_make_its_successor_late() -> None:
+    bench = Bench()
+    zombie = await bench.init(connection=5)
+    successor = await bench.init(connection=6)
+    bench.shard.check_connection("t", zombie, 7)
+    bench.shard.check_connection("t", zombie, 4)
+    bench.shard.check_connection("t", successor, 6)
 
 
 async def test_new_epoch_may_come_over_an_older_connection() -> None:
     bench = Bench()
     await bench.init(connection=6)
-    await bench.init(connection=5)
-    bench.shard.check_connection("t", 5)
+    producer = await bench.init(connection=5)
+    bench.shard.check_connection("t", producer, 5)
 
 
 async def test_connection_from_before_this_broker_led_the_partition_may_be_late() -> None:
@@ -261,10 +270,10 @@ async def test_connection_from_before_this_broker_led_the_partition_may_be_late(
     producer = await bench.init(connection=5)
     bench.start(bench.log.committed, first_connection=8)
     with pytest.raises(ProtocolError):
-        bench.shard.check_connection("t", 7)
-    bench.shard.check_connection("t", 8)
-    await bench.init(asking=producer, connection=7)
-    bench.shard.check_connection("t", 7)
+        bench.shard.check_connection("t", producer, 7)
+    bench.shard.check_connection("t", producer, 8)
+    producer = await bench.init(asking=producer, connection=7)
+    bench.shard.check_connection("t", producer, 7)
 
 
 # --- a log that refuses

@@ -154,17 +154,18 @@ class Shard:
         ending = self._endings.get(transactional_id)
         return self._transactions[transactional_id].partitions if ending is None else ending.left
 
-    def check_connection(self, transactional_id: str, number: int) -> None:
+    def check_connection(self, transactional_id: str, producer: Identity, number: int) -> None:
         """ProtocolError for a request that was on its way while its producer went on over a newer connection.
 
         Without new epochs (version 1) nothing else tells a late end of the last transaction from the end of this one.
+        Others than the present producer are told by their identity.
         """
-        self._check_open()
+        if self._existing(transactional_id).successor != producer:
+            return
         if number < self._connections.get(transactional_id, self._first_connection):
             self._around.counts.late_requests += 1
             raise ProtocolError("a late request about a transaction, from a connection that was given up")
-        if transactional_id in self._transactions:
-            self._connections[transactional_id] = number
+        self._connections[transactional_id] = number
 
     # --- time
 

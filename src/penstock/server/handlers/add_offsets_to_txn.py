@@ -37,5 +37,6 @@ async def _add(request: Request, message: Any) -> None:
     topic = request.broker.image.topics[OFFSETS_TOPIC]
     partition = TopicPartition(OFFSETS_TOPIC, partition_of(message.group_id, len(topic.partitions)))
     shard = shard_for(request, Operation.WRITE, message.transactional_id)
-    shard.check_connection(message.transactional_id, request.session.number)
-    await shard.add_partitions(message.transactional_id, producer_of(message), [partition], VERSION_1)
+    producer = producer_of(message)
+    shard.check_connection(message.transactional_id, producer, request.session.number)
+    await shard.add_partitions(message.transactional_id, producer, [partition], VERSION_1)

@@ -43,7 +43,7 @@ async def _add(
 ) -> Codes:
     try:
         shard = shard_for(request, Operation.WRITE, transactional_id)
-        shard.check_connection(transactional_id, request.session.number)
+        shard.check_connection(transactional_id, producer, request.session.number)
         refused = _refused(request, partitions)
         if refused:
             return {

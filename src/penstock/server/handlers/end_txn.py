@@ -20,9 +20,10 @@ async def handle(request: Request, message: Any) -> Fields:
     producer, code = NOBODY, ErrorCode.none
     try:
         shard = shard_for(request, Operation.WRITE, message.transactional_id)
+        asking = producer_of(message)
         if version < VERSION_2:
-            shard.check_connection(message.transactional_id, request.session.number)
-        producer = await shard.end(message.transactional_id, producer_of(message), message.committed, version)
+            shard.check_connection(message.transactional_id, asking, request.session.number)
+        producer = await shard.end(message.transactional_id, asking, message.committed, version)
     except BrokerError as error:
         code = told(error.code, request.version, FIRST_VERSION_WITH_FENCED)
     return {
