@@ -60,7 +60,7 @@ class Stage:
             assert name not in self.results, "told once"
             self.results[name] = result
 
-        if replica.must_verify(header):
+        if replica.verified.must_hold(header):
             replica.append_verified(batch, header, NOW_MS, self.coordinator.verify, finish)
         elif replica.must_hold:
             replica.append_later(batch, header, NOW_MS, finish)
@@ -160,7 +160,7 @@ def test_what_was_refused_is_remembered_of_a_bounded_number(tmp_path: Path) -> N
         for _ in range(MAX_REFUSED + 50):
             stage.coordinator.asked.pop(0).set_result(ErrorCode.invalid_txn_state)
         await stage.bench.threads.settle()
-        verified = stage.replica._verified
+        verified = stage.replica.verified
         assert len(verified._refused) == MAX_REFUSED
         assert verified._queues == {}
 

@@ -174,20 +174,31 @@ class ClassicGroup:
 
     # Offsets
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
-        error = self._check_commit(member_id, instance_id, generation)
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
+        error = self._check_commit(member_id, instance_id, generation, is_transactional)
         if error is not ErrorCode.none:
             raise BrokerError(error)
         if member_id in self._members:
             self._generations.prolong(self._members[member_id], now_ms)
 
-    def _check_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def _check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, is_transactional: bool
+    ) -> ErrorCode:
         if generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.none
+        if is_transactional and generation < 0 and member_id == NO_MEMBER and instance_id is None:
+            return ErrorCode.none
         error = self._check(member_id, instance_id, generation)
-        if error is ErrorCode.none and self.state is GroupState.COMPLETING_REBALANCE:
-            return ErrorCode.rebalance_in_progress
-        return error
+        is_between = self.state is GroupState.COMPLETING_REBALANCE and not is_transactional
+        return ErrorCode.rebalance_in_progress if error is ErrorCode.none and is_between else error
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         if self._generations.state is GroupState.DEAD:

@@ -311,8 +311,18 @@ class ConsumerGroup:
     def empty_since_ms(self) -> int | None:
         return self._empty_since_ms
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
         if generation < 0 and self.is_empty:
+            return
+        if is_transactional and generation < 0 and member_id == NO_MEMBER and instance_id is None:
             return
         member = self.remembered.members.get(member_id)
         if member is None:

@@ -219,9 +219,18 @@ class Group(Protocol):
     def tick(self, now_ms: int) -> Step:
         """Time has passed: members whose session ended are out, rebalances that waited long enough go on."""
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
         """BrokerError unless this member may commit offsets in this generation (or member epoch) now; it also counts
-        as a sign of life of a classic member. Generation -1 and no member id: someone outside the group."""
+        as a sign of life of a classic member. Generation -1 and no member id: someone outside the group, or in a
+        transaction a client that does not say who it is (KIP-447)."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """OffsetFetch 9 names the member: BrokerError when it is not one, or of another epoch."""

@@ -20,8 +20,9 @@ from penstock.groups.records import (
 )
 from penstock.groups.settings import GroupSettings
 from penstock.groups.surroundings import ShardState, Surroundings
+from penstock.records.control import Marker
 from penstock.replication.replica import Replica
-from penstock.state_log.replaying import Replaying
+from penstock.state_log.replaying import InTransaction, Replaying
 from penstock.threads import Threads
 
 GROUPS_PER_TURN = 50
@@ -31,7 +32,7 @@ class Loading:
     """One pass over one log."""
 
     def __init__(self, replica: Replica, threads: Threads, surroundings: Surroundings) -> None:
-        self._replaying = Replaying(replica, threads, decode_record, self._replay)
+        self._replaying = Replaying(replica, threads, decode_record, self._replay, self._replay_transactional)
         self._around = surroundings
         self._offsets = Offsets()
         self._classic: dict[str, ClassicGroupValue] = {}
@@ -64,6 +65,14 @@ class Loading:
             self._consumer.pop(key.group_id, None)
         else:
             self._replay_consumer(key.group_id, record)
+
+    def _replay_transactional(self, step: InTransaction[GroupRecord] | Marker) -> None:
+        if isinstance(step, Marker):
+            self._offsets.end_transaction(step.producer_id, is_commit=step.is_commit)
+            return
+        key, value = step.record.key, step.record.value
+        if isinstance(key, OffsetKey) and value is not None:
+            self._offsets.transactional.add(step.producer_id, key, cast(OffsetValue, value))
 
     def _replay_consumer(self, group_id: str, record: GroupRecord) -> None:
         group = self._consumer.get(group_id)

@@ -1,8 +1,8 @@
 """The committed offsets of the groups of one shard: visible once committed, gone when they have expired (KIP-211).
 
-A commit is pending from its append until its batch is committed; nobody is answered with it before. An offset belongs
-to the topic with its id: where that topic was deleted, made again or not, the offset is never answered. Pure: times and
-the cluster image come in. Called by `shard` alone.
+A commit is pending from its append until its batch is committed; nobody is answered with it before, and with one of a
+transaction not before that is committed. An offset belongs to the topic with its id: where that topic was deleted, made
+again or not, the offset is never answered. Pure: times and the cluster image come in. Called by `shard` alone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TypeAlias
 from penstock.cluster.image import ClusterImage
 from penstock.config import CLEANUP_POLICY, RETENTION_MS, BrokerConfig, CleanupPolicy, TopicConfig
 from penstock.groups.records import GroupRecord, OffsetKey, OffsetValue
+from penstock.groups.transactional_offsets import TransactionalOffsets
 from penstock.model import NO_TOPIC_ID, TopicPartition
 
 CommittedOffset: TypeAlias = OffsetValue
@@ -29,6 +30,12 @@ class OffsetCommit:
     generation: int
     offsets: Mapping[TopicPartition, CommittedOffset]
 
+    def records(self, group_id: str) -> list[GroupRecord]:
+        return [
+            GroupRecord(OffsetKey(group_id, partition.topic, partition.partition), offset)
+            for partition, offset in self.offsets.items()
+        ]
+
 
 class Offsets:
     def __init__(self) -> None:
@@ -36,21 +43,34 @@ class Offsets:
         self._pending: dict[str, dict[TopicPartition, int]] = {}
         self._unread_since_ms: dict[tuple[str, str], int] = {}
         self._count = 0
+        self.transactional = TransactionalOffsets()
 
     def __len__(self) -> int:
         return self._count
 
     def groups(self) -> Iterable[str]:
-        return self._groups.keys()
+        return (*self._groups, *self.transactional.groups())
 
     def has(self, group_id: str) -> bool:
         """Whether the group has offsets, or will have some when what is appended is committed."""
-        return group_id in self._groups or group_id in self._pending
+        return group_id in self._groups or group_id in self._pending or self.transactional.has(group_id)
 
     # --- changes, in the order of the log
 
     def apply(self, key: OffsetKey, value: OffsetValue | None) -> None:
         """A record of an offset is committed."""
+        self.transactional.replace(key)
+        self._set(key, value)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The marker is committed."""
+        if is_commit:
+            for key, value in self.transactional.take(producer_id):
+                self._set(key, value)
+        else:
+            self.transactional.drop(producer_id)
+
+    def _set(self, key: OffsetKey, value: OffsetValue | None) -> None:
         if value is None:
             self._remove(key)
             return
@@ -108,6 +128,10 @@ class Offsets:
         found = ((partition, self.get(group_id, partition, image)) for partition in partitions)
         return {partition: value for partition, value in found if value is not None}
 
+    def unstable(self, group_id: str) -> set[TopicPartition]:
+        """Those that a transaction may be about to commit."""
+        return {TopicPartition(key.topic, key.partition) for key in self.transactional.keys(group_id)}
+
     def all(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:
         """Group, topic, partition and offset, of all groups; for metrics."""
         for group_id, topics in self._groups.items():
@@ -127,6 +151,7 @@ class Offsets:
             for index in values
         )
         known.update(dict.fromkeys(self._pending.get(group_id, ())))
+        known.update(dict.fromkeys(self.unstable(group_id)))
         chosen = (
             known if partitions is None else [partition for partition in partitions if partition in known]
         )

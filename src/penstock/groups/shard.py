@@ -38,6 +38,7 @@ from penstock.groups.offsets import CommittedOffset, OffsetCommit, Offsets
 from penstock.groups.records import GroupRecord, OffsetKey, OffsetValue
 from penstock.groups.roster import Roster, no_group
 from penstock.groups.surroundings import ShardState, Surroundings
+from penstock.groups.transactional_commits import TransactionalCommits
 from penstock.model import TopicPartition
 from penstock.state_log.appender import Appender
 
@@ -59,6 +60,7 @@ class Shard:
         self._commits: deque[tuple[int, asyncio.Future[None]]] = deque()
         """Until when each is answered at the latest, oldest first."""
         self._closed: BrokerError | None = None
+        self.transactional = TransactionalCommits(self, appender)
         for group_id, group in self._groups.items():
             self._schedule(group_id, group)
 
@@ -70,6 +72,10 @@ class Shard:
     def has_failed(self) -> bool:
         """Whether its log takes nothing more until the broker is started again."""
         return self._appender.replica.log.failed
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed is not None
 
     # --- members
 
@@ -124,28 +130,32 @@ class Shard:
         """Done when it is committed, or a BrokerError. (No coroutine: consumers do this all the time.)"""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
-            self._check_commit(group_id, commit)
+            self.check_commit(group_id, commit)
         except BrokerError as error:
             future.set_exception(error)
             return future
-        records = [
-            GroupRecord(OffsetKey(group_id, partition.topic, partition.partition), offset)
-            for partition, offset in commit.offsets.items()
-        ]
+        records = commit.records(group_id)
         self.offsets.begin(group_id, commit.offsets)
         self._appender.add(records, partial(self._on_commit, group_id, commit, records, future))
         if not future.done():
-            self._limit_wait(future)
+            self.limit_wait(future)
         return future
 
-    def _check_commit(self, group_id: str, commit: OffsetCommit) -> None:
+    def check_commit(self, group_id: str, commit: OffsetCommit, *, is_transactional: bool = False) -> None:
+        """Make the group for someone outside of any; BrokerError where this may not be committed."""
         self._check_open()
         group = self._groups.get(group_id)
         if group is None:
             if commit.generation >= 0 or commit.member_id != NO_MEMBER:
                 raise BrokerError(ErrorCode.illegal_generation, f"there is no group {group_id[:80]!r}")
             group = self._groups.add_classic(group_id)
-        group.check_commit(commit.member_id, commit.instance_id, commit.generation, self._now_ms())
+        group.check_commit(
+            commit.member_id,
+            commit.instance_id,
+            commit.generation,
+            self._now_ms(),
+            is_transactional=is_transactional,
+        )
 
     def fetch_offsets(
         self,
@@ -154,7 +164,8 @@ class Shard:
         member_epoch: int,
         partitions: Sequence[TopicPartition] | None,
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """What is committed; partitions without an offset are not in the answer. None asks for all."""
+        """What is committed; partitions without an offset are not in the answer. None asks for all. Which of them a
+        transaction may be about to change, `offsets.unstable` knows."""
         self._check_open()
         group = self._groups.get(group_id)
         if group is not None:
@@ -191,8 +202,8 @@ class Shard:
         if self._closed is None:
             self.offsets.end(group_id, commit.offsets)
             if error is not None:
-                self._drop_if_blank(group_id)
-        self._settle(future, error)
+                self.drop_if_blank(group_id)
+        self.settle(future, error)
 
     def _apply_offsets(self, records: Iterable[GroupRecord]) -> None:
         for record in records:
@@ -205,12 +216,12 @@ class Shard:
         def done(error: BrokerError | None) -> None:
             if error is None:
                 self._apply_offsets(tombstones)
-            self._settle(future, error)
+            self.settle(future, error)
 
         self._appender.add(tombstones, done)
         return future
 
-    def _limit_wait(self, future: asyncio.Future[None]) -> None:
+    def limit_wait(self, future: asyncio.Future[None]) -> None:
         while self._commits and self._commits[0][1].done():
             self._commits.popleft()
         deadline_ms = self._now_ms() + self._around.config[OFFSETS_COMMIT_TIMEOUT_MS]
@@ -240,7 +251,7 @@ class Shard:
                 self._apply_offsets(records)
             else:
                 self._lose()
-            self._settle(future, error)
+            self.settle(future, error)
 
         self._appender.add(records, done)
         return future
@@ -302,6 +313,7 @@ class Shard:
         if self._closed is not None:
             return
         self._closed = BrokerError(code)
+        self.transactional.close()
         for group in self._groups.values():
             for ticket, result in group.give_up(code).answers:
                 _answer(ticket, result)
@@ -316,9 +328,9 @@ class Shard:
         if step.records or step.answers:
             self._appender.add(step.records, partial(self._on_step, step))
         self._schedule(group_id, self._groups[group_id])
-        self._drop_if_blank(group_id)
+        self.drop_if_blank(group_id)
 
-    def _drop_if_blank(self, group_id: str) -> None:
+    def drop_if_blank(self, group_id: str) -> None:
         """Whoever asks for groups at random, and is refused, leaves nothing behind."""
         group = self._groups.get(group_id)
         if (
@@ -334,12 +346,12 @@ class Shard:
             self._lose()
         if self._closed is not None:
             for ticket, _ in step.answers:
-                self._settle(cast("asyncio.Future[Result]", ticket), self._closed)
+                self.settle(cast("asyncio.Future[Result]", ticket), self._closed)
             return
         for ticket, result in step.answers:
             _answer(ticket, result)
 
-    def _settle(self, future: asyncio.Future[R], error: BrokerError | None) -> None:
+    def settle(self, future: asyncio.Future[R], error: BrokerError | None) -> None:
         if error is not None and self.has_failed:
             self._lose()
         if future.done():

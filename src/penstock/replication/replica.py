@@ -12,6 +12,7 @@ import asyncio
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -25,7 +26,7 @@ from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
 from penstock.replication.truncation import diverging_epoch
-from penstock.replication.verified_appends import AppendCallback, HeldAppend, VerifiedAppends, Verify
+from penstock.replication.verified_appends import VerifiedAppends, Verify
 from penstock.replication.waiting import CommitCallback, CommitWaiters, DataWaiters
 from penstock.storage.jobs import FlushJob
 from penstock.storage.log import AppendInfo, Log
@@ -33,6 +34,17 @@ from penstock.storage.log_config import LogConfig
 from penstock.threads import Threads
 
 _WRITEBACK_BYTES = 8 << 20
+
+
+AppendCallback = Callable[[AppendInfo | BrokerError], None]
+
+
+@dataclass(slots=True)
+class _HeldAppend:
+    batch: memoryview
+    header: BatchHeader
+    now_ms: int
+    callback: AppendCallback
 
 
 class Watcher(Protocol):
@@ -77,8 +89,8 @@ class Replica:
         self._threads = threads
         self._changed = changed
         self._unwritten_bytes = 0
-        self._held: deque[HeldAppend] = deque()
-        self._verified = VerifiedAppends(log, self._on_verified)
+        self._held: deque[_HeldAppend] = deque()
+        self.verified = VerifiedAppends(log)
         self.on_marker: Callable[[Marker, AppendInfo], None] | None = None
         """Told of every marker that is appended here."""
 
@@ -86,10 +98,6 @@ class Replica:
     def must_hold(self) -> bool:
         """Whether an append has to go through `append_later`."""
         return self._checks_records or bool(self._held)
-
-    def must_verify(self, header: BatchHeader) -> bool:
-        """Whether the append of a transaction's batch has to go through `append_verified`."""
-        return self._verified.must_hold(header)
 
     def become_leader(self, leader_epoch: LeaderEpoch, in_sync: InSync) -> None:
         """Lead in a new epoch, which starts at the present end of the log."""
@@ -133,7 +141,7 @@ class Replica:
             raise self._departure()
         kind = header.attributes & (TRANSACTIONAL_FLAG | CONTROL_FLAG)
         if kind == TRANSACTIONAL_FLAG:
-            self._verified.check(header)
+            self.verified.check(header)
         try:
             info = self.log.append(batch, header, self.partition.leader_epoch, now_ms)
         except BrokerError:
@@ -141,7 +149,7 @@ class Replica:
                 self._commit_waiters.fail(self._failure())  # there will be no flush that they could wait for
             raise
         if kind == TRANSACTIONAL_FLAG:
-            self._verified.on_append(header.producer_id)
+            self.verified.on_append(header.producer_id)
         self._changed[self] = None
         if self.partition.on_append(self.log.log_end_offset):
             self._on_high_watermark()
@@ -165,7 +173,7 @@ class Replica:
             return AppendInfo(last_offset, last_offset, -1, self.log.log_start_offset, duplicate=True)
         batch = memoryview(build_marker(*marker, now_ms))
         info = self.append(batch, read_header(batch), now_ms)
-        self._verified.on_marker(marker.producer_id)
+        self.verified.on_marker(marker.producer_id)
         if self.on_marker is not None:
             self.on_marker(marker, info)
         return info
@@ -202,18 +210,23 @@ class Replica:
 
     async def flushed(self) -> None:
         """Wait until everything that is in the log now is durable; BrokerError when it will not be."""
-        required = self.log.log_end_offset
-        if self.log.flushed_offset >= required:
-            return
         done: Future[None] = asyncio.get_running_loop().create_future()
 
         def finish(error: BrokerError | None) -> None:
             if not done.done():
                 done.set_result(None) if error is None else done.set_exception(error)
 
-        self._flush_waiters.add(required, finish)
+        if not self.when_flushed(finish):
+            await done
+
+    def when_flushed(self, callback: CommitCallback) -> bool:
+        """True when everything that is in the log now is durable; else calls back when it is, or will not be."""
+        required = self.log.log_end_offset
+        if self.log.flushed_offset >= required:
+            return True
+        self._flush_waiters.add(required, callback)
         self._flusher.request(self)
-        await done
+        return False
 
     # --- appends that are held
 
@@ -235,9 +248,10 @@ class Replica:
         callback: AppendCallback,
     ) -> None:
         """Append after the coordinator was asked whether the partition is in the batch's transaction."""
-        self._verified.hold(HeldAppend(batch, header, now_ms, callback), verify)
+        held = _HeldAppend(batch, header, now_ms, callback)
+        self.verified.hold(header, verify, partial(self._on_verified, held), callback)
 
-    def _on_verified(self, held: HeldAppend) -> None:
+    def _on_verified(self, held: _HeldAppend) -> None:
         if self.must_hold:
             self._hold(held)
             return
@@ -252,9 +266,9 @@ class Replica:
         self, batch: memoryview, header: BatchHeader, now_ms: int, callback: AppendCallback
     ) -> None:
         """Append after the batch's records were looked at off the loop, in the order of the calls."""
-        self._hold(HeldAppend(batch, header, now_ms, callback))
+        self._hold(_HeldAppend(batch, header, now_ms, callback))
 
-    def _hold(self, held: HeldAppend) -> None:
+    def _hold(self, held: _HeldAppend) -> None:
         self._held.append(held)
         if len(self._held) == 1:
             self._check_next()
@@ -281,9 +295,9 @@ class Replica:
         held, self._held = self._held, deque()
         for each in held:
             each.callback(self._departure())
-        self._verified.give_up(self._departure())
+        self.verified.give_up(self._departure())
 
-    def _on_checked(self, held: HeldAppend, checked: Future[BrokerError | None]) -> None:
+    def _on_checked(self, held: _HeldAppend, checked: Future[BrokerError | None]) -> None:
         if not self._held or self._held[0] is not held:
             return  # given up meanwhile
         result: AppendInfo | BrokerError = BrokerError(

@@ -18,27 +18,20 @@ from typing import Any
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.records.batch import BatchHeader
-from penstock.storage.log import AppendInfo, Log
+from penstock.storage.log import Log
 
 MAX_REFUSED = 1_000
 
-AppendCallback = Callable[[AppendInfo | BrokerError], None]
 Verify = Callable[[], Coroutine[Any, Any, ErrorCode]]
 """Asks whether the partition belongs to the transaction of a batch."""
 
 
 @dataclass(slots=True)
-class HeldAppend:
-    batch: memoryview
-    header: BatchHeader
-    now_ms: int
-    callback: AppendCallback
-
-
-@dataclass(slots=True)
 class _Unverified:
-    append: HeldAppend
+    header: BatchHeader
     verify: Verify
+    go_on: Callable[[], None]
+    refuse: Callable[[BrokerError], None]
 
 
 class _Queue:
@@ -54,9 +47,8 @@ class _Queue:
 
 
 class VerifiedAppends:
-    def __init__(self, log: Log, go_on: Callable[[HeldAppend], None]) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
-        self._go_on = go_on
         self._queues: dict[int, _Queue] = {}
         self._verified: dict[int, int] = {}
         """The epoch of each producer whose transaction is known to have this partition, and is not begun here."""
@@ -68,12 +60,19 @@ class VerifiedAppends:
             self._log.producers.is_in_transaction(header) or self._is_verified(header)
         )
 
-    def hold(self, append: HeldAppend, verify: Verify) -> None:
-        producer_id = append.header.producer_id
+    def hold(
+        self,
+        header: BatchHeader,
+        verify: Verify,
+        go_on: Callable[[], None],
+        refuse: Callable[[BrokerError], None],
+    ) -> None:
+        """Call one of both, later."""
+        producer_id = header.producer_id
         queue = self._queues.get(producer_id)
         if queue is None:
             queue = self._queues[producer_id] = _Queue()
-        queue.held.append(_Unverified(append, verify))
+        queue.held.append(_Unverified(header, verify, go_on, refuse))
         if queue.asking is None:
             self._ask(producer_id, queue)
 
@@ -115,7 +114,7 @@ class VerifiedAppends:
             if queue.asking is not None:
                 queue.asking.cancel()
             for held in queue.held:
-                held.append.callback(error)
+                held.refuse(error)
 
     def _is_verified(self, header: BatchHeader) -> bool:
         return self._verified.get(header.producer_id) == header.producer_epoch
@@ -140,22 +139,22 @@ class VerifiedAppends:
 
     def _settle(self, producer_id: int, queue: _Queue, code: ErrorCode) -> None:
         """The answer goes for all batches of its epoch that have come so far."""
-        epoch = queue.held[0].append.header.producer_epoch
+        epoch = queue.held[0].header.producer_epoch
         settled = []
-        while queue.held and queue.held[0].append.header.producer_epoch == epoch:
-            settled.append(queue.held.popleft().append)
+        while queue.held and queue.held[0].header.producer_epoch == epoch:
+            settled.append(queue.held.popleft())
         if queue.held:
             self._ask(producer_id, queue)
         else:
             del self._queues[producer_id]
         if code is ErrorCode.none:
             self._verified[producer_id] = epoch
-            for append in settled:
-                self._go_on(append)
+            for held in settled:
+                held.go_on()
         else:
             self._remember_refusal(settled[0].header)
-            for append in settled:
-                append.callback(BrokerError(code, "the partition is not known to be in the transaction"))
+            for held in settled:
+                held.refuse(BrokerError(code, "the partition is not known to be in the transaction"))
 
     def _remember_refusal(self, header: BatchHeader) -> None:
         if self._log.producers.get(header.producer_id) is not None:

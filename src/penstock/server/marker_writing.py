@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 
 from penstock.clock import Clock
+from penstock.cluster.internal_topics import OFFSETS_TOPIC
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicPartition
 from penstock.records.control import Marker
@@ -40,6 +41,9 @@ class MarkerWriter:
         now_ms = self._clock.now_ms()
         try:
             replica = self._replicas.get(name.topic, name.partition)
+            if name.topic == OFFSETS_TOPIC and replica.on_marker is None:
+                # While the groups are being read from their log, what is appended to it would pass them by.
+                raise BrokerError(ErrorCode.coordinator_load_in_progress)
             info = replica.append_marker(marker, is_epoch_new=version >= VERSION_2, now_ms=now_ms)
             if replica.when_committed(info, finish):
                 finish(None)

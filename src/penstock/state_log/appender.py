@@ -2,7 +2,7 @@
 
 Whoever adds something is called back when that, and everything added before it, is committed or has been refused, in
 the order of the calls. What has no records waits for those before it, so that nobody is told what a power loss can
-still take back. Loop thread only.
+still take back. Records that are part of a client's transaction have a batch of their own. Loop thread only.
 """
 
 from __future__ import annotations
@@ -67,6 +67,31 @@ class Appender(Generic[R]):
         else:
             done(None)
 
+    def build_transactional(self, records: Sequence[R], producer_id: int, producer_epoch: int) -> memoryview:
+        """The batch for `add_transactional`. It has no sequence: what a coordinator writes is not repeated."""
+        now_ms = self._clock.now_ms()
+        return memoryview(
+            build_batch(
+                [NewRecord(*self._encode(record), now_ms) for record in records],
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transactional=True,
+            )
+        )
+
+    def add_transactional(self, content: memoryview, done: Done) -> None:
+        """Append the batch, which `replica` knows to be in a transaction; `done` is called as by `add`."""
+        if self._closed is not None:
+            done(self._closed)
+            return
+        self._append_collected()
+        batch = _Batch(waiting=[done])
+        self._uncommitted.append(batch)
+        try:
+            self._append(batch, content, self._clock.now_ms())
+        except BrokerError as error:
+            self._finish(batch, error)
+
     def close(self, error: BrokerError) -> None:
         """Append nothing more; who waits gets the error."""
         self._closed = error
@@ -87,17 +112,17 @@ class Appender(Generic[R]):
         collected, self._collected = self._collected, []
         now_ms = self._clock.now_ms()
         for place, batch in enumerate(collected):
+            records, batch.records = batch.records, []
+            content = memoryview(build_batch([NewRecord(key, value, now_ms) for key, value in records]))
             try:
-                self._append(batch, now_ms)
+                self._append(batch, content, now_ms)
             except BrokerError as error:
                 # What follows was decided after this, and must not be in the log without it.
                 for refused in collected[place:]:
                     self._finish(refused, error)
                 return
 
-    def _append(self, batch: _Batch, now_ms: int) -> None:
-        records, batch.records = batch.records, []
-        content = memoryview(build_batch([NewRecord(key, value, now_ms) for key, value in records]))
+    def _append(self, batch: _Batch, content: memoryview, now_ms: int) -> None:
         info = self.replica.append(content, read_header(content), now_ms)
         if self.replica.when_committed(info, partial(self._finish, batch)):
             self._finish(batch, None)

@@ -11,12 +11,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from penstock.errors import BrokerError, CorruptLog, InvalidBatch, PenstockError
 from penstock.model import Offset
 from penstock.records.batch import HEADER_SIZE, BatchHeader
 from penstock.records.compression import MAX_DECOMPRESSED_BYTES, decompress
+from penstock.records.control import Marker, read_marker
 from penstock.records.iteration import read_batches, walk
 from penstock.replication.replica import Replica
 from penstock.storage.log import AppendInfo, Log
@@ -34,12 +35,23 @@ class UnknownRecord(PenstockError):
     """A record of a kind or version that we do not know, or that is damaged: passed over."""
 
 
+class InTransaction(NamedTuple, Generic[R]):
+    """A record that counts when its producer's transaction is committed."""
+
+    producer_id: int
+    record: R
+
+
+def _ignore(step: InTransaction[R] | Marker) -> None:
+    """For a log that has no part in transactions."""
+
+
 @dataclass(slots=True)
 class LogPart(Generic[R]):
     """What one read of the log brought."""
 
     next_offset: Offset
-    records: list[R] = field(default_factory=list)
+    steps: list[R | InTransaction[R] | Marker] = field(default_factory=list)
     unknown: int = 0
     """Records that were passed over."""
     is_damaged: bool = False
@@ -53,6 +65,7 @@ class Replaying(Generic[R]):
     threads: Threads
     decode: Decode[R]
     apply: Callable[[R], None]
+    apply_transactional: Callable[[InTransaction[R] | Marker], None] = _ignore
     unknown: int = 0
     damaged_parts: int = 0
 
@@ -65,7 +78,7 @@ class Replaying(Generic[R]):
             part = await self.threads.run("read", partial(read_part, log, offset, end_offset, self.decode))
             self.unknown += part.unknown
             self.damaged_parts += part.is_damaged
-            await self._apply(part.records)
+            await self._apply(part.steps)
             offset = part.next_offset
 
     async def _committed(self, end_offset: Offset) -> None:
@@ -83,15 +96,19 @@ class Replaying(Generic[R]):
         if not self.replica.when_committed(last, done):
             await future
 
-    async def _apply(self, records: Sequence[R]) -> None:
-        for start in range(0, len(records), RECORDS_PER_TURN):
-            for record in records[start : start + RECORDS_PER_TURN]:
-                self.apply(record)
+    async def _apply(self, steps: Sequence[R | InTransaction[R] | Marker]) -> None:
+        for start in range(0, len(steps), RECORDS_PER_TURN):
+            for step in steps[start : start + RECORDS_PER_TURN]:
+                if isinstance(step, (InTransaction, Marker)):
+                    self.apply_transactional(step)
+                else:
+                    self.apply(step)
             await asyncio.sleep(0)
 
 
 def read_part(log: Log, offset: Offset, end_offset: Offset, decode: Decode[R]) -> LogPart[R]:
-    """Read on from `offset`. Of several records of a key only the newest is decoded. Waits for the disk."""
+    """Read on from `offset`. Of several records of a key with no transaction between them only the newest is decoded.
+    Waits for the disk."""
     part: LogPart[R] = LogPart(offset)
     newest: dict[bytes, bytes | None] = {}
     try:
@@ -101,18 +118,42 @@ def read_part(log: Log, offset: Offset, end_offset: Offset, decode: Decode[R]) -
         for header, batch in read_batches(memoryview(content)):
             part.next_offset = header.next_offset
             try:
-                part.unknown += _collect(batch, header, newest)
+                if header.is_transactional:
+                    _decode(newest, part, decode)
+                    newest.clear()
+                    _add_transactional(batch, header, part, decode)
+                else:
+                    part.unknown += _collect(batch, header, newest)
             except InvalidBatch:
                 part.is_damaged = True
     except (CorruptLog, InvalidBatch):
         part.is_damaged = True
         part.next_offset = _behind_damage(log, part.next_offset, end_offset)
-    for key, value in newest.items():
+    _decode(newest, part, decode)
+    return part
+
+
+def _decode(found: dict[bytes, bytes | None], part: LogPart[R], decode: Decode[R]) -> None:
+    for key, value in found.items():
         try:
-            part.records.append(decode(key, value))
+            part.steps.append(decode(key, value))
         except UnknownRecord:
             part.unknown += 1
-    return part
+
+
+def _add_transactional(batch: memoryview, header: BatchHeader, part: LogPart[R], decode: Decode[R]) -> None:
+    if header.is_control:
+        marker = read_marker(batch, header)
+        if marker is not None:
+            part.steps.append(marker)
+        return
+    found: dict[bytes, bytes | None] = {}
+    part.unknown += _collect(batch, header, found)
+    for key, value in found.items():
+        try:
+            part.steps.append(InTransaction(header.producer_id, decode(key, value)))
+        except UnknownRecord:
+            part.unknown += 1
 
 
 def _collect(batch: memoryview, header: BatchHeader, newest: dict[bytes, bytes | None]) -> int:

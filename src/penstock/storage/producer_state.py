@@ -99,6 +99,8 @@ class ProducerStates:
         if header.producer_epoch != entry.epoch:
             return self._check_new_epoch(header, entry)
         sequence = header.base_sequence
+        if sequence < 0:
+            return None  # of a coordinator, which writes on behalf of the producer: it repeats nothing
         expected = (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE if entry.batches else 0
         if sequence == expected:
             return None
@@ -123,7 +125,7 @@ class ProducerStates:
                 ErrorCode.invalid_producer_epoch,
                 f"producer {header.producer_id} is at epoch {entry.epoch}, not {header.producer_epoch}",
             )
-        if header.base_sequence != 0:
+        if header.base_sequence > 0:
             raise BrokerError(
                 ErrorCode.out_of_order_sequence_number,
                 f"a new epoch of producer {header.producer_id} starts at {header.base_sequence}, not 0",
@@ -138,18 +140,21 @@ class ProducerStates:
         """The batch was written at `base_offset`."""
         entries = self._entries
         producer_id, delta = header.producer_id, header.last_offset_delta
-        batch = AppendedBatch(
-            header.base_sequence, header.last_sequence, base_offset, base_offset + delta, timestamp
-        )
+        batches: tuple[AppendedBatch, ...] = ()
+        if header.base_sequence >= 0:
+            batches = (
+                AppendedBatch(
+                    header.base_sequence, header.last_sequence, base_offset, base_offset + delta, timestamp
+                ),
+            )
         entry = entries.pop(producer_id, None)
-        batches: tuple[AppendedBatch, ...] = (batch,)
         coordinator_epoch, transaction_start = NO_COORDINATOR_EPOCH, NO_TRANSACTION
         if entry is None:
             self._make_room(now_ms)
         else:
             coordinator_epoch, transaction_start = entry.coordinator_epoch, entry.transaction_start
             if entry.epoch == header.producer_epoch:
-                batches = (*entry.batches[1 - REMEMBERED_BATCHES :], batch)
+                batches = (*entry.batches[1 - REMEMBERED_BATCHES :], *batches)
         if header.attributes & TRANSACTIONAL_FLAG and transaction_start < 0:
             transaction_start = base_offset
             self.unstable.open(base_offset)

@@ -44,6 +44,7 @@ from penstock.server.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     write_txn_markers,
 )
 from penstock.server.handlers.api_versions import api_versions
@@ -88,6 +89,7 @@ _HANDLERS = (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     write_txn_markers,
 )
 

@@ -1,16 +1,18 @@
 """OffsetFetch: what groups have committed. One group up to version 7, then several; topics by id from version 10 on.
 
-A partition without a committed offset is answered with -1, whether it exists or not.
+A partition without a committed offset is answered with -1, whether it exists or not. Who asks for stable offsets is
+told to ask again while a transaction may be about to commit one (KIP-447).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.offsets import CommittedOffset
+from penstock.groups.shard import Shard
 from penstock.model import TopicPartition
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME
@@ -31,39 +33,42 @@ class Asked(NamedTuple):
 
 
 def handle(request: Request, message: Any) -> Fields:
+    stable = getattr(message, "require_stable", False)
     if request.version >= FIRST_VERSION_WITH_SEVERAL:
         counts = Counter(group.group_id for group in message.groups)
         groups = [
-            {"group_id": group.group_id, **_group(request, group, counts[group.group_id])}
+            {"group_id": group.group_id, **_group(request, group, counts[group.group_id], stable)}
             for group in message.groups
         ]
         return {"throttle_time": NO_TIME, "groups": groups}
-    return {"throttle_time": NO_TIME, **_group(request, message, 1)}
+    return {"throttle_time": NO_TIME, **_group(request, message, 1, stable)}
 
 
 API = Api(9, 1, 10, handle)
 
 
-def _group(request: Request, asked: Any, times: int) -> Fields:
+def _group(request: Request, asked: Any, times: int, require_stable: bool) -> Fields:
     topics = None if asked.topics is None else [_asked(request, topic) for topic in asked.topics]
     try:
         # A few bytes can ask for all offsets of a group, so one request may not ask again and again.
         if times > 1:
             raise BrokerError(ErrorCode.invalid_request, "the group is in the request twice")
-        found = _find(request, asked, topics)
+        shard = shard_for(request, Operation.DESCRIBE, asked.group_id, may_be_empty=True)
+        found = _find(shard, asked, topics)
+        unstable = shard.offsets.unstable(asked.group_id) if require_stable else set()
     except BrokerError as error:
         if request.version < FIRST_VERSION_WITH_GROUP_ERROR:
             return {"topics": [_refused(topic, error.code) for topic in topics or ()]}
         return {"error_code": error.code, "topics": ()}
     if topics is None:
-        topics = _all_topics(request, found)
-    return {"error_code": ErrorCode.none, "topics": [_topic(request, topic, found) for topic in topics]}
+        topics = _all_topics(request, {**dict.fromkeys(unstable), **dict.fromkeys(found)})
+    return {
+        "error_code": ErrorCode.none,
+        "topics": [_topic(request, topic, found, unstable) for topic in topics],
+    }
 
 
-def _find(
-    request: Request, asked: Any, topics: list[Asked] | None
-) -> Mapping[TopicPartition, CommittedOffset]:
-    shard = shard_for(request, Operation.DESCRIBE, asked.group_id, may_be_empty=True)
+def _find(shard: Shard, asked: Any, topics: list[Asked] | None) -> Mapping[TopicPartition, CommittedOffset]:
     partitions = None
     if topics is not None:
         partitions = [
@@ -83,7 +88,7 @@ def _asked(request: Request, topic: Any) -> Asked:
     return Asked(None if known is None else known.name, topic_key(topic), topic.partition_indexes)
 
 
-def _all_topics(request: Request, found: Mapping[TopicPartition, CommittedOffset]) -> list[Asked]:
+def _all_topics(request: Request, found: Iterable[TopicPartition]) -> list[Asked]:
     """Those the client may know of and that still exist, as far as they have to be named by id."""
     indexes: dict[str, list[int]] = {}
     for partition in found:
@@ -101,13 +106,23 @@ def _all_topics(request: Request, found: Mapping[TopicPartition, CommittedOffset
     return topics
 
 
-def _topic(request: Request, topic: Asked, found: Mapping[TopicPartition, CommittedOffset]) -> Fields:
+def _topic(
+    request: Request,
+    topic: Asked,
+    found: Mapping[TopicPartition, CommittedOffset],
+    unstable: Container[TopicPartition],
+) -> Fields:
     if topic.name is None:
         return _refused(topic, ErrorCode.unknown_topic_id)
     if not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
         return _refused(topic, ErrorCode.topic_authorization_failed)
-    name = topic.name
-    partitions = [_partition(index, found.get(TopicPartition(name, index))) for index in topic.indexes]
+    partitions = []
+    for index in topic.indexes:
+        partition = TopicPartition(topic.name, index)
+        if partition in unstable:
+            partitions.append(_partition(index, None, ErrorCode.unstable_offset_commit))
+        else:
+            partitions.append(_partition(index, found.get(partition)))
     return topic.key | {"partitions": partitions}
 
 

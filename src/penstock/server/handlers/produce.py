@@ -138,7 +138,7 @@ class _ProduceOperation:
             raise BrokerError(
                 ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas"
             )
-        if header.is_transactional and replica.must_verify(header):
+        if header.is_transactional and replica.verified.must_hold(header):
             self._held += 1
             callback = partial(self._on_held_append, replica, result)
             verify = partial(self._verify, replica, header)

@@ -1,0 +1,123 @@
+"""Commits of offsets that are part of a transaction, of the groups of one shard: into the log, and ended by markers.
+
+The partition has to be in the transaction, as for any batch of one (see `replication.verified_appends`); who may commit
+is asked when that is known, so that nobody gets in who was replaced meanwhile. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.offsets import CommittedOffset, OffsetCommit
+from penstock.groups.records import GroupRecord, OffsetKey
+from penstock.model import ProducerEpoch, ProducerId
+from penstock.records.batch import read_header
+from penstock.records.control import Marker
+from penstock.replication.verified_appends import Verify
+from penstock.state_log.appender import Appender
+from penstock.storage.log import AppendInfo
+
+if TYPE_CHECKING:
+    from penstock.groups.shard import Shard
+
+
+_OF_PRODUCER = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.invalid_txn_state})
+"""Refusals that the client is told as they are: nothing is wrong with the log."""
+
+
+class TransactionalCommits:
+    def __init__(self, shard: Shard, appender: Appender[GroupRecord]) -> None:
+        self._shard = shard
+        self._appender = appender
+        self._replica = appender.replica
+        self._replica.on_marker = self._on_marker
+
+    def close(self) -> None:
+        self._replica.on_marker = None
+
+    def commit(
+        self,
+        group_id: str,
+        commit: OffsetCommit,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        verify: Verify,
+    ) -> asyncio.Future[None]:
+        """Done when it is committed to the log, or a BrokerError; it counts when the transaction is committed."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        records = commit.records(group_id)
+        content = self._appender.build_transactional(records, producer_id, producer_epoch)
+        header, verified = read_header(content), self._replica.verified
+        go_on = partial(self._append, group_id, commit, content, producer_id, future)
+        if verified.must_hold(header):
+            verified.hold(header, verify, go_on, partial(self._refuse, future))
+        else:
+            go_on()
+        return future
+
+    def _append(
+        self,
+        group_id: str,
+        commit: OffsetCommit,
+        content: memoryview,
+        producer_id: ProducerId,
+        future: asyncio.Future[None],
+    ) -> None:
+        shard = self._shard
+        try:
+            shard.check_commit(group_id, commit, is_transactional=True)
+        except BrokerError as error:
+            stale = error.code is ErrorCode.stale_member_epoch
+            self._refuse(future, BrokerError(ErrorCode.illegal_generation, str(error)) if stale else error)
+            return
+        offsets = {
+            OffsetKey(group_id, partition.topic, partition.partition): offset
+            for partition, offset in commit.offsets.items()
+        }
+        shard.offsets.transactional.begin(offsets)
+        done = partial(self._on_commit, group_id, offsets, producer_id, future)
+        self._appender.add_transactional(content, done)
+        if not future.done():
+            shard.limit_wait(future)
+
+    def _on_commit(
+        self,
+        group_id: str,
+        offsets: dict[OffsetKey, CommittedOffset],
+        producer_id: ProducerId,
+        future: asyncio.Future[None],
+        error: BrokerError | None,
+    ) -> None:
+        shard = self._shard
+        if not shard.is_closed:
+            transactional = shard.offsets.transactional
+            transactional.end(offsets)
+            if error is None:
+                for key, offset in offsets.items():
+                    transactional.add(producer_id, key, offset)
+            else:
+                shard.drop_if_blank(group_id)
+        if error is not None and error.code in _OF_PRODUCER:
+            self._refuse(future, error)
+        else:
+            shard.settle(future, error)
+
+    def _refuse(self, future: asyncio.Future[None], error: BrokerError) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    def _on_marker(self, marker: Marker, info: AppendInfo) -> None:
+        done = partial(self._on_ended, marker)
+        if self._replica.when_committed(info, done):
+            done(None)
+
+    def _on_ended(self, marker: Marker, error: BrokerError | None) -> None:
+        shard = self._shard
+        if error is None and not shard.is_closed:
+            groups = shard.offsets.transactional.groups_of(marker.producer_id)
+            shard.offsets.end_transaction(marker.producer_id, is_commit=marker.is_commit)
+            for group_id in groups:
+                shard.drop_if_blank(group_id)

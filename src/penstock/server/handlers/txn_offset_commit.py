@@ -1,0 +1,128 @@
+"""TxnOffsetCommit: how far a group has read, to be remembered if and when a transaction is committed (KIP-98, KIP-447).
+
+Up to version 4 the client has put the group's partition into the transaction before (AddOffsetsToTxn), and that is
+verified; from version 5 on the partition is put in for it. What may be committed of a request is committed together.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from penstock.cluster.image import Topic
+from penstock.cluster.internal_topics import OFFSETS_TOPIC
+from penstock.config import OFFSET_METADATA_MAX_BYTES
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.group import NO_GENERATION, NO_MEMBER
+from penstock.groups.offsets import CommittedOffset, OffsetCommit
+from penstock.model import ProducerEpoch, ProducerId, TopicPartition
+from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.handlers.administration import NO_TIME
+from penstock.server.handlers.group_requests import shard_for
+from penstock.server.security import Operation, ResourceType
+
+NO_LEADER_EPOCH = -1
+FIRST_ABORTABLE_VERSION = 4
+FIRST_IMPLICIT_VERSION = 5
+
+
+async def handle(request: Request, message: Any) -> Fields:
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    refusals: dict[TopicPartition, ErrorCode] = {}
+    outcome = ErrorCode.none
+    try:
+        request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id)
+        shard = shard_for(request, Operation.READ, message.group_id)
+        for topic in message.topics:
+            _take(request, topic, offsets, refusals)
+        if offsets:
+            commit = OffsetCommit(
+                getattr(message, "member_id", NO_MEMBER),
+                getattr(message, "group_instance_id", None),
+                getattr(message, "generation_id", NO_GENERATION),
+                offsets,
+            )
+            producer = ProducerId(message.producer_id), ProducerEpoch(message.producer_epoch)
+            verify = partial(_verify, request, message.transactional_id, *producer, shard.partition)
+            await shard.transactional.commit(message.group_id, commit, *producer, verify)
+    except BrokerError as error:
+        outcome = error.code
+    return {
+        "throttle_time": NO_TIME,
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": asked.partition_index,
+                        "error_code": refusals.get(
+                            TopicPartition(topic.name, asked.partition_index), outcome
+                        ),
+                    }
+                    for asked in topic.partitions
+                ],
+            }
+            for topic in message.topics
+        ],
+    }
+
+
+API = Api(28, 0, 5, handle)
+
+
+async def _verify(
+    request: Request,
+    transactional_id: str,
+    producer_id: ProducerId,
+    producer_epoch: ProducerEpoch,
+    partition: int,
+) -> ErrorCode:
+    is_implicit = request.version >= FIRST_IMPLICIT_VERSION
+    code = await request.broker.verifier.verify(
+        transactional_id, producer_id, producer_epoch, TopicPartition(OFFSETS_TOPIC, partition), is_implicit
+    )
+    if code is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if code is ErrorCode.transaction_abortable and request.version < FIRST_ABORTABLE_VERSION:
+        return ErrorCode.invalid_txn_state
+    # It is not the group's coordinator that is not there: the same broker is to be asked again.
+    return ErrorCode.coordinator_load_in_progress if code in _NOT_NOW else code
+
+
+_NOT_NOW = frozenset(
+    {
+        ErrorCode.concurrent_transactions,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
+
+
+def _take(
+    request: Request,
+    asked: Any,
+    offsets: dict[TopicPartition, CommittedOffset],
+    refusals: dict[TopicPartition, ErrorCode],
+) -> None:
+    """Sort a topic of the request into what may be committed and what may not."""
+    allowed = request.allowed(Operation.READ, ResourceType.TOPIC, asked.name)
+    topic = request.broker.image.topic(asked.name)
+    for partition in asked.partitions:
+        name = TopicPartition(asked.name, partition.partition_index)
+        metadata = partition.committed_metadata or ""
+        if not allowed:
+            refusals[name] = ErrorCode.topic_authorization_failed
+        elif topic is None or not _has(topic, name.partition):
+            refusals[name] = ErrorCode.unknown_topic_or_partition
+        elif len(metadata.encode()) > request.broker.config[OFFSET_METADATA_MAX_BYTES]:
+            refusals[name] = ErrorCode.offset_metadata_too_large
+        else:
+            leader_epoch = max(NO_LEADER_EPOCH, getattr(partition, "committed_leader_epoch", NO_LEADER_EPOCH))
+            offsets[name] = CommittedOffset(
+                partition.committed_offset, leader_epoch, metadata, topic.id, request.broker.clock.now_ms()
+            )
+
+
+def _has(topic: Topic, partition: int) -> bool:
+    return 0 <= partition < len(topic.partitions)
