@@ -1,14 +1,17 @@
 """Blocking work, as a seam: fsyncs, cold reads and background rewrites leave the event loop only through here.
 
-Three pools, so that a slow disk read never queues behind an fsync, nor either behind a compaction.
+Three pools, so that a slow disk read never queues behind an fsync, nor either behind a compaction. They are our own
+because every acknowledgement that waits for an fsync goes through one: a job costs one queue and one call to the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, Protocol, TypeVar
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 Pool = Literal["flush", "read", "background"]
@@ -27,15 +30,75 @@ class Threads(Protocol):
 
 
 class ThreadPools:
+    """Used by the thread of the loop alone."""
+
     def __init__(self) -> None:
-        self._pools = {
-            name: ThreadPoolExecutor(size, thread_name_prefix=f"penstock-{name}")
-            for name, size in POOL_SIZES.items()
-        }
+        self._pools = {name: _ThreadPool(f"penstock-{name}", size) for name, size in POOL_SIZES.items()}
 
     def run(self, pool: Pool, work: Callable[[], T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self._pools[pool], work)
+        return self._pools[pool].run(work)
 
     def close(self) -> None:
         for pool in self._pools.values():
-            pool.shutdown(wait=True)
+            pool.close()
+
+
+class _ThreadPool:
+    """Threads are started when there is more to do than there are threads, and stay."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self._name = name
+        self._size = size
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads: list[Thread] = []
+        self._undelivered = 0
+        self._is_closed = False
+
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        if self._is_closed:
+            raise RuntimeError("the threads are closed")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._undelivered += 1
+        if self._undelivered > len(self._threads) < self._size:
+            self._start_thread()
+        self._jobs.put((loop, future, work))
+        return future
+
+    def close(self) -> None:
+        """What was asked for before is done first."""
+        self._is_closed = True
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _start_thread(self) -> None:
+        thread = Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            loop, future, work = job
+            result = error = None
+            try:
+                if not future.cancelled():
+                    result = work()
+            except BaseException as raised:  # noqa: BLE001 - the future carries whatever the work raised
+                error = raised
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._deliver, future, result, error)
+            del job, future, work, result, error  # what it held is not kept until the next one comes
+
+    def _deliver(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+        self._undelivered -= 1
+        if future.cancelled():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+
+_Job = tuple[asyncio.AbstractEventLoop, asyncio.Future[Any], Callable[[], Any]]

@@ -36,7 +36,8 @@ class Copies:
 
     def __init__(self) -> None:
         self.followed = 1
-        self.has_news = False
+        self.has_news = True
+        self.is_waiting = False
         self.asked: list[tuple[int, int]] = []
         self.taken: list[FetchResponse] = []
         self.trouble: Exception | None = None
@@ -46,7 +47,7 @@ class Copies:
 
     def request(self, session_id: int, session_epoch: int) -> FetchRequest:
         self.asked.append((session_id, session_epoch))
-        self.has_news = False
+        self.has_news, self.is_waiting = False, True
         return FetchRequest(500, 1, [], [], session_id=session_id, session_epoch=session_epoch)
 
     def take(self, response: FetchResponse) -> None:
@@ -114,6 +115,18 @@ async def test_nothing_is_sent_before_the_session_has_an_id() -> None:
     bench.session.on_news()
     await asyncio.sleep(0)
     assert bench.wire.sent == 1
+    bench.running.cancel()
+
+
+async def test_nothing_is_asked_while_all_that_came_is_being_fsynced() -> None:
+    bench = await begun()
+    bench.copies.is_waiting = False
+    bench.answer()
+    assert bench.wire.sent == 1
+    bench.copies.has_news = True
+    bench.session.on_news()
+    await asyncio.sleep(0)
+    assert bench.wire.sent == 2
     bench.running.cancel()
 
 

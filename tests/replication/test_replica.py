@@ -15,12 +15,13 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader, read_header
 from penstock.records.building import NewRecord, build_batch
-from penstock.replication.flusher import SYNC_ALL_ABOVE, Flusher
+from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
 from penstock.replication.replica import Replica
 from penstock.storage.disk import RealDisk
 from penstock.storage.file_cache import FileCache
+from penstock.storage.jobs import SYNC_ALL_ABOVE
 from penstock.storage.log import AppendInfo, Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_state import StorageContext

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from replication_cluster import TOPIC, Cluster, until
 
-from penstock.errors import BrokerError, ErrorCode
-from penstock.model import BrokerId
+from penstock.errors import BrokerError, ErrorCode, WouldBlock
+from penstock.model import BrokerId, Offset
 from penstock.replication.fetcher import Fetcher
+from penstock.storage.log import Log
+from penstock.storage.log_slice import LogSlice
 from penstock.wire.fetch_client import FetchResponse
 
 PATIENT = {"replica.lag.time.max.ms": "600000"}
@@ -162,6 +165,31 @@ def test_a_slow_follower_leaves_and_comes_back(tmp_path: Path) -> None:
         await cluster.same()
 
     run(Cluster(tmp_path), scenario)
+
+
+def test_cold_records_that_did_not_fit_into_an_answer_come_with_a_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Log.read
+
+    def read_cold(log: Log, offset: Offset, max_bytes: int, *, wait: bool = False, **limits: Any) -> LogSlice:
+        if not wait and offset < log.log_end_offset:
+            raise WouldBlock
+        return read(log, offset, max_bytes, wait=wait, **limits)
+
+    async def scenario(cluster: Cluster) -> None:
+        slow, led_by_one = cluster.nodes[BrokerId(3)], (0, 3)
+        for index in led_by_one:
+            slow.replicas._fetchers.unfollow(slow.replica(index))
+            cluster.append(b"x" * 2000, index=index)
+        monkeypatch.setattr(Log, "read", read_cold)
+        for index in led_by_one:
+            slow.replicas._fetchers.follow(slow.replica(index), BrokerId(1))
+        copies = [slow.replica(index).log for index in led_by_one]
+        await until(lambda: all(log.log_end_offset == 1 for log in copies), "both have been copied")
+
+    room_for_one = {"replica.fetch.response.max.bytes": str((1 << 20) + 1000)}
+    run(Cluster(tmp_path, PATIENT | room_for_one), scenario, partitions=4)
 
 
 def test_a_replica_that_hears_of_itself_before_its_leader_does_joins_the_set(

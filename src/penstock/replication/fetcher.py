@@ -76,7 +76,7 @@ class Fetcher:
         self._unsaid: dict[Key, None] = {}
         """To be named in the next request."""
         self._said: dict[Key, _Followed] = {}
-        """As what each was last named: an answer to an earlier following is not one to this."""
+        """What waits at the leader, as what it was last named: an answer to an earlier following is not one to this."""
         self._forgotten: dict[Key, None] = {}
         self._has_work = asyncio.Event()
         self._session: LeaderSession | None = None
@@ -146,6 +146,7 @@ class Fetcher:
             async with asyncio.timeout(timeout_seconds):
                 await prove(client, self._around.secret, me, self._leader, self._services.random)
             self._unsaid = dict.fromkeys(self._followed)
+            self._said.clear()
             self._forgotten.clear()
             self._session = LeaderSession(client, self)
             await self._session.run(timeout_seconds)
@@ -158,6 +159,10 @@ class Fetcher:
     @property
     def has_news(self) -> bool:
         return bool(self._unsaid or self._forgotten)
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._said)
 
     def request(self, session_id: int, session_epoch: int) -> FetchRequest:
         config = self._around.config
@@ -215,6 +220,8 @@ class Fetcher:
 
     def _take_one(self, key: Key, replica: Replica, result: FetchResult) -> Awaitable[None] | None:
         """Apply what can be at once; what takes longer comes back, and the partition is named again after it."""
+        if result.records or result.error_code or result.diverging_epoch is not None:
+            del self._said[key]  # the leader waits until it is named again
         if result.error_code == ErrorCode.offset_out_of_range:
             return self._restart(replica, Offset(result.log_start_offset))
         if result.error_code:
@@ -235,16 +242,24 @@ class Fetcher:
             return None
         if result.records:
             pause_seconds = self._around.pause_seconds(replica, len(result.records))
-            if replica.flushes_as_follower or pause_seconds:
+            if pause_seconds:
                 return self._rest(replica, pause_seconds)
-            self._say(key)
+            on_flushed = partial(self._on_flushed, key, replica)
+            if not replica.flushes_as_follower or replica.when_flushed(on_flushed):
+                self._say(key)
         return None
+
+    def _on_flushed(self, key: Key, replica: Replica, error: BrokerError | None) -> None:
+        if error is None:
+            self._say(key)
+        else:
+            self._services.log.error_rarely("replica could not follow", error, partition=replica.name)
+            self._say_later(key)
 
     async def _rest(self, replica: Replica, seconds: float) -> None:
         if replica.flushes_as_follower:
             await replica.flushed()
-        if seconds:
-            await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds)
 
     async def _truncate(self, replica: Replica, epoch: LeaderEpoch, end_offset: Offset) -> None:
         log = replica.log

@@ -1,7 +1,8 @@
 """Group commit: one flush round at a time for the whole broker, shared by every producer that waits.
 
 What is appended while a round runs goes into the next one. A few dirty logs are synced each on its own, many by one
-sync of the whole disk (docs/decisions/0002): one by one they cost a disk flush each. Loop thread only.
+sync of the whole disk (docs/decisions/0002): one by one they cost a disk flush each. No task runs a round: whoever
+waits for an fsync waits for every turn of the loop that is in between. Loop thread only.
 """
 
 from __future__ import annotations
@@ -13,11 +14,9 @@ from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.storage.disk import Disk
-from penstock.storage.jobs import FlushJob, sync_together
+from penstock.storage.jobs import SYNC_ALL_ABOVE, FlushJob, sync_together
 from penstock.storage.log import Log
 from penstock.threads import Threads
-
-SYNC_ALL_ABOVE = 4
 
 
 class Flushable(Protocol):
@@ -30,6 +29,9 @@ class Flushable(Protocol):
     def on_flush_failed(self, error: OSError) -> None: ...
 
 
+_Jobs = list[tuple[Flushable, FlushJob]]
+
+
 class Flusher:
     def __init__(
         self, disk: Disk, threads: Threads, clock: Clock, observe_seconds: Callable[[float], None]
@@ -39,49 +41,75 @@ class Flusher:
         self._clock = clock
         self._observe_seconds = observe_seconds
         self._dirty: dict[Flushable, None] = {}
-        self._round: asyncio.Task[None] | None = None
+        self._unsynced = 0
+        """How many syncs of the round are under way."""
+        self._started = 0.0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     def request(self, replica: Flushable) -> None:
         """Have everything appended to the replica's log so far made durable, in the next round."""
         self._dirty[replica] = None
-        if self._round is None:
-            self._round = asyncio.get_running_loop().create_task(self._run())
+        if self._idle.is_set():
+            self._idle.clear()
+            # Whatever else is appended in this turn shares the round.
+            asyncio.get_running_loop().call_soon(self._begin_round)
 
     async def drain(self) -> None:
         """Wait until nothing asked for is left to flush."""
-        while self._round is not None:
-            await asyncio.wait([self._round])
+        while not self._idle.is_set():
+            await self._idle.wait()
 
-    async def _run(self) -> None:
-        try:
-            while self._dirty:
-                dirty, self._dirty = self._dirty, {}
-                jobs = [(replica, replica.log.begin_flush()) for replica in dirty if not replica.log.failed]
-                started = self._clock.monotonic()
-                if len(jobs) <= SYNC_ALL_ABOVE or not await self._sync_all(jobs):
-                    await asyncio.gather(*(self._sync_one(replica, job) for replica, job in jobs))
-                self._observe_seconds(self._clock.monotonic() - started)
-        finally:
-            self._round = None
-
-    async def _sync_one(self, replica: Flushable, job: FlushJob) -> None:
-        try:
-            await self._threads.run("flush", job.work)
-        except OSError as error:
-            replica.on_flush_failed(error)
-        else:
-            replica.on_flushed(job)
-
-    async def _sync_all(self, jobs: list[tuple[Flushable, FlushJob]]) -> bool:
-        """False where the system cannot; a failure then says nothing of which log it hit, so all have failed."""
-        try:
+    def _begin_round(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        jobs = [(replica, replica.log.begin_flush()) for replica in dirty if not replica.log.failed]
+        self._started = self._clock.monotonic()
+        if len(jobs) > SYNC_ALL_ABOVE:
             work = partial(sync_together, self._disk, [job for _, job in jobs])
-            if not await self._threads.run("flush", work):
-                return False
-        except OSError as error:
-            for replica, _ in jobs:
-                replica.on_flush_failed(error)
+            self._threads.run("flush", work).add_done_callback(partial(self._on_synced_all, jobs))
         else:
+            self._sync_each(jobs)
+
+    def _sync_each(self, jobs: _Jobs) -> None:
+        self._unsynced = len(jobs)
+        for replica, job in jobs:
+            synced = self._threads.run("flush", job.work)
+            synced.add_done_callback(partial(self._on_synced, replica, job))
+        if not jobs:
+            self._end_round()
+
+    def _on_synced(self, replica: Flushable, job: FlushJob, synced: asyncio.Future[None]) -> None:
+        self._unsynced -= 1
+        try:
+            _settle(replica, job, synced.exception())
+        finally:
+            if self._unsynced == 0:
+                self._end_round()
+
+    def _on_synced_all(self, jobs: _Jobs, synced: asyncio.Future[bool]) -> None:
+        """A failure says nothing of which log it hit, so all have failed."""
+        error = synced.exception()
+        if error is None and not synced.result():
+            self._sync_each(jobs)  # the system cannot
+            return
+        try:
             for replica, job in jobs:
-                replica.on_flushed(job)
-        return True
+                _settle(replica, job, error)
+        finally:
+            self._end_round()
+
+    def _end_round(self) -> None:
+        self._observe_seconds(self._clock.monotonic() - self._started)
+        if self._dirty:
+            self._begin_round()
+        else:
+            self._idle.set()
+
+
+def _settle(replica: Flushable, job: FlushJob, error: BaseException | None) -> None:
+    if error is None:
+        replica.on_flushed(job)
+    elif isinstance(error, OSError):
+        replica.on_flush_failed(error)
+    else:
+        raise error

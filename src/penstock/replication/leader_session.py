@@ -26,7 +26,14 @@ class Follower(Protocol):
         ...
 
     @property
-    def has_news(self) -> bool: ...
+    def has_news(self) -> bool:
+        """Whether there is something to say to the leader."""
+        ...
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the leader may have something to say: not while all that it sent is being fsynced."""
+        ...
 
     def request(self, session_id: int, session_epoch: int) -> FetchRequest: ...
 
@@ -50,9 +57,9 @@ class LeaderSession:
         """Until there is nothing left to follow; what goes wrong is raised, and a leader that says nothing too."""
         self._ask()
         while not self._ended.done():
-            answered = self._answered
+            answered, has_asked = self._answered, self._in_flight > 0
             await asyncio.wait([self._ended], timeout=silence_seconds)
-            if self._answered == answered and not self._ended.done():
+            if has_asked and self._answered == answered and not self._ended.done():
                 raise TimeoutError("the leader does not answer")
         self._ended.result()
 
@@ -74,15 +81,18 @@ class LeaderSession:
             return
         if not self._follower:
             self._end(None)
-        elif self._in_flight == 0 or (
-            self._in_flight < _MAX_IN_FLIGHT and self._id and self._follower.has_news
-        ):
+        elif self._may_ask():
             request = self._follower.request(self._id, self._epoch)
             correlation_id = self._client.next_correlation_id()
             frame = encode_fetch_request(correlation_id, FETCH_VERSION, self._client.client_id, request)
             self._in_flight += 1
             self._epoch += 1
             self._client.ask(correlation_id, frame, self)
+
+    def _may_ask(self) -> bool:
+        if self._in_flight == 0:
+            return self._follower.has_news or self._follower.is_waiting
+        return self._in_flight < _MAX_IN_FLIGHT and self._id > 0 and self._follower.has_news
 
     # --- as told by the client
 

@@ -53,6 +53,11 @@ class FollowerSession:
         self._waiting[partition.key] = partition
         self.moved[partition] = None
 
+    def put_back(self, partition: FollowedPartition) -> None:
+        """Nothing could be said of it: look at it again, unless the follower has named it anew."""
+        if partition.key not in self._waiting:
+            self.name(partition)
+
     def forget(self, key: FollowedKey) -> None:
         partition = self._waiting.pop(key, None)
         if partition is not None:

@@ -231,6 +231,9 @@ class _ReplicaFetch:
                 each.result.records = done.result()
                 if each.throttle is not None:
                     each.throttle.take(len(each.result.records))
+                if not each.result.records:  # its first batch had no room
+                    found.remove(each)
+                    self._session.put_back(each.partition)
             else:
                 code = error.code if isinstance(error, BrokerError) else ErrorCode.kafka_storage_error
                 each.result.error_code = code
