@@ -108,7 +108,6 @@ def drain(
     """Have other brokers hold all that a broker holds; one on this machine (--data-dir) is then stopped."""
 
     def plan(situation: Situation, current: Assignment) -> Assignment:
-        _check_known(situation, node_id)
         return plan_drain(current, situation.locations, BrokerId(node_id))
 
     _move(_address(data_dir, bootstrap, without=node_id), plan, throttle, dry_run, leaving=node_id)
@@ -143,7 +142,6 @@ def replace(
     heir = BrokerId(planned)
 
     def plan(situation: Situation, current: Assignment) -> Assignment:
-        _check_known(situation, node_id)
         if new is not None and heir not in situation.locations:
             raise Failure(f"there is no broker {heir}", "`penstock cluster status` shows the brokers.")
         locations = (
@@ -173,6 +171,8 @@ async def _plan_and_move(
     async with ClusterClient(address) as client:
         for count in range(MAX_ROUNDS):
             situation = await read_situation(client)
+            if leaving is not None and count == 0:
+                _check_known(situation, leaving)
             movable = {
                 name: replicas
                 for name, replicas in situation.assignment.items()
