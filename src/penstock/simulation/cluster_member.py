@@ -1,7 +1,8 @@
 """One broker of a simulated cluster: on a machine of its own, with a session in the store that all share.
 
-It may be paused, and be kept from the store; a session whose holder is out of reach ends after its time. What became
-of its disk decides what it may be asked for: `is_suspect` says that it may lack what it had acknowledged.
+It may be paused, and be kept from the store; a session whose holder is out of reach ends after its time. How it ended
+decides what it may be asked for, until it is back: `is_unclean` after anything but a clean stop, `is_suspect` when its
+disk may lack what it had acknowledged.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class ClusterMember(BrokerHost):
         self.is_lost = False
         """It has said that it is in the cluster no more, and has to be started again."""
         self.is_suspect = False
+        self.is_unclean = False
         self.down_until = 0.0
         """Nobody starts it before."""
         self._changing = asyncio.Lock()
@@ -56,7 +58,8 @@ class ClusterMember(BrokerHost):
         async with self._changing:
             self.is_lost = False
             await super().start()
-            self.is_suspect = False  # before it was seen again, it had left what it could not answer for
+            # Before it was seen again, it had left what it could not answer for.
+            self.is_suspect = self.is_unclean = False
 
     async def stop(self) -> None:
         """SimulatedCrash when it died before it had stopped."""
@@ -71,8 +74,15 @@ class ClusterMember(BrokerHost):
         self._on_death()
 
     def power_loss(self) -> None:
-        super().power_loss()
-        self._on_death()
+        if self._is_clean and not self.is_running:
+            self.lose_power_while_stopped()
+        else:
+            super().power_loss()
+            self._on_death()
+
+    def empty_disk(self) -> None:
+        """Of a machine that is off."""
+        self.host.empty_disk()
 
     def mourn(self) -> None:
         """It may have died in the middle of an operation on its disk: let the machine notice."""
@@ -81,6 +91,7 @@ class ClusterMember(BrokerHost):
 
     def _on_death(self) -> None:
         self.is_suspect, self.cache_lost = self.is_suspect or self.cache_lost, False
+        self.is_unclean = not self._is_clean
         self._kept_away.discard("paused")
         if self._store is not None:
             self._store.cut_off()

@@ -1,15 +1,17 @@
 """The one who breaks a cluster: brokers die, stop, freeze, lose each other, the store, their disks and their clocks.
 
 Each seed breaks only some kinds of things. It never takes more copies at once than the topics' durability promises to
-survive: with `auto` and `os`, power is not lost by all that hold a record; with `fsync` it may be.
+survive: with `auto` and `os`, one who has a record neither loses power nor dies while no other member of the in-sync
+set will answer for it; with `fsync` all may.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
+from penstock.cluster import znodes
 from penstock.simulation.cluster_member import ClusterMember
 from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.faults import Operation
@@ -35,6 +37,9 @@ class ClusterNemesis:
             self._stop,
             self._crash_in_operation,
             self._crash_all,
+            self._leave_one,
+            self._leave_one,
+            self._empty_disk,
             self._pause,
             self._keep_from_store,
             self._part_two,
@@ -109,8 +114,9 @@ class ClusterNemesis:
             self._end(member)  # a stop that meets a broken disk is a crash
 
     async def _crash_in_operation(self, member: ClusterMember) -> None:
-        self._keep_down(member)
-        if not member.is_suspect or self._may_lose(member):
+        if self.may_crash(member):
+            self._keep_down(member)
+            member.is_unclean = True
             member.host.disk.faults.crash_after(self._random.randint(1, 60))
 
     async def _crash_all(self, _: ClusterMember) -> None:
@@ -123,8 +129,36 @@ class ClusterNemesis:
                 self._end(member)
             await self._sleep(0.0, 0.03)
 
+    async def _leave_one(self, member: ClusterMember) -> None:
+        """All but one are gone, until it is the only one in sync; then it loses its power too."""
+        for other in self._stage.members:
+            if other is not member:
+                self._keep_down(other)
+                other.down_until += 2 * self._session_seconds
+                self._end(other)
+                await self._sleep(0.0, 0.1)
+        deadline = self._stage.world.loop.time() + 2 * self._session_seconds
+        while self._stage.world.loop.time() < deadline and self._in_sync_with(member):
+            await asyncio.sleep(0.05)
+        await self._sleep(0.0, 0.5)
+        if self._may_lose(member):
+            self._stage.world.trace.record("fault", "last power", member.host.name)
+            member.power_loss()
+
+    def _in_sync_with(self, member: ClusterMember) -> bool:
+        """Whether some partition counts it in, and others."""
+        states = self._stage.history.now.values()
+        return any(member.node_id in state.isr and len(state.isr) > 1 for state in states)
+
+    async def _empty_disk(self, member: ClusterMember) -> None:
+        """Somebody gives it a new one, while others have everything."""
+        if all(self._others(member, state.isr) for state in self._sets_of(member)):
+            self._keep_down(member)
+            member.power_loss()
+            member.empty_disk()
+
     def _end(self, member: ClusterMember) -> None:
-        if member.is_running and (not member.is_suspect or self._may_lose(member)):
+        if member.is_running and self.may_crash(member):
             member.crash()
 
     def _keep_down(self, member: ClusterMember) -> None:
@@ -132,17 +166,31 @@ class ClusterNemesis:
         member.down_until = self._stage.world.loop.time() + self._random.uniform(0.0, longest)
 
     def _may_lose(self, member: ClusterMember) -> bool:
-        """Whether what it has not synced may be gone: it is promised to nobody, or another has it."""
+        """Whether what it has not synced may be gone: it is promised to nobody, or another has it, and stays."""
         if self._durability == "fsync":
             return True
-        for state in self._stage.history.now.values():
-            if member.node_id in state.isr:
-                others = [self._stage.member(other) for other in state.isr if other != member.node_id]
-                if any(not other.is_suspect for other in others):
-                    continue
-                if others or self._durability == "os":
-                    return False
-        return True
+        return all(
+            self._others(member, state.isr) or (len(state.isr) == 1 and self._durability == "auto")
+            for state in self._sets_of(member)
+        )
+
+    def may_crash(self, member: ClusterMember) -> bool:
+        """Whether it may end without a clean stop: not as the last one that has what another has lost."""
+        if member.is_suspect:
+            return self._may_lose(member)
+        return self._durability == "fsync" or all(
+            self._others(member, state.isr)
+            or not any(self._stage.member(other).is_suspect for other in state.isr)
+            for state in self._sets_of(member)
+        )
+
+    def _sets_of(self, member: ClusterMember) -> list[znodes.PartitionNode]:
+        return [state for state in self._stage.history.now.values() if member.node_id in state.isr]
+
+    def _others(self, member: ClusterMember, members: Sequence[int]) -> list[ClusterMember]:
+        """The other ones of an in-sync set that will answer for all they have."""
+        others = [self._stage.member(other) for other in members if other != member.node_id]
+        return [other for other in others if not other.is_unclean]
 
     # --- out of reach
 
@@ -211,7 +259,7 @@ class ClusterNemesis:
 
     async def _fail_sync(self, member: ClusterMember) -> None:
         if self._may_lose(member):
-            member.is_suspect = True
+            member.is_suspect = member.is_unclean = True
             syncs: tuple[Operation, ...] = ("sync", "sync_all")
             for operation in syncs:
                 member.host.disk.faults.fail(operation, errno.EIO, skip=self._random.randrange(3))

@@ -34,7 +34,10 @@ class ClusterReader:
             leader, epoch = await self._routing.leader(topic.name, partition)
             if topic.state is not TopicState.ALIVE:
                 return
-            if self._random.random() < 0.2:
+            kind = self._random.random()
+            if kind < 0.05 and epoch > 0:
+                await self._ask_with_an_old_epoch(leader, epoch, topic, partition)
+            elif kind < 0.2:
                 await self._look_up_end(leader, epoch, topic, partition)
             else:
                 await self._read(leader, epoch, topic, partition)
@@ -72,3 +75,13 @@ class ClusterReader:
         self._stage.note(self.name, "end", name, end)
         if end < position:
             raise InvariantViolated("I5", f"{name}: ends at {end}, {position - 1} was read before")
+
+    async def _ask_with_an_old_epoch(
+        self, leader: SimulatedClient, epoch: int, topic: TopicModel, partition: int
+    ) -> None:
+        """Only one that is still the leader of that time may answer."""
+        begun = self._stage.leader_epoch(topic.name, partition)
+        await leader.list_offset(topic.name, partition, _LATEST, epoch - 1)
+        if begun == epoch == self._stage.leader_epoch(topic.name, partition):
+            name = topic.partitions[partition].name
+            raise InvariantViolated("I10", f"{name}: answered in epoch {epoch - 1}, its leader is in {epoch}")

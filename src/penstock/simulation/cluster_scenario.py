@@ -146,7 +146,7 @@ class ClusterScenario:
         member.mourn()
         faults = member.host.disk.faults
         faults.heal()
-        if may_die and self._nemesis.is_raging:
+        if may_die and self._nemesis.is_raging and self._nemesis.may_crash(member):
             faults.crash_after(member.node_id * 20)
         self._starts += 1
         try:

@@ -57,11 +57,20 @@ class ClusterStage(Stage):
         """As the store has it."""
         return self.history.now.get((topic, index))
 
+    def leader_epoch(self, topic: str, index: int) -> int | None:
+        """In which its leader leads, where that knows it."""
+        state = self.partition(topic, index)
+        if state is None or not self.leads(state.leader, topic, index):
+            return None
+        return state.leader_epoch
+
     def leads(self, node_id: int, topic: str, index: int) -> bool:
         """Whether this broker leads, as recorded, and knows it: what it says then is the last word."""
         state = self.partition(topic, index)
+        if state is None or state.leader != node_id or node_id < 0:
+            return False
         member = self.member(node_id)
-        if state is None or state.leader != node_id or not member.is_serving:
+        if not member.is_serving:
             return False
         return any(
             replica.partition.is_leader and replica.partition.leader_epoch == state.leader_epoch

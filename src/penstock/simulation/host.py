@@ -83,6 +83,11 @@ class SimulatedHost:
         self._end(notice_seconds=self._random.uniform(0.0, 2.0))
         self.disk = self.disk.power_loss(self._random)
 
+    def empty_disk(self) -> None:
+        """Another disk takes the place of this one, with nothing on it."""
+        self._world.trace.record("empty-disk", self.name)
+        self.disk = SimulatedDisk(self._random, self._world.trace)
+
     def _on_fatal_operation(self) -> None:
         self._world.trace.record("crash-in-operation", self.name)
         self._end(notice_seconds=0.0)
