@@ -202,6 +202,57 @@ def test_a_move_waits_for_a_broker_that_is_away_and_can_be_called_off(tmp_path: 
     run(tmp_path, scenario)
 
 
+def test_a_coordinator_moves_with_its_partition(tmp_path: Path) -> None:
+    async def commit(harness: Harness, offset: int) -> ErrorCode:
+        partition = {
+            "partition_index": 0,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": None,
+        }
+        topics = [{"name": ORDERS, "partitions": [partition]}]
+        fields = {
+            "group_id": "billing",
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "topics": topics,
+        }
+        answer = await harness.ask(8, 8, fields)
+        code: ErrorCode = answer.topics[0].partitions[0].error_code
+        return code
+
+    async def committed(harness: Harness) -> tuple[ErrorCode, int]:
+        fields = {"group_id": "billing", "topics": None, "require_stable": True}
+        answer = await harness.ask(9, 7, fields)
+        offsets = [partition.committed_offset for topic in answer.topics for partition in topic.partitions]
+        return answer.error_code, offsets[0] if offsets else -1
+
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = dict(enumerate(await started(brokers, 3), 1))
+        await create(harnesses[1], [1])
+        await until(lambda: ORDERS in harnesses[3].context.image.topics)
+        asked = {"key_type": 0, "coordinator_keys": ["billing"]}
+        found = (await harnesses[1].ask(10, 4, asked)).coordinators[0]
+        while found.error_code:
+            await asyncio.sleep(0.01)
+            found = (await harnesses[1].ask(10, 4, asked)).coordinators[0]
+        while await commit(harnesses[found.node_id], 41) is not ErrorCode.none:
+            await asyncio.sleep(0.01)
+        other = found.node_id % 3 + 1
+        response = await reassign(harnesses[1], ("__consumer_offsets", 0, [other]))
+        assert codes(response) == [ErrorCode.none]
+        async with asyncio.timeout(20):
+            while await committed(harnesses[other]) != (ErrorCode.none, 41):
+                await asyncio.sleep(0.01)
+            while await commit(harnesses[other], 42) is not ErrorCode.none:
+                await asyncio.sleep(0.01)
+        assert await commit(harnesses[found.node_id], 40) == ErrorCode.not_coordinator
+        assert await committed(harnesses[other]) == (ErrorCode.none, 42)
+
+    run(tmp_path, scenario, offsets_topic_num_partitions="1")
+
+
 def test_the_preferred_replica_leads_when_it_is_asked_to(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = await started(brokers, 2)

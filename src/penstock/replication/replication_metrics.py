@@ -46,6 +46,11 @@ class ReplicationMetrics:
             "penstock_offline_partitions", "Partitions of the cluster that nobody leads.", self._offline
         )
         metrics.add_gauge(
+            "penstock_moving_partitions",
+            "Partitions of the cluster on their way to other brokers.",
+            self._moving,
+        )
+        metrics.add_gauge(
             "penstock_brokers", "Brokers registered in the cluster.", lambda: len(metadata.image.brokers)
         )
         metrics.add_gauge(
@@ -77,3 +82,7 @@ class ReplicationMetrics:
     def _offline(self) -> int:
         topics = self._metadata.image.topics.values()
         return sum(state.leader == NO_LEADER for topic in topics for state in topic.partitions)
+
+    def _moving(self) -> int:
+        topics = self._metadata.image.topics.values()
+        return sum(state.is_moving for topic in topics for state in topic.partitions)
