@@ -7,9 +7,10 @@ PORT ?= 9092
 HTTP_PORT ?= 8080
 ARGS ?=
 CYCLES ?= 200
+BROKERS ?= 1
 SEEDS ?= 1000
 
-.PHONY: help setup run test lint format bench kill-cycles simulate mutants fuzz lock clean
+.PHONY: help setup run test lint format bench test-cluster clients faults kill-cycles simulate mutants fuzz lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -47,8 +48,17 @@ format: $(VENV)/.dev  ## Format the code, mend what can be mended, write docs/co
 bench: $(VENV)/.dev  ## Measure beside Apache Kafka (ARGS="--quick --only produce-1k"; see bench/README.md)
 	$(BIN)/python -m bench $(ARGS)
 
-kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times (200), resumable
-	$(BIN)/python tests/faults/kill_cycles.py --cycles $(CYCLES) $(ARGS)
+test-cluster: $(VENV)/.dev  ## Run all client tests against a cluster of three brokers
+	PENSTOCK_TEST_CLUSTER=3 $(BIN)/python -m pytest tests/clients tests/client $(ARGS)
+
+clients: $(VENV)/.dev  ## Run clients in Java, Go and JavaScript against a cluster, where their tools are installed
+	$(BIN)/python tests/foreign/run.py $(ARGS)
+
+faults: $(VENV)/.dev  ## Maltreat clusters of real processes in all ways we test, ten minutes
+	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest tests/faults $(ARGS)
+
+kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times (200), resumable; BROKERS=3 is a cluster
+	$(BIN)/python tests/faults/kill_cycles.py --cycles $(CYCLES) --brokers $(BROKERS) $(ARGS)
 
 simulate: $(VENV)/.dev  ## Run whole brokers in virtual time, from SEEDS seeds (1000), resumable
 	$(BIN)/python -m penstock.simulation --seeds $(SEEDS) --progress build/simulation-progress $(ARGS)

@@ -11,18 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from load import Verdict, under_load
+from kill_block import SETTINGS, BlockResult
+from load import under_load
 
 from cluster_processes import ClusterProcesses
 
 TOPIC = "kills"
 LONGEST_LIFE_S = 1.5
 LONGEST_DEATH_S = 2.0
-SETTINGS = (
-    ("durability=auto", "event.loop=uvloop"),
-    ("durability=os", "event.loop=asyncio"),
-    ("durability=fsync", "event.loop=uvloop"),
-)
 
 
 @dataclass(slots=True)
@@ -31,8 +27,7 @@ class ClusterKills:
 
     cluster: ClusterProcesses
     source: random.Random
-    pauses_s: list[float]
-    """How long all writers waited for an acknowledgement, after one broker of a healed cluster was killed."""
+    longest_pause_s: float = 0.0
 
     def victims(self) -> list[int]:
         brokers = list(self.cluster.brokers)
@@ -47,9 +42,14 @@ class ClusterKills:
         time.sleep(self.source.random() * LONGEST_LIFE_S)
         self.cluster.kill_brokers(victims)
         if healed and len(victims) == 1:
-            self.pauses_s.append(wait_for_more())
+            self.longest_pause_s = max(self.longest_pause_s, wait_for_more())
         time.sleep(self.source.random() * LONGEST_DEATH_S)
         self.source.shuffle(victims)
+        if self.source.random() < 0.2:
+            # The next kill may meet them while they still start.
+            for victim in victims:
+                self.cluster.brokers[victim].spawn()
+            return
         self.cluster.start_brokers(victims)
         if self.source.random() < 0.5:
             wait_for_more()
@@ -57,7 +57,7 @@ class ClusterKills:
 
 def run_cluster_block(
     directory: Path, seed: int, cycles: int, say: Callable[[str], None], size: int = 3
-) -> tuple[Verdict, list[float]]:
+) -> BlockResult:
     """Kill and start again, `cycles` times; then heal, read everything, stop and compare."""
     source = random.Random(seed)
     cluster = ClusterProcesses(directory, size, source.choice(SETTINGS))
@@ -65,10 +65,13 @@ def run_cluster_block(
         cluster.start()
         # Small segments, so that kills meet rolls as well as appends.
         with under_load(cluster, TOPIC, config={"segment.bytes": str(1 << 20)}) as load:
-            kills = ClusterKills(cluster, source, [])
+            kills = ClusterKills(cluster, source)
             for cycle in range(cycles):
                 say(f"seed {seed}: cycle {cycle + 1} of {cycles}")
                 kills.life_and_death(lambda: load.wait_for_more(1))
-            return load.judge(), kills.pauses_s
+            verdict = load.judge()
+            return BlockResult(
+                cycles, verdict.acknowledged, verdict.stored, verdict.violations, kills.longest_pause_s
+            )
     finally:
         cluster.close()

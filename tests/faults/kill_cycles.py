@@ -1,7 +1,7 @@
 """`kill -9` under load at random moments, in blocks of cycles on one data directory, each judged at its end.
 
-`make kill-cycles CYCLES=200` runs this file; it writes down each finished block, so that a run that was
-broken off goes on where it was. A failing block says its seed and keeps its data directory.
+`make kill-cycles CYCLES=200` runs this file, with BROKERS=3 on a cluster; it writes down each finished block, so that a
+run that was broken off goes on where it was. A failing block says its seed and keeps its data directories.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from writers import Writer, read_all
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from cluster_kills import run_cluster_block
+from kill_block import SETTINGS, BlockResult
 
 from broker_process import BrokerProcess
 
@@ -28,19 +30,6 @@ PARTITIONS = 3
 WRITERS = 4
 CYCLES_A_BLOCK = 20
 LONGEST_LIFE_S = 1.5
-SETTINGS = (
-    ("durability=auto", "event.loop=uvloop"),
-    ("durability=os", "event.loop=asyncio"),
-    ("durability=fsync", "event.loop=uvloop"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class BlockResult:
-    cycles: int
-    acknowledged: int
-    stored: int
-    violations: tuple[str, ...]
 
 
 def run_block(directory: Path, seed: int, cycles: int, say: Callable[[str], None]) -> BlockResult:
@@ -96,30 +85,42 @@ def _create_topic(broker: BrokerProcess) -> None:
 
 def main() -> int:
     options = _parser().parse_args()
-    options.state.mkdir(parents=True, exist_ok=True)
-    progress = options.state / "progress.json"
+    state: Path = options.state / str(options.brokers)
+    state.mkdir(parents=True, exist_ok=True)
+    progress = state / "progress.json"
     done: list[dict[str, object]] = json.loads(progress.read_text()) if progress.exists() else []
     while (finished := sum(int(str(block["cycles"])) for block in done)) < options.cycles:
         seed = options.seed + len(done)
         cycles = min(CYCLES_A_BLOCK, options.cycles - finished)
-        result = _fresh_block(options.state / f"block-{seed}", seed, cycles)
+        result = _fresh_block(state / f"block-{seed}", seed, cycles, options.brokers)
         print(
-            f"\rseed {seed}: {cycles} kills, {result.acknowledged:,} acknowledged, {result.stored:,} stored"
+            f"\rseed {seed}: {cycles} kills, {result.acknowledged:,} acknowledged, {result.stored:,} stored",
+            f"longest pause {result.longest_pause_s:.1f} s" if result.longest_pause_s else "",
         )
         if result.violations:
-            print(*result.violations, f"the data is kept in {options.state}", sep="\n")
+            print(*result.violations, f"the data is kept in {state}", sep="\n")
             return 1
         done.append({"seed": seed, "cycles": result.cycles, "acknowledged": result.acknowledged})
         progress.write_text(json.dumps(done))
-    print(f"{finished} kills, nothing lost, nothing twice, order kept")
+    acknowledged = sum(int(str(block["acknowledged"])) for block in done)
+    print(f"{finished} kills, {acknowledged:,} acknowledged: nothing lost, nothing twice, order kept")
+    if options.brokers > 1:
+        print("what was read and committed is kept, copies are byte-identical")
     progress.unlink()
     return 0
 
 
-def _fresh_block(directory: Path, seed: int, cycles: int) -> BlockResult:
+def _fresh_block(directory: Path, seed: int, cycles: int, brokers: int) -> BlockResult:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    result = run_block(directory, seed, cycles, say=lambda text: print(f"\r{text}", end="", flush=True))
+
+    def say(text: str) -> None:
+        print(f"\r{text}", end="", flush=True)
+
+    if brokers > 1:
+        result = run_cluster_block(directory, seed, cycles, say, brokers)
+    else:
+        result = run_block(directory, seed, cycles, say)
     if not result.violations:
         shutil.rmtree(directory)
     return result
@@ -128,6 +129,7 @@ def _fresh_block(directory: Path, seed: int, cycles: int) -> BlockResult:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cycles", type=int, default=200)
+    parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--state", type=Path, default=Path("build/kill-cycles"))
     return parser

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cluster_kills import run_cluster_block
 from kill_cycles import run_block
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -14,4 +15,10 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_acknowledged_is_lost_or_doubled_by_kills_under_load(tmp_path: Path, seed: int) -> None:
     result = run_block(tmp_path, seed, cycles=10, say=print)
+    assert result.violations == ()
+
+
+@pytest.mark.timeout(300)
+def test_nothing_acknowledged_is_lost_or_doubled_by_kills_in_a_cluster(tmp_path: Path) -> None:
+    result = run_cluster_block(tmp_path, seed=1, cycles=10, say=print)
     assert result.violations == ()
