@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import struct
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from bench.frames import api_versions_request
 
 POLL_S = 0.002
+BELOW_EPHEMERAL = (15_000, 32_000)
 
 
 class NotReady(Exception):
@@ -17,21 +19,14 @@ class NotReady(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now; held together while chosen so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports nobody listens on now, in no order."""
+    return [free_port_range(1) for _ in range(count)]
 
 
 def free_port_range(count: int) -> int:
-    """The first of so many ports in a row that nobody listens on now."""
+    """The first of so many ports in a row that nobody listens on now, and that no outgoing connection is given."""
     while True:
-        (first,) = free_ports(1)
+        first = random.randrange(*BELOW_EPHEMERAL)
         if all(_is_free(port) for port in range(first, first + count)):
             return first
 
