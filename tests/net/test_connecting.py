@@ -1,0 +1,79 @@
+"""Connecting to a host of several addresses: refused is only what all of them refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+
+import pytest
+
+from broker_process import free_ports
+from penstock.net.client import Client
+from penstock.net.network import Socket, TcpNetwork
+
+Address = tuple[str, int]
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, answers: dict[Address, OSError]) -> None:
+    """Connect to a host with these addresses, each of which fails so."""
+
+    async def body() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def getaddrinfo(*_: object, **__: object) -> list[tuple[int, int, int, str, Address]]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in answers]
+
+        async def sock_connect(_: socket.socket, address: Address) -> None:
+            raise answers[address]
+
+        monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+        monkeypatch.setattr(loop, "sock_connect", sock_connect)
+        await TcpNetwork().connect("host", 9092)
+
+    asyncio.run(body())
+
+
+REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "refused")
+UNREACHABLE = OSError(errno.EHOSTUNREACH, "unreachable")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [(REFUSED, REFUSED, REFUSED), (REFUSED, UNREACHABLE, UNREACHABLE), (UNREACHABLE, REFUSED, UNREACHABLE)],
+)
+def test_a_host_refuses_only_with_all_its_addresses(
+    monkeypatch: pytest.MonkeyPatch, first: OSError, second: OSError, expected: OSError
+) -> None:
+    with pytest.raises(OSError) as failure:
+        connect(monkeypatch, {("10.0.0.1", 9092): first, ("10.0.0.2", 9092): second})
+    assert failure.value is expected
+
+
+def test_a_port_nobody_listens_on_is_refused() -> None:
+    [port] = free_ports(1)
+    with pytest.raises(ConnectionRefusedError):
+        asyncio.run(TcpNetwork().connect("localhost", port))
+
+
+@pytest.mark.parametrize("closes", ["client", "broker"])
+def test_a_client_knows_when_its_connection_has_ended(closes: str) -> None:
+    async def body() -> None:
+        accepted: list[Socket] = []
+        network = TcpNetwork()
+        listener = await network.listen("127.0.0.1", 0, lambda new: accepted.append(new) or True)  # type: ignore[func-returns-value]
+        client = await Client.connect(network, "127.0.0.1", listener.port)
+        waiting = [asyncio.ensure_future(client.until_lost()) for _ in range(2)]
+        async with asyncio.timeout(10):
+            while not accepted:
+                await asyncio.sleep(0)
+            assert not any(each.done() for each in waiting)
+            client.close() if closes == "client" else accepted[0].close()
+            await asyncio.gather(*waiting)
+            await client.until_lost()
+        assert not client.is_connected
+        listener.close()
+        for each in accepted:
+            each.close()
+
+    asyncio.run(body())
