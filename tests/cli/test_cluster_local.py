@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,20 @@ def test_in_the_foreground_a_signal_stops_everything(small_cluster: Cluster, num
     assert small_cluster.nothing_runs()
     log = ClusterFile(small_cluster.directory).log_path(1).read_text()
     assert json.loads(log.splitlines()[-1])["message"] == "stopped"
+
+
+@pytest.mark.process
+def test_a_signal_while_it_starts_leaves_nothing_running(small_cluster: Cluster) -> None:
+    with subprocess.Popen(
+        small_cluster.command(*small_cluster.up_command("--detach")), stdout=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + COMMAND_SECONDS
+        while not small_cluster.processes():
+            assert time.monotonic() < deadline
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=COMMAND_SECONDS)
+    assert (process.returncode, said) == (130, "")
+    assert small_cluster.nothing_runs()
 
 
 @pytest.mark.process

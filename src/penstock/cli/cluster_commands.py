@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +25,7 @@ BASE_PORT = 19_092
 HTTP_BASE_PORT = 18_080
 STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.5
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 app = typer.Typer(
     help="Run a cluster on this machine; look at, grow and heal any cluster.", no_args_is_help=True
@@ -74,18 +74,19 @@ def up(
             _check_same(known, brokers, base_port, http_base_port, zookeeper)
         return with_settings(known, parse_assignments(settings or []))
 
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.default_int_handler)
     start = ClusterStart(file)
     cluster = start.run(change)
-    typer.echo(f"ZooKeeper at {cluster.zookeeper.hosts}")
-    for broker in cluster.brokers:
-        typer.echo(_where(broker))
-    typer.echo(f"bootstrap servers: {cluster.bootstrap}")
-    how = f"`penstock cluster down --data-dir {data_dir}`"
-    typer.echo(
-        f"all serve after {time.monotonic() - began:.1f} s; {how if detach else f'Ctrl-C or {how}'} stops them"
-    )
-    if not detach:
+    if detach:
+        _announce(cluster, began, f"`penstock cluster down --data-dir {data_dir}`")
+        return
+    try:
+        _announce(cluster, began, f"Ctrl-C or `penstock cluster down --data-dir {data_dir}`")
         _look_after(file, start)
+    except KeyboardInterrupt:
+        pass  # what we wait for
+    _stop(file)
 
 
 @app.command()
@@ -169,33 +170,41 @@ def _check_same(
             )
 
 
+def _announce(cluster: LocalCluster, began: float, how_to_stop: str) -> None:
+    typer.echo(f"ZooKeeper at {cluster.zookeeper.hosts}")
+    for broker in cluster.brokers:
+        typer.echo(_where(broker))
+    typer.echo(f"bootstrap servers: {cluster.bootstrap}")
+    typer.echo(f"all serve after {time.monotonic() - began:.1f} s; {how_to_stop} stops them")
+
+
 def _look_after(file: ClusterFile, started: ClusterStart) -> None:
-    """Wait for a signal, or for the end of all brokers by another command; then stop what is left."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    """Until all brokers have ended, by another command."""
     running = {broker.node_id for broker in file.load().brokers}
-    while running and not stop.wait(LOOK_SECONDS):
+    while running:
+        time.sleep(LOOK_SECONDS)
         for child in started.children:
             child.poll()
         now = {broker.node_id for broker in file.load().brokers if broker.running}
         for node_id in sorted(running - now):
             typer.echo(f"broker {node_id} has ended; see {file.log_path(node_id)}", err=True)
         running = now
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    _stop(file)
 
 
 def _stop(file: ClusterFile) -> None:
+    """In order; a signal meanwhile ends everything at once, which is safe, as any crash is."""
     with file.locked():
         cluster = file.load()
-        running = [broker.running for broker in cluster.brokers if broker.running]
+        brokers = [broker.running for broker in cluster.brokers if broker.running]
         zookeeper = [cluster.zookeeper.running] if cluster.zookeeper.running else []
-        clean = end_all(filter(None, running), signal.SIGTERM, STOP_SECONDS)
-        end_all(filter(None, zookeeper), signal.SIGTERM, STOP_SECONDS)
+        try:
+            clean = end_all(filter(None, brokers), signal.SIGTERM, STOP_SECONDS)
+            end_all(filter(None, zookeeper), signal.SIGTERM, STOP_SECONDS)
+        except KeyboardInterrupt:
+            end_all(filter(None, [*brokers, *zookeeper]), signal.SIGKILL, STOP_SECONDS)
+            raise
     if not clean:
         raise Failure(
             f"a broker did not stop within {STOP_SECONDS:.0f} s and was killed", "Its log tells why."
         )
-    typer.echo(f"stopped {len(running)} {'broker' if len(running) == 1 else 'brokers'}")
+    typer.echo(f"stopped {len(brokers)} {'broker' if len(brokers) == 1 else 'brokers'}")

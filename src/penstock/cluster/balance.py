@@ -49,8 +49,8 @@ def plan_replacement(
 
 
 def differences(current: Assignment, planned: Assignment) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """The new replicas of what changes, in the order of the names."""
-    return {name: planned[name] for name in sorted(current) if planned[name] != current[name]}
+    """The new replicas of what is planned and changes, in the order of the names."""
+    return {name: planned[name] for name in sorted(planned) if planned[name] != current[name]}
 
 
 def _without(

@@ -1,0 +1,170 @@
+"""How moves of replicas are begun, waited for and refused; what they do is in tests/docs, on real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from penstock.cli import cluster_moves, cluster_moving
+from penstock.cli.cluster_client import ClusterClient
+from penstock.cli.cluster_moves import Move, carry_out, moves_of
+from penstock.cli.cluster_situation import Situation
+from penstock.cli.cluster_view import BrokerView, ClusterView
+from penstock.cli.failures import Failure
+from penstock.cli.main import run
+from penstock.cluster.replica_layout import Location
+from penstock.config import Address
+from penstock.errors import ErrorCode
+from penstock.model import BrokerId, TopicPartition
+
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+Replicas = tuple[BrokerId, ...]
+
+
+def ids(*numbers: int) -> Replicas:
+    return tuple(map(BrokerId, numbers))
+
+
+def situation(
+    assignment: dict[TopicPartition, Replicas],
+    moving: frozenset[TopicPartition] = frozenset(),
+    sizes: dict[TopicPartition, dict[BrokerId, int]] | None = None,
+    leaders: dict[TopicPartition, int] | None = None,
+) -> Situation:
+    brokers = {number: BrokerView(number, Address(f"host-{number}", 9092), None) for number in (1, 2, 3)}
+    leading = {name: int(replicas[0]) for name, replicas in assignment.items()} | (leaders or {})
+    return Situation(ClusterView("c", 1, brokers, ()), assignment, moving, sizes or {}, leading)
+
+
+class Answering:
+    """A client to which brokers answer that all is well; it remembers what it asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, Any]] = []
+
+    async def ask(self, api_key: int, version: int, fields: Any) -> Any:
+        self.asked.append((api_key, fields))
+        return Answer()
+
+
+class Answer:
+    error_code = ErrorCode.none
+    error_message = None
+    responses = ()
+
+
+@pytest.fixture
+def follow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Has each look at the cluster show the next of these situations, the last one for ever."""
+
+    def show(*situations: Situation) -> None:
+        shown = list(situations)
+
+        async def read_situation(client: ClusterClient) -> Situation:
+            return shown.pop(0) if len(shown) > 1 else shown[0]
+
+        monkeypatch.setattr(cluster_moves, "read_situation", read_situation)
+        monkeypatch.setattr(cluster_moving, "read_situation", read_situation)
+        monkeypatch.setattr(cluster_moves, "LOOK_SECONDS", 0)
+
+    return show
+
+
+def test_what_changes_is_moved_and_what_is_under_way_is_waited_for() -> None:
+    now = situation(
+        {FIRST: ids(1), SECOND: ids(1)},
+        moving=frozenset({SECOND}),
+        sizes={FIRST: {BrokerId(1): 100}, SECOND: {BrokerId(1): 30, BrokerId(2): 70}},
+    )
+    assert moves_of(now, {FIRST: ids(2, 1), SECOND: ids(1)}) == [
+        Move(FIRST, ids(1), ids(2, 1), 100),
+        Move(SECOND, ids(1), ids(1), 40),
+    ]
+    assert moves_of(now, {FIRST: ids(2, 1), SECOND: ids(1)})[0].added == ids(2)
+
+
+async def test_moves_are_begun_waited_for_and_the_preferred_replicas_lead(
+    follow: Callable[..., None],
+) -> None:
+    before = situation({FIRST: ids(1), SECOND: ids(2)}, moving=frozenset({SECOND}))
+    after = {FIRST: ids(3), SECOND: ids(2)}
+    follow(situation(after, moving=frozenset({FIRST})), situation(after))
+    client = Answering()
+    await carry_out(cast(ClusterClient, client), before, moves_of(before, after))
+    (begun, request), (elected, election) = client.asked
+    assert (begun, elected) == (cluster_moves.ALTER_PARTITION_REASSIGNMENTS, cluster_moves.ELECT_LEADERS)
+    assert request["topics"] == [
+        {"name": "orders", "partitions": [{"partition_index": 0, "replicas": ids(3)}]}
+    ]
+    assert election["topic_partitions"] == [{"topic": "orders", "partitions": [0, 1]}]
+
+
+async def test_a_move_that_somebody_calls_off_ends_the_waiting(follow: Callable[..., None]) -> None:
+    before = situation({FIRST: ids(1)})
+    follow(before)
+    with pytest.raises(Failure, match="orders-0 was called off"):
+        await carry_out(cast(ClusterClient, Answering()), before, moves_of(before, {FIRST: ids(2)}))
+
+
+async def test_a_topic_that_is_deleted_meanwhile_is_not_waited_for(follow: Callable[..., None]) -> None:
+    before = situation({FIRST: ids(1)})
+    follow(situation({}))
+    await carry_out(cast(ClusterClient, Answering()), before, moves_of(before, {FIRST: ids(2)}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["drain", "3"], "orders-0 would have 3 replicas on 2 brokers"),
+        (["drain", "9"], "there is no broker 9"),
+        (["replace", "3", "--with", "9"], "there is no broker 9"),
+        (["balance", "--replication-factor", "4"], "orders-0 would have 4 replicas on 3 brokers"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_moves(
+    arguments: list[str],
+    complaint: str,
+    follow: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    follow(situation({FIRST: ids(1, 2, 3)}))
+    assert run(["cluster", *arguments, "--bootstrap", "127.0.0.1:1"]) == 1
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_partition_that_only_the_lost_broker_has_is_told(
+    follow: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    follow(situation({FIRST: ids(7)}, leaders={FIRST: -1}))
+    assert run(["cluster", "replace", "7", "--with", "2", "--bootstrap", "127.0.0.1:1"]) == 1
+    assert "broker 7 has the only copy in sync of 1 partitions, orders-0 first" in capsys.readouterr().err
+
+
+def test_a_dry_run_shows_what_would_move_and_how_much(
+    follow: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {TopicPartition("orders", number): ids(1) for number in range(3)}
+    follow(situation(names, sizes={name: {BrokerId(1): 2048} for name in names}))
+    assert run(["cluster", "balance", "--dry-run", "--bootstrap", "127.0.0.1:1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["partition", "from", "to", "bytes"]
+    assert sorted(line.split()[1:] for line in lines[1:-1]) == [
+        ["1", "2", "2.0", "KiB"],
+        ["1", "3", "2.0", "KiB"],
+    ]
+    assert lines[-1] == "2 replicas to copy (4.0 KiB) in 2 partitions that change"
+
+
+def test_brokers_with_the_same_host_share_a_machine() -> None:
+    assert situation({}).locations == {BrokerId(number): Location(f"host-{number}") for number in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("arguments", [["balance"], ["drain", "1"], ["replace", "1", "--with", "2"]])
+def test_a_cluster_has_to_be_named(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PENSTOCK_BOOTSTRAP", raising=False)
+    assert run(["cluster", *arguments]) == 2
+    assert "--data-dir or --bootstrap" in capsys.readouterr().err
