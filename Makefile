@@ -60,8 +60,8 @@ faults: $(VENV)/.dev  ## Maltreat clusters of real processes in all ways we test
 kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times (200), resumable; BROKERS=3 is a cluster
 	$(BIN)/python tests/faults/kill_cycles.py --cycles $(CYCLES) --brokers $(BROKERS) $(ARGS)
 
-simulate: $(VENV)/.dev  ## Run whole brokers in virtual time, from SEEDS seeds (1000), resumable
-	$(BIN)/python -m penstock.simulation --seeds $(SEEDS) --progress build/simulation-progress $(ARGS)
+simulate: $(VENV)/.dev  ## Run brokers and whole clusters in virtual time, from SEEDS seeds each (1000), resumable
+	$(BIN)/python -m penstock.simulation --seeds $(SEEDS) --progress build/simulation $(ARGS)
 
 mutants: $(VENV)/.dev  ## Plant known bugs one by one; the simulation must catch each
 	$(BIN)/python tests/simulation/mutants.py $(ARGS)

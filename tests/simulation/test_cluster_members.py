@@ -26,7 +26,7 @@ def play(loop: SimulationLoop, trace: Trace) -> Play:
 
     def play(scenario: Scenario) -> None:
         world = SimulatedWorld(1, loop, trace)
-        ensemble = RecordedEnsemble(PartitionHistory(trace))
+        ensemble = RecordedEnsemble(PartitionHistory(trace, loop.time))
         settings = {"auto.create.topics.enable": "false"}
         members = [ClusterMember(world, node_id, settings, ensemble, 2.0) for node_id in (1, 2, 3)]
         stage = ClusterStage(world, members, ensemble)

@@ -13,7 +13,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Seeds that fail; no broker is run."""
     failing: set[int] = set()
 
-    def outcomes(seeds: range, workers: int) -> Iterator[tuple[int, str | None]]:
+    def outcomes(kind: str, seeds: range, workers: int) -> Iterator[tuple[int, str | None]]:
         for seed in seeds:
             yield seed, "I1: lost" if seed in failing else None
 
@@ -25,32 +25,32 @@ def test_a_failing_seed_is_named_with_the_command_that_replays_it(
     failing: set[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing.add(3)
-    assert command._run_many(5, 1, None) == 1
+    assert command._run_many("cluster", 5, 1, None) == 1
     output = capsys.readouterr().out
-    assert "seed 3 failed: I1: lost" in output
-    assert "python -m penstock.simulation --seed 3 --steps" in output
-    assert "4 of 5 seeds passed" in output
+    assert "cluster seed 3 failed: I1: lost" in output
+    assert "python -m penstock.simulation --cluster --seed 3 --steps" in output
+    assert "4 of 5 cluster seeds passed" in output
 
 
 def test_a_run_goes_on_behind_the_last_seed_that_passed(failing: set[int], tmp_path: Path) -> None:
-    progress = tmp_path / "build" / "progress"
+    progress = tmp_path / "build"
     failing.add(4)
-    assert command._run_many(6, 1, progress) == 1
-    assert progress.read_text() == "3"
+    assert command._run_many("cluster", 6, 1, progress) == 1
+    assert (progress / "cluster").read_text() == "3"
     failing.clear()
     failing.add(2)  # would fail now, but is behind us
-    assert command._run_many(6, 1, progress) == 0
-    assert not progress.exists(), "the next run starts from the beginning"
+    assert command._run_many("cluster", 6, 1, progress) == 0
+    assert not (progress / "cluster").exists(), "the next run starts from the beginning"
 
 
 def test_one_seed_is_shown_step_by_step(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command._run_one(5, steps=True, everything=False) == 0
+    assert command._run_one("broker", 5, steps=True, everything=False) == 0
     output = capsys.readouterr().out
     assert " start broker 1" in output
     assert " op producer-0 produce" in output
     assert " disk pwrite" not in output
-    assert "seed 5 passed" in output
+    assert "broker seed 5 passed" in output
 
 
 def test_seeds_run_in_worker_processes() -> None:
-    assert list(command._outcomes(range(1, 3), 2)) == [(1, None), (2, None)]
+    assert list(command._outcomes("cluster", range(1, 3), 2)) == [(1, None), (2, None)]

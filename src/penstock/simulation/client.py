@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ _FETCH_VERSIONS = (4, 5, 7, 9, 11, 12)
 _FIRST_EPOCH_VERSION = 9
 _LIST_OFFSETS, _METADATA, _CREATE_TOPICS, _DELETE_TOPICS, _DELETE_RECORDS = 2, 3, 19, 20, 21
 _INIT_PRODUCER_ID, _CREATE_PARTITIONS, _INCREMENTAL_ALTER_CONFIGS = 22, 37, 44
+_ALTER_PARTITION_REASSIGNMENTS = 45
 _TOPIC_RESOURCE = 2
 _SET = 0
 
@@ -202,6 +203,14 @@ class SimulatedClient:
         fields = {"topics": [topic], "timeout": _BROKER_TIMEOUT, "validate_only": False}
         response = await self.ask(_CREATE_PARTITIONS, (0, 1, 2, 3), fields)
         check_error(response.results[0].error_code)
+
+    async def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
+        """Move a partition to other brokers; None calls that off."""
+        asked = {"partition_index": partition, "replicas": None if replicas is None else list(replicas)}
+        fields = {"topics": [{"name": topic, "partitions": [asked]}], "timeout": _BROKER_TIMEOUT}
+        response = await self.ask(_ALTER_PARTITION_REASSIGNMENTS, (0,), fields)
+        check_error(response.error_code)
+        check_error(response.responses[0].partitions[0].error_code)
 
     async def set_topic_config(self, topic: str, name: str, value: str) -> None:
         resource = {

@@ -1,4 +1,4 @@
-"""A simulated administrator of a cluster: topics are made with copies, grow, and are deleted."""
+"""A simulated administrator of a cluster: topics are made with copies, grow, move between brokers, and are deleted."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ class ClusterAdmin:
         self._stage = stage
         self._random = stage.world.random(self.name)
         self._routing = stage.routing(self.name)
+        self._moves = self._random.choice((0, 0, 2, 8))
+        """How often partitions are moved in this seed."""
 
     async def step(self) -> None:
-        acts = (self._create, self._grow, self._delete)
-        [act] = self._random.choices(acts, weights=(2, 1, 1))
+        acts = (self._create, self._grow, self._delete, self._move, self._stop_moving)
+        [act] = self._random.choices(acts, weights=(2, 1, 1, self._moves, self._moves / 4))
         await act()
 
     async def create_first_topics(self) -> None:
@@ -63,6 +65,26 @@ class ClusterAdmin:
         await broker.create_partitions(topic.name, topic.asked_partitions)
         topic.grow(topic.asked_partitions)
         self._stage.note(self.name, "grow", topic.name, topic.asked_partitions)
+
+    async def _move(self) -> None:
+        chosen = self._stage.choose_partition(self._random)
+        if chosen is None:
+            return
+        topic, partition = chosen
+        nodes = [member.node_id for member in self._stage.members]
+        copies = self._random.choice((2, 3, 3))
+        broker = await self._routing.anybody()
+        replicas = self._random.sample(nodes, copies)
+        await broker.reassign(topic.name, partition, replicas)
+        self._stage.note(self.name, "move", topic.partitions[partition].name, *replicas)
+
+    async def _stop_moving(self) -> None:
+        chosen = self._stage.choose_partition(self._random)
+        if chosen is not None:
+            topic, partition = chosen
+            broker = await self._routing.anybody()
+            await broker.reassign(topic.name, partition, None)
+            self._stage.note(self.name, "stop moving", topic.partitions[partition].name)
 
     async def _delete(self) -> None:
         topic = self._stage.choose_topic(self._random)

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from penstock.simulation.client import SimulatedClient
 from penstock.simulation.cluster_stage import ClusterStage
-from penstock.simulation.producing import ProducerActor
-from penstock.simulation.topic_model import TopicModel
+from penstock.simulation.history import InvariantViolated, Outcome
+from penstock.simulation.producing import Batch, ProducerActor
+from penstock.simulation.replicated_topic import ReplicatedTopic
+from penstock.simulation.topic_model import TopicModel, TopicState
 
 
 class ClusterProducer(ProducerActor):
     def __init__(self, stage: ClusterStage, number: int) -> None:
         super().__init__(stage, number)
         self._routing = stage.routing(self.name)
+        self._history = stage.history
+
+    async def _deliver(self, topic: TopicModel, partition: int, batches: list[Batch]) -> None:
+        began, writes = self._stage.world.loop.time(), [batch.write for batch in batches]
+        await super()._deliver(topic, partition, batches)
+        is_copied = any(write.acks == -1 and write.outcome is Outcome.OK for write in writes)
+        if is_copied and isinstance(topic, ReplicatedTopic) and topic.state is TopicState.ALIVE:
+            most = self._history.most_in_sync((topic.name, partition), began)
+            if most < topic.min_insync_replicas:
+                raise InvariantViolated("T15", f"{writes[0]} was acknowledged with {most} in sync")
 
     async def _anybody(self) -> SimulatedClient:
         return await self._routing.anybody()

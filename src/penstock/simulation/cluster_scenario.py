@@ -48,7 +48,7 @@ class ClusterScenario:
         self._durability = random.choice(("auto", "auto", "fsync", "os"))
         session_seconds = random.choice((1.0, 2.0, 4.0))
         settings = cluster_settings(random) | {"durability": self._durability}
-        ensemble = RecordedEnsemble(PartitionHistory(trace))
+        ensemble = RecordedEnsemble(PartitionHistory(trace, loop.time))
         members = [
             ClusterMember(self._world, node_id, settings, ensemble, session_seconds)
             for node_id in range(1, random.choice((3, 3, 3, 4, 5)) + 1)

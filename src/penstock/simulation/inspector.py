@@ -73,15 +73,15 @@ class Inspector:
     def is_whole(self) -> bool:
         """Whether every copy is in sync and nothing is under way."""
         return all(
-            state.leader in state.isr and set(state.isr) == set(state.replicas)
+            state.leader in state.isr and set(state.isr) == set(state.replicas) and not state.target
             for state in self._stage.history.now.values()
         )
 
     def unhealthy(self) -> str:
         return ", ".join(
-            f"{topic}-{index}: led by {state.leader} in {state.leader_epoch}, in sync {state.isr} of {state.replicas}"
+            f"{topic}-{index}: {state}"
             for (topic, index), state in self._stage.history.now.items()
-            if set(state.isr) != set(state.replicas) or state.leader not in state.isr
+            if set(state.isr) != set(state.replicas) or state.leader not in state.isr or state.target
         )
 
     def check_equal(self) -> None:

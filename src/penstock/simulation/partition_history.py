@@ -5,6 +5,8 @@ An epoch has one leader, epochs grow, a leader comes from the in-sync set before
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.cluster import znodes
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.cluster.tree import Transaction
@@ -17,17 +19,25 @@ _NOBODY = -1
 
 
 class PartitionHistory:
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, seconds: Callable[[], float]) -> None:
         self.now: dict[Place, znodes.PartitionNode] = {}
         """As it is recorded."""
         self.problem: InvariantViolated | None = None
         """The first one; whoever wrote it may not be the one to hear of it."""
         self._leaders: dict[tuple[Place, int], int] = {}
-        self._incarnations: dict[Place, int] = {}
+        self._in_sync: dict[Place, list[tuple[float, int]]] = {}
+        """How many were in sync, from when on."""
         self._trace = trace
+        self._seconds = seconds
 
     def leader_of(self, place: Place, epoch: int) -> int | None:
         return self._leaders.get((place, epoch))
+
+    def most_in_sync(self, place: Place, since: float) -> int:
+        """The size of the largest in-sync set that was recorded at some moment since then."""
+        sizes = self._in_sync.get(place, [])
+        later = [size for begun, size in sizes if begun > since]
+        return max(later + [size for begun, size in sizes if begun <= since][-1:], default=0)
 
     def on_transaction(self, transaction: Transaction) -> None:
         for path, entry in transaction.changes.items():
@@ -58,9 +68,11 @@ class PartitionHistory:
             if state.leader_epoch > before.leader_epoch and state.leader not in (_NOBODY, *before.isr):
                 self._violate("I10", place, f"{state.leader} was elected, in sync were {before.isr}")
         self.now[place] = state
+        self._in_sync.setdefault(place, []).append((self._seconds(), len(state.isr)))
 
     def _forget(self, place: Place) -> None:
         self.now.pop(place, None)
+        self._in_sync.pop(place, None)
         for known, epoch in [key for key in self._leaders if key[0] == place]:
             del self._leaders[known, epoch]
 

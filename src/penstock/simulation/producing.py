@@ -48,7 +48,7 @@ class _Session:
 
 
 @dataclass(slots=True, eq=False)
-class _Batch:
+class Batch:
     write: Write
     content: bytes
     acks: int
@@ -89,7 +89,7 @@ class ProducerActor:
         if batch.write.outcome is not Outcome.OK:
             raise InvariantViolated("liveness", f"{batch.write} was not taken in peace")
 
-    async def _deliver(self, topic: TopicModel, partition: int, batches: list[_Batch]) -> None:
+    async def _deliver(self, topic: TopicModel, partition: int, batches: list[Batch]) -> None:
         for _ in range(_ATTEMPTS if self._session is not None else 1):
             batches = await self._attempt(topic, partition, batches)
             if not batches or topic.state is not TopicState.ALIVE:
@@ -99,14 +99,14 @@ class ProducerActor:
         if batches:
             self._session = None
 
-    async def _attempt(self, topic: TopicModel, partition: int, batches: list[_Batch]) -> list[_Batch]:
+    async def _attempt(self, topic: TopicModel, partition: int, batches: list[Batch]) -> list[Batch]:
         """Send all of them, in order; gives back those whose outcome is still open."""
         try:
             leader = await self._leader(topic, partition)
         except NoAnswer:
             return batches
         view = topic.partitions[partition].view()
-        sent: list[tuple[_Batch, SentBatch]] = []
+        sent: list[tuple[Batch, SentBatch]] = []
         for batch in batches:
             sent.append((batch, self._send(leader, topic, partition, batch)))
         return [
@@ -125,7 +125,7 @@ class ProducerActor:
     def _on_failure(self, topic: TopicModel, partition: int) -> None:
         """It was not taken: perhaps another broker leads."""
 
-    def _send(self, leader: SimulatedClient, topic: TopicModel, partition: int, batch: _Batch) -> SentBatch:
+    def _send(self, leader: SimulatedClient, topic: TopicModel, partition: int, batch: Batch) -> SentBatch:
         if not batch.tried:
             if self._session is None:
                 batch.write.lane = f"{leader.name}/{leader.connections}"
@@ -133,7 +133,7 @@ class ProducerActor:
         return leader.produce(topic.name, partition, batch.content, batch.acks, zstd=batch.zstd)
 
     async def _settle(
-        self, topic: TopicModel, partition: int, view: View, batch: _Batch, answer: SentBatch
+        self, topic: TopicModel, partition: int, view: View, batch: Batch, answer: SentBatch
     ) -> bool:
         """Wait for one answer and tell the model; False when the outcome is open."""
         tried, batch.tried = batch.tried, True
@@ -162,7 +162,7 @@ class ProducerActor:
             topic.partitions[partition].on_log_start(view, result.log_start_offset)
         return True
 
-    def _make(self, topic: TopicModel, partition: int, acks: int) -> _Batch:
+    def _make(self, topic: TopicModel, partition: int, acks: int) -> Batch:
         count = self._random.choice((1, 1, 2, 5))
         values = tuple(self._value(topic, partition) for _ in range(count))
         now_ms = self._stage.now_ms()
@@ -182,12 +182,12 @@ class ProducerActor:
             )
         sent_times = () if topic.has_append_time else timestamps
         write = Write(values, keys, sent_times, lane, self._sent, acks, topic.weak_changes)
-        return _Batch(write, bytes(content), acks, zstd=codec is Codec.ZSTD)
+        return Batch(write, bytes(content), acks, zstd=codec is Codec.ZSTD)
 
     def _value(self, topic: TopicModel, partition: int) -> bytes:
         self._sent += 1
         name = f"{topic.name}#{topic.incarnation}-{partition} {self.name} {self._sent}"
         return name.encode() + FILLING + self._random.randbytes(self._random.choice((0, 10, 100, 700)))
 
-    def _note(self, batch: _Batch, *outcome: object) -> None:
+    def _note(self, batch: Batch, *outcome: object) -> None:
         self._stage.note(self.name, "produce", batch.write.order, *outcome)

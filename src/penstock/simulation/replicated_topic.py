@@ -11,6 +11,10 @@ from penstock.simulation.topic_model import TopicModel
 
 
 class ReplicatedTopic(TopicModel):
+    @property
+    def min_insync_replicas(self) -> int:
+        return int(self.configs["min.insync.replicas"])
+
     def on_ack(self, partition: int, write: Write, base_offset: int) -> None:
         if write.acks == -1:
             self.partitions[partition].on_ack(write, base_offset, durable=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from penstock.simulation.cluster_scenario import ClusterScenario
 from penstock.simulation.running import Report, Sink, run
 from penstock.simulation.scenario import BrokerScenario
+
+BROKER, CLUSTER = "broker", "cluster"
 
 
 def run_seed(seed: int, sink: Sink | None = None) -> Report:
@@ -14,3 +18,6 @@ def run_seed(seed: int, sink: Sink | None = None) -> Report:
 
 def run_cluster_seed(seed: int, sink: Sink | None = None) -> Report:
     return run(ClusterScenario, seed, sink)
+
+
+KINDS: Mapping[str, Callable[[int, Sink | None], Report]] = {BROKER: run_seed, CLUSTER: run_cluster_seed}

@@ -1,0 +1,279 @@
+"""Bugs of a cluster, planted on purpose as in `mutants.py`: each breaks one rule that keeps copies equal and whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from penstock.cluster import leaders
+from penstock.cluster.image import ClusterImage
+from penstock.cluster.image import Partition as State
+from penstock.cluster.membership import Membership
+from penstock.config import Durability
+from penstock.model import BrokerEpoch, BrokerId, Offset, TopicPartition
+from penstock.replication import fetcher, replica
+from penstock.replication.fetcher import Fetcher
+from penstock.replication.fetchers import Fetchers
+from penstock.replication.in_sync import InSync, InSyncChange, _Condition
+from penstock.replication.in_sync_writer import InSyncWriter
+from penstock.replication.partition import Partition
+from penstock.replication.replica import Replica
+from penstock.storage.log import Log
+from penstock.storage.producer_state import ProducerStates
+
+
+def committed_by_the_leader_alone() -> AbstractContextManager[Any]:
+    """A record counts as committed as soon as the leader has it."""
+    return patch.object(InSync, "committed_end", lambda self, log_end, flushed, durability: log_end)
+
+
+def cut_at_the_high_watermark() -> AbstractContextManager[Any]:
+    """A follower cuts its log at the high watermark it knows of, whenever it gets a leader (before KIP-101)."""
+    follow = Fetchers.follow
+
+    def cut_and_follow(self: Fetchers, copy: Replica, leader: BrokerId) -> None:
+        if copy.log.log_end_offset > copy.log.high_watermark and copy.log.begin_cut():
+            self._services.logs.truncate(copy.log, copy.log.high_watermark, self._services.clock.now_ms())
+            copy.log.finish_cut()
+            copy.on_cut()
+        follow(self, copy, leader)
+
+    return patch.object(Fetchers, "follow", cut_and_follow)
+
+
+def histories_are_not_compared() -> AbstractContextManager[Any]:
+    """A leader takes for granted that a follower has what it has itself."""
+    return patch.object(replica, "diverging_epoch", lambda *_: None)
+
+
+def nothing_is_cut() -> AbstractContextManager[Any]:
+    """A follower whose history parts from its leader's goes on as if it did not."""
+
+    async def go_on(self: Fetcher, copy: Replica, *_: object) -> None:
+        copy.log.leader_epochs.assign(copy.partition.leader_epoch, copy.log.log_end_offset)
+
+    return patch.object(Fetcher, "_truncate", go_on)
+
+
+def cut_too_little() -> AbstractContextManager[Any]:
+    """The end of the leader's epoch is taken for where the follower's ends."""
+    rule = fetcher.truncation_offset
+
+    def later_end(epochs: Any, log_start: Any, log_end: Any, epoch: Any, end: Any) -> Offset | None:
+        offset = rule(epochs, log_start, log_end, epoch, end)
+        return None if offset is None else min(Offset(offset + 1), log_end)
+
+    return patch.object(fetcher, "truncation_offset", later_end)
+
+
+def no_epoch_fence() -> AbstractContextManager[Any]:
+    """Whoever asks with another leader epoch is answered all the same."""
+    return patch.object(Replica, "check_leader_epoch", lambda *_: None)
+
+
+def shrink_counts_before_it_is_recorded() -> AbstractContextManager[Any]:
+    """Only the set that is on its way counts."""
+    refresh = InSync._refresh
+
+    def refresh_for_pending(self: InSync) -> None:
+        recorded = self.recorded
+        self.recorded = self._pending or recorded
+        refresh(self)
+        self.recorded = recorded
+
+    return patch.object(InSync, "_refresh", refresh_for_pending)
+
+
+def unknown_is_taken_for_refused() -> AbstractContextManager[Any]:
+    """A change of the in-sync set without a clear answer is forgotten."""
+    return patch.object(InSync, "unknown", InSync.refused)
+
+
+def joins_before_the_epoch_start() -> AbstractContextManager[Any]:
+    """A follower is in sync when it has what its leader knows to be committed."""
+
+    def may_join(self: InSync, member: BrokerId, high_watermark: Offset) -> bool:
+        follower = self.followers.get(member)
+        return follower is not None and member not in self.recorded and follower.log_end >= high_watermark
+
+    return patch.object(InSync, "may_join", may_join)
+
+
+def joins_below_the_high_watermark() -> AbstractContextManager[Any]:
+    """A follower is in sync when it has fetched at all."""
+
+    def may_join(self: InSync, member: BrokerId, high_watermark: Offset) -> bool:
+        follower = self.followers.get(member)
+        return follower is not None and member not in self.recorded and follower.log_end >= 0
+
+    return patch.object(InSync, "may_join", may_join)
+
+
+def counted_when_it_is_sent() -> AbstractContextManager[Any]:
+    """What is on its way to a follower counts as being there."""
+    on_fetch = InSync.on_fetch
+
+    def count(
+        self: InSync,
+        member: BrokerId,
+        broker_epoch: BrokerEpoch,
+        offset: Offset,
+        flushed: Offset,
+        leader_log_end: Offset,
+        now_ms: int,
+    ) -> bool:
+        return on_fetch(self, member, broker_epoch, leader_log_end, leader_log_end, leader_log_end, now_ms)
+
+    return patch.object(InSync, "on_fetch", count)
+
+
+def no_fsync_before_a_set_of_one() -> AbstractContextManager[Any]:
+    """The leader is recorded as the only one in sync although it has not fsynced what others had with it."""
+
+    async def flush(self: InSyncWriter, proposal: object) -> bool:
+        return True
+
+    return patch.object(InSyncWriter, "_flush", flush)
+
+
+def alone_without_fsync() -> AbstractContextManager[Any]:
+    """A leader that is alone in sync commits what is in its page cache."""
+
+    def needs_flush(self: _Condition, durability: Durability) -> bool:
+        return durability is Durability.FSYNC
+
+    return patch.object(_Condition, "needs_flush", needs_flush)
+
+
+def follower_says_it_has_fsynced() -> AbstractContextManager[Any]:
+    """What a follower has counts as fsynced."""
+    on_fetch = InSync.on_fetch
+
+    def count(
+        self: InSync,
+        member: BrokerId,
+        broker_epoch: BrokerEpoch,
+        offset: Offset,
+        flushed: Offset,
+        leader_log_end: Offset,
+        now_ms: int,
+    ) -> bool:
+        return on_fetch(self, member, broker_epoch, offset, offset, leader_log_end, now_ms)
+
+    return patch.object(InSync, "on_fetch", count)
+
+
+def unclean_restart_stays_in_sync() -> AbstractContextManager[Any]:
+    """A broker that did not stop in order comes back as if nothing were lost."""
+    return patch.object(leaders, "depart", lambda *_: lambda *_: None)
+
+
+def emptied_disk_stays_in_sync() -> AbstractContextManager[Any]:
+    """A broker whose disk was emptied is taken for one that stopped in order."""
+    register = Membership.register
+
+    async def as_if_clean(self: Membership, identity: Any, has_log: Callable[[TopicPartition], bool]) -> Any:
+        last = await self._last_registration()
+        if last is not None and last.directory_id != identity.directory_id:
+            identity = replace(identity, clean_epoch=last.epoch)
+        return await register(self, identity, has_log)
+
+    return patch.object(Membership, "register", as_if_clean)
+
+
+def anybody_is_elected() -> AbstractContextManager[Any]:
+    """A leader is chosen from all replicas."""
+    first_alive = leaders.first_alive
+
+    def first(image: ClusterImage, partition: State, members: Any) -> BrokerId:
+        return first_alive(image, partition, partition.replicas)
+
+    return patch.object(leaders, "first_alive", first)
+
+
+def elected_in_the_same_epoch() -> AbstractContextManager[Any]:
+    """A new leader does not get a new epoch."""
+    return patch.object(leaders, "led_by", lambda partition, leader: replace(partition, leader=leader))
+
+
+def epoch_is_not_noted() -> AbstractContextManager[Any]:
+    """A new leader does not note where its epoch starts."""
+    return patch.object(Log, "assign_epoch", lambda *_: None)
+
+
+def follower_believes_the_high_watermark() -> AbstractContextManager[Any]:
+    """A follower takes its leader's high watermark for its own, whatever it has."""
+
+    def on_heard(self: Partition, high_watermark: Offset) -> bool:
+        has_moved = high_watermark > self.high_watermark
+        self.high_watermark = max(high_watermark, self.high_watermark)
+        return has_moved
+
+    return patch.object(Partition, "on_heard", on_heard)
+
+
+def former_life_counts() -> AbstractContextManager[Any]:
+    """What a broker said before it crashed still counts after it."""
+    propose = InSync.propose
+
+    def propose_anyhow(self: InSync, *arguments: Any) -> InSyncChange | None:
+        *before, alive, lag_ms, now_ms = arguments
+        alive: Mapping[BrokerId, BrokerEpoch] = {
+            member: self.followers[member].broker_epoch if member in self.followers else epoch
+            for member, epoch in alive.items()
+        }
+        return propose(self, *before, alive, lag_ms, now_ms)
+
+    return patch.object(InSync, "propose", propose_anyhow)
+
+
+def answers_of_another_following_count() -> AbstractContextManager[Any]:
+    """What a leader of an earlier epoch sent is appended after there is another."""
+    return patch.object(fetcher._Followed, "is_current", True)
+
+
+def followers_forget_producers() -> AbstractContextManager[Any]:
+    """A follower does not note what idempotent producers have sent."""
+    append = Log.append_as_follower
+
+    def forget(self: Log, *arguments: Any) -> None:
+        with patch.object(ProducerStates, "record", lambda *_: None):
+            append(self, *arguments)
+
+    return patch.object(Log, "append_as_follower", forget)
+
+
+def min_insync_is_ignored() -> AbstractContextManager[Any]:
+    """A producer that asks for more copies than there are is not told."""
+    return patch.object(Replica, "lacks_replicas", False)
+
+
+CLUSTER_MUTANTS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
+    committed_by_the_leader_alone,
+    cut_at_the_high_watermark,
+    histories_are_not_compared,
+    nothing_is_cut,
+    cut_too_little,
+    no_epoch_fence,
+    shrink_counts_before_it_is_recorded,
+    unknown_is_taken_for_refused,
+    joins_before_the_epoch_start,
+    joins_below_the_high_watermark,
+    counted_when_it_is_sent,
+    no_fsync_before_a_set_of_one,
+    alone_without_fsync,
+    follower_says_it_has_fsynced,
+    unclean_restart_stays_in_sync,
+    emptied_disk_stays_in_sync,
+    anybody_is_elected,
+    elected_in_the_same_epoch,
+    epoch_is_not_noted,
+    follower_believes_the_high_watermark,
+    former_life_counts,
+    answers_of_another_following_count,
+    followers_forget_producers,
+    min_insync_is_ignored,
+)
