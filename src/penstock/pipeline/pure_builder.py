@@ -67,4 +67,3 @@ class PureBuilder:
             made["headers"] = pa.array(self._headers, FIELDS["headers"].type)
         self._clear()
         return made
-

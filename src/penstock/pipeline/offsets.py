@@ -1,0 +1,119 @@
+"""What the driver asks a cluster: which topics there are, and which offsets they hold. Plain calls, each with its own
+connections: a driver asks seldom."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from penstock.config import parse_address
+from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.net.client import Client
+from penstock.net.network import TcpNetwork
+from penstock.net.routes import Routes, check
+from penstock.pipeline.fetching import CLIENT_ID, PATIENCE_SECONDS, Reading
+from penstock.pipeline.options import OptionError, SourceOptions, Subscription
+
+T = TypeVar("T")
+
+Partition = tuple[str, int]
+_LIST_OFFSETS, _LIST_OFFSETS_VERSION = 2, 7
+_NOT_FOUND = -1
+_MAX_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    id: str
+    partitions: tuple[int, ...]
+
+
+class Unreachable(PenstockError):
+    """No broker answers."""
+
+
+def topics_of(options: SourceOptions) -> dict[str, Topic]:
+    """The topics that are subscribed to, with the partitions that are to be read."""
+
+    async def ask(routes: Routes) -> dict[str, Topic]:
+        if options.subscription is Subscription.PATTERN:
+            pattern = re.compile(options.topics[0])
+            found = {
+                name: route
+                for name, route in (await routes.topics()).items()
+                if pattern.fullmatch(name) and not route.is_internal
+            }
+        else:
+            found = {name: await routes.topic(name) for name in options.topics}
+        topics = {}
+        for name, route in sorted(found.items()):
+            numbers = options.assigned.get(name) or tuple(range(len(route.partitions)))
+            missing = [number for number in numbers if not 0 <= number < len(route.partitions)]
+            if missing:
+                raise OptionError(f"assign: {name} has no partition {missing[0]}")
+            topics[name] = Topic(name, route.id.hex, numbers)
+        return topics
+
+    return run(options.bootstrap, ask)
+
+
+def offsets_at(reading: Reading, times: Mapping[Partition, int]) -> dict[Partition, int]:
+    """The first offset at or after each time, or at an end (-1 latest, -2 earliest); -1 where all is older."""
+
+    async def ask(routes: Routes) -> dict[Partition, int]:
+        gate = asyncio.Semaphore(_MAX_AT_ONCE)
+
+        async def find(partition: Partition) -> int:
+            async with gate:
+                return await _offset_at(routes, partition, times[partition], reading.read_committed)
+
+        return dict(zip(times, await asyncio.gather(*map(find, times)), strict=True))
+
+    return run(reading.bootstrap, ask)
+
+
+def ends_of(reading: Reading, partitions: Iterable[Partition], end: int) -> dict[Partition, int]:
+    return offsets_at(reading, dict.fromkeys(partitions, end))
+
+
+async def _offset_at(routes: Routes, partition: Partition, time_ms: int, read_committed: bool) -> int:
+    topic, index = partition
+
+    async def ask(client: Client) -> int:
+        asked = {"partition_index": index, "timestamp": time_ms, "current_leader_epoch": -1}
+        fields = {
+            "replica_id": -1,
+            "isolation_level": int(read_committed),
+            "topics": [{"name": topic, "partitions": [asked]}],
+        }
+        response = await client.request(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, fields)
+        found = response.topics[0].partitions[0]
+        check(found.error_code)
+        return int(found.offset)
+
+    return await routes.at_leader(topic, index, ask, PATIENCE_SECONDS)
+
+
+def run(bootstrap: str, ask: Callable[[Routes], Awaitable[T]]) -> T:
+    """Ask a cluster something, in a loop of its own."""
+
+    async def body() -> T:
+        addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
+        routes = Routes(TcpNetwork(), addresses, CLIENT_ID)
+        try:
+            return await ask(routes)
+        finally:
+            routes.close()
+
+    try:
+        return asyncio.run(body())
+    except OSError as error:
+        raise Unreachable(f"no broker answers at {bootstrap} ({error.strerror or error})") from error
+    except BrokerError as error:
+        if error.code is ErrorCode.unknown_topic_or_partition:
+            raise OptionError(str(error)) from error
+        raise

@@ -1,0 +1,240 @@
+"""The options of `.format("penstock")`: named and meant as those of Spark's own Kafka source, checked before anything
+is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from penstock.config import parse_address
+from penstock.errors import PenstockError
+from penstock.pipeline.columns import ALL, BASIC
+
+EARLIEST, LATEST = -2, -1
+"""Kafka's numbers for the two ends of a partition."""
+
+Partitions = Mapping[str, Mapping[int, int]]
+"""Offsets or times, by topic and partition."""
+
+
+class OptionError(PenstockError):
+    """An option is missing, unknown or wrong."""
+
+
+class Subscription(Enum):
+    NAMES = "subscribe"
+    PATTERN = "subscribePattern"
+    ASSIGN = "assign"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading starts or ends: at an end of each partition, at offsets, or at times."""
+
+    at: int = EARLIEST
+    """Where nothing else is said of a partition."""
+    offsets: Partitions | None = None
+    time_ms: int | None = None
+    times: Partitions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    bootstrap: str
+    subscription: Subscription
+    topics: tuple[str, ...]
+    """Names, or the pattern alone."""
+    assigned: Mapping[str, tuple[int, ...]]
+    start: Bound | None
+    end: Bound | None
+    columns: tuple[str, ...]
+    read_committed: bool
+    fails_on_data_loss: bool
+    min_partitions: int
+    max_offsets_per_trigger: int | None
+    latest_where_time_has_none: bool
+    pushes_filters: bool
+    archive: str | None
+
+
+_KNOWN = {
+    name.lower(): name
+    for name in (
+        "kafka.bootstrap.servers",
+        "bootstrap",
+        "subscribe",
+        "subscribePattern",
+        "assign",
+        "startingOffsets",
+        "endingOffsets",
+        "startingTimestamp",
+        "endingTimestamp",
+        "startingOffsetsByTimestamp",
+        "endingOffsetsByTimestamp",
+        "startingOffsetsByTimestampStrategy",
+        "maxOffsetsPerTrigger",
+        "minPartitions",
+        "includeHeaders",
+        "failOnDataLoss",
+        "kafka.isolation.level",
+        "columns",
+        "filterPushdown",
+        "archive",
+    )
+}
+_WITHOUT_MEANING = frozenset(
+    name.lower()
+    for name in ("kafka.group.id", "groupIdPrefix", "kafka.client.id", "fetchOffset.numRetries", "path")
+)
+"""Of Spark's source, and harmless: this one is no member of a group."""
+
+
+def parse(given: Mapping[str, str]) -> SourceOptions:
+    options = {name.lower(): value for name, value in given.items()}
+    for name in options.keys() - _KNOWN.keys() - _WITHOUT_MEANING:
+        raise OptionError(
+            f"there is no option {name!r}; the ones there are: {', '.join(sorted(_KNOWN.values()))}"
+        )
+    values = {_KNOWN[name]: value for name, value in options.items() if name in _KNOWN}
+    subscription, topics, assigned = _subscription(values)
+    headers = _flag(values, "includeHeaders", False)
+    return SourceOptions(
+        _bootstrap(values),
+        subscription,
+        topics,
+        assigned,
+        _bound(values, "starting"),
+        _bound(values, "ending"),
+        _columns(values, headers),
+        _isolation(values),
+        _flag(values, "failOnDataLoss", True),
+        _number(values, "minPartitions") or 1,
+        _number(values, "maxOffsetsPerTrigger"),
+        _choice(values, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
+        _flag(values, "filterPushdown", False),
+        values.get("archive"),
+    )
+
+
+def _bootstrap(values: Mapping[str, str]) -> str:
+    text = values.get("kafka.bootstrap.servers") or values.get("bootstrap")
+    if not text:
+        raise OptionError("name the brokers with the option kafka.bootstrap.servers=HOST:PORT[,HOST:PORT]")
+    for each in text.split(","):
+        try:
+            parse_address(each.strip())
+        except ValueError:
+            raise OptionError(f"kafka.bootstrap.servers: {each.strip()!r} is not HOST:PORT") from None
+    return text
+
+
+def _subscription(
+    values: Mapping[str, str],
+) -> tuple[Subscription, tuple[str, ...], Mapping[str, tuple[int, ...]]]:
+    chosen = [each for each in Subscription if each.value in values]
+    if len(chosen) != 1:
+        raise OptionError("give one of the options subscribe, subscribePattern and assign, and only one")
+    [kind] = chosen
+    text = values[kind.value]
+    if kind is Subscription.PATTERN:
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise OptionError(f"subscribePattern: {text!r} is no regular expression ({error})") from None
+        return kind, (text,), {}
+    if kind is Subscription.NAMES:
+        names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        if not names:
+            raise OptionError("subscribe: name one topic or more")
+        return kind, names, {}
+    found = _json(values, "assign")
+    if not isinstance(found, dict) or not all(
+        isinstance(numbers, list) and all(type(number) is int for number in numbers)
+        for numbers in found.values()
+    ):
+        raise OptionError('assign: give {"topic": [0, 1]}')
+    return kind, tuple(found), {name: tuple(numbers) for name, numbers in found.items()}
+
+
+def _bound(values: Mapping[str, str], which: str) -> Bound | None:
+    by_times, time, offsets = (
+        f"{which}OffsetsByTimestamp",
+        f"{which}Timestamp",
+        f"{which}Offsets",
+    )
+    end = LATEST if which == "ending" else EARLIEST
+    if time in values:
+        return Bound(end, time_ms=_number(values, time))
+    if by_times in values:
+        return Bound(end, times=_partitions(values, by_times))
+    if offsets not in values:
+        return None
+    text = values[offsets].strip().lower()
+    if text in ("earliest", "latest"):
+        if which == "ending" and text == "earliest":
+            raise OptionError("endingOffsets: nothing ends at its earliest offset; give latest or offsets")
+        return Bound(EARLIEST if text == "earliest" else LATEST)
+    return Bound(end, offsets=_partitions(values, offsets))
+
+
+def _partitions(values: Mapping[str, str], name: str) -> Partitions:
+    found = _json(values, name)
+    try:
+        return {
+            topic: {int(partition): _integer(offset) for partition, offset in partitions.items()}
+            for topic, partitions in found.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise OptionError(f'{name}: give earliest, latest or {{"topic": {{"0": 23, "1": -2}}}}') from None
+
+
+def _integer(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(value)
+    return value
+
+
+def _json(values: Mapping[str, str], name: str) -> Any:
+    try:
+        return json.loads(values[name])
+    except ValueError as error:
+        raise OptionError(f"{name}: this is no JSON ({error})") from None
+
+
+def _columns(values: Mapping[str, str], headers: bool) -> tuple[str, ...]:
+    if "columns" not in values:
+        return ALL if headers else BASIC
+    names = tuple(name.strip() for name in values["columns"].split(","))
+    unknown = [name for name in names if name not in ALL]
+    if unknown or len(set(names)) < len(names):
+        raise OptionError(f"columns: give some of {', '.join(ALL)}, each once")
+    return names
+
+
+def _isolation(values: Mapping[str, str]) -> bool:
+    chosen = _choice(values, "kafka.isolation.level", ("read_committed", "read_uncommitted"))
+    return chosen != "read_uncommitted"
+
+
+def _choice(values: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = values.get(name, choices[0]).lower()
+    if value not in choices:
+        raise OptionError(f"{name}: give {' or '.join(choices)}, not {value!r}")
+    return value
+
+
+def _flag(values: Mapping[str, str], name: str, default: bool) -> bool:
+    return _choice(values, name, ("true", "false") if default else ("false", "true")) == "true"
+
+
+def _number(values: Mapping[str, str], name: str) -> int | None:
+    if name not in values:
+        return None
+    text = values[name].strip()
+    if not text.isascii() or not text.isdigit():
+        raise OptionError(f"{name}: give a whole number, not {text!r}")
+    return int(text)

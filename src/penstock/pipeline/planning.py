@@ -1,0 +1,111 @@
+"""From options to ranges: where each partition is read from and up to; and what to do about offsets that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.pipeline.fetching import OffsetsLost, Reading
+from penstock.pipeline.offsets import Partition, Topic, ends_of, offsets_at
+from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions
+from penstock.pipeline.ranges import OffsetRange
+
+Warn = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the driver knows of one read."""
+
+    options: SourceOptions
+    topics: Mapping[str, Topic]
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(self.options.bootstrap, self.options.read_committed)
+
+    @property
+    def partitions(self) -> list[Partition]:
+        return [(topic.name, number) for topic in self.topics.values() for number in topic.partitions]
+
+    def resolve(self, bound: Bound, *, is_end: bool = False) -> dict[Partition, int]:
+        """The offset of each partition that a bound means."""
+        times: dict[Partition, int] = {}
+        resolved: dict[Partition, int] = {}
+        for name, number in self.partitions:
+            offset = self._given(bound.offsets, name, number)
+            if bound.offsets is not None and offset is None:
+                raise OptionError(f"offsets are given, but none for {name}-{number}")
+            time_ms = bound.time_ms if bound.times is None else self._given(bound.times, name, number)
+            if offset is not None and offset >= 0:
+                resolved[name, number] = offset
+            else:
+                times[name, number] = (
+                    offset if offset is not None else bound.at if time_ms is None else time_ms
+                )
+        found = offsets_at(self.reading, times)
+        late = [partition for partition, offset in found.items() if offset < 0]
+        if late and not (is_end or self.options.latest_where_time_has_none):
+            raise OptionError(
+                f"{late[0][0]}-{late[0][1]} has no record at or after the time given; "
+                "startingOffsetsByTimestampStrategy=latest reads on from its end"
+            )
+        found |= ends_of(self.reading, late, LATEST)
+        return resolved | found
+
+    def _given(self, given: Mapping[str, Mapping[int, int]] | None, name: str, number: int) -> int | None:
+        return None if given is None else given.get(name, {}).get(number)
+
+    def ranges(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], warn: Warn
+    ) -> list[OffsetRange]:
+        """Ranges of offsets that are there; what is not is an error, or left out with a warning."""
+        earliest = ends_of(self.reading, ends, EARLIEST)
+        latest = ends_of(self.reading, ends, LATEST)
+        found = []
+        for partition, end in ends.items():
+            start = starts.get(partition, earliest[partition])
+            if start < earliest[partition] and end > start:
+                self.lose(f"{_name(partition)} starts at {earliest[partition]}, not at {start}", warn)
+                start = earliest[partition]
+            if end > latest[partition]:
+                self.lose(f"{_name(partition)} ends at {latest[partition]}, not at {end}", warn)
+                end = latest[partition]
+            topic, number = partition
+            found.append(OffsetRange(topic, self.topics[topic].id, number, start, max(start, end)))
+        return found
+
+    def lose(self, what: str, warn: Warn) -> None:
+        if self.options.fails_on_data_loss:
+            raise OffsetsLost(f"{what}; failOnDataLoss=false reads what is there")
+        warn(what)
+
+
+def limited(
+    starts: Mapping[Partition, int], ends: Mapping[Partition, int], most: int
+) -> dict[Partition, int]:
+    """Ends that leave at most so many offsets in all: each partition its share, and at least one where it has any."""
+    lengths = {partition: max(0, end - starts.get(partition, end)) for partition, end in ends.items()}
+    total = sum(lengths.values())
+    if total <= most:
+        return dict(ends)
+    shares = {partition: length * most // total for partition, length in lengths.items()}
+    rest = most - sum(shares.values())
+    for partition in _neediest(lengths, shares):
+        if rest <= 0:
+            break
+        shares[partition] += 1
+        rest -= 1
+    return {partition: starts.get(partition, end) + shares[partition] for partition, end in ends.items()}
+
+
+def _neediest(lengths: Mapping[Partition, int], shares: Mapping[Partition, int]) -> Iterable[Partition]:
+    """Those without a share first, then those with most left."""
+    waiting = [partition for partition, length in lengths.items() if length > shares[partition]]
+    return sorted(
+        waiting, key=lambda partition: (shares[partition] > 0, shares[partition] - lengths[partition])
+    )
+
+
+def _name(partition: Partition) -> str:
+    return f"{partition[0]}-{partition[1]}"

@@ -1,0 +1,37 @@
+"""A Spark session: on this machine by default, with a Java that is there or comes from a package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from penstock.pipeline.java import java_home
+
+LOCAL = "local[*]"
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.log.level": "ERROR",
+}
+_ON_THIS_MACHINE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def open_session(
+    app_name: str, master: str = LOCAL, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The session of this process, made where there is none."""
+    os.environ["JAVA_HOME"] = java_home()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name).master(master)
+    chosen = {**_SETTINGS, **(settings or {})}
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        chosen = {**_ON_THIS_MACHINE, **chosen}
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

@@ -1,0 +1,110 @@
+"""`.format("penstock")`: topics as tables, in batches and as streams.
+
+Spark pickles readers and partitions between processes, so both hold plain values only.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from penstock.pipeline.fetching import OffsetsLost, Reading, read_range
+from penstock.pipeline.offsets import ends_of, topics_of
+from penstock.pipeline.options import EARLIEST, LATEST, Bound, SourceOptions, parse
+from penstock.pipeline.planning import Plan
+from penstock.pipeline.ranges import OffsetRange, split
+
+TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key string, value binary>>",
+}
+
+
+class PenstockSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> str:
+        return ", ".join(f"{name} {TYPES[name]}" for name in parse(self.options).columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from penstock.pipeline.filters import FilteringReader
+
+        options = parse(self.options)
+        return FilteringReader(options) if options.pushes_filters else BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> Any:
+        from penstock.pipeline.stream import StreamReader
+
+        return StreamReader(parse(self.options))
+
+
+class RangePartition(InputPartition):
+    def __init__(self, range_: OffsetRange) -> None:
+        super().__init__(range_)
+        self.range = range_
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        plan = Plan(self.options, topics_of(self.options))
+        ranges = self.select(plan)
+        return [RangePartition(each) for each in split(ranges, self.options.min_partitions)]
+
+    def select(self, plan: Plan) -> list[OffsetRange]:
+        """What is to be read, of all there is."""
+        starts = plan.resolve(self.options.start or Bound(EARLIEST))
+        ends = plan.resolve(self.options.end or Bound(LATEST), is_end=True)
+        return plan.ranges(starts, ends, warn)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangePartition)
+        return read_rows(self.options, partition.range)
+
+
+def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """In a task. Where offsets go while they are read, and that is no error, the rest of them is read."""
+    reading = Reading(options.bootstrap, options.read_committed)
+    while True:
+        following = wanted.start
+        try:
+            for rows in read_range(reading, wanted, _with_offset(options.columns)):
+                following = rows.column("offset")[-1].as_py() + 1
+                yield rows.select(list(options.columns))
+        except OffsetsLost as error:
+            if options.fails_on_data_loss:
+                raise
+            warn(str(error))
+            name = (wanted.topic, wanted.partition)
+            [earliest] = ends_of(reading, [name], EARLIEST).values()
+            if earliest <= following:
+                return  # it is not that its start has moved: nothing of it is left
+            wanted = replace(wanted, start=earliest)
+            if not len(wanted):
+                return
+        else:
+            return
+
+
+def _with_offset(columns: tuple[str, ...]) -> tuple[str, ...]:
+    return columns if "offset" in columns else (*columns, "offset")
+
+
+def warn(what: str) -> None:
+    warnings.warn(f"data is lost: {what}", stacklevel=2)
