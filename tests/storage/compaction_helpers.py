@@ -79,7 +79,7 @@ def compact(
             cleaned.swap()
             log.finish_swap(cleaned.replaced, cleaned.segment())
     moved = compaction.end_offset > log.cleaned_offset
-    log.cleaned_offset = compaction.end_offset
+    compaction.finish()
     return moved
 
 

@@ -72,7 +72,7 @@ class Cleaning:
             started = self._broker.clock.monotonic()
             progress = await self._broker.threads.run("background", compaction.step)
             if progress is Progress.DONE:
-                replica.log.cleaned_offset = compaction.end_offset
+                compaction.finish()
                 return
             swapped = progress is not Progress.CLEANED or await self._swap(replica, compaction)
             if not swapped or self._stopping.is_set():

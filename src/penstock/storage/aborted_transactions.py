@@ -71,6 +71,20 @@ class AbortedTransactions:
                 break
         return sorted(found, key=_first_offset)
 
+    def has(self, producer_id: int, offset: int) -> bool:
+        """Whether what the producer wrote at `offset` in a transaction was aborted."""
+        for place in range(bisect_left(self._last_offsets, offset), len(self)):
+            if self._producer_ids[place] == producer_id and self._first_offsets[place] <= offset:
+                return True
+            if self._later_from[place] > offset:
+                return False
+        return False
+
+    def has_marker(self, offset: int) -> bool:
+        """Whether one ends at `offset`."""
+        place = bisect_left(self._last_offsets, offset)
+        return place < len(self) and self._last_offsets[place] == offset
+
     def reaches(self, offset: int) -> bool:
         """Whether any ends at or after `offset`."""
         return len(self) > 0 and self._last_offsets[-1] >= offset

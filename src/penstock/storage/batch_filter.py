@@ -1,44 +1,88 @@
-"""What compaction leaves of one batch. Pure: keys, offsets and times in, bytes out.
+"""What compaction leaves of one batch. Keys, offsets and times in, bytes out; no input or output.
 
 Offsets, producer fields and codec of a batch stay. A tombstone stays until `delete.retention.ms` after the
 pass that first met it; that moment is kept in the batch as Kafka does (KIP-534): a flag, and the base
 timestamp. The last batch of every live producer stays, empty if need be, so that its sequence is not
-forgotten. So do control batches, and a batch whose records cannot be read.
+forgotten. So does a batch whose records cannot be read.
+
+What was aborted goes. A marker stays until the pass that found nothing of its transaction before it, and then as
+long as a tombstone. One of an aborted transaction goes no sooner than a pass after readers were last told of the
+transaction: told of it without its marker, they would leave out what the producer wrote next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from typing_extensions import Buffer
 
 from penstock.errors import InvalidBatch
 from penstock.records.batch import CODEC_MASK, BatchHeader
 from penstock.records.building import rebuild_batch
+from penstock.records.control import read_marker
 from penstock.records.iteration import Record, iterate
+from penstock.storage.aborted_transactions import AbortedTransactions
 from penstock.storage.key_offsets import KeyOffsets
+from penstock.storage.producer_state import ProducerEntry
 
 DELETE_HORIZON_FLAG = 0x40
 _LONG_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class LiveProducers:
+    """What of the producers that are not forgotten yet has to stay."""
+
+    last_offsets: Mapping[int, int]
+    """The offset of the last record of each that has written in its epoch."""
+    marker_epochs: Mapping[int, int]
+    """The epoch of the others, of whom a marker is the last that is known."""
+
+    @classmethod
+    def of(cls, entries: Mapping[int, ProducerEntry]) -> LiveProducers:
+        return cls(
+            {
+                producer_id: entry.batches[-1].last_offset
+                for producer_id, entry in entries.items()
+                if entry.batches
+            },
+            {producer_id: entry.epoch for producer_id, entry in entries.items() if not entry.batches},
+        )
+
+    def keep(self, header: BatchHeader) -> bool:
+        """Whether a batch is the last of its producer."""
+        if header.is_control:
+            return self.marker_epochs.get(header.producer_id) == header.producer_epoch
+        return header.has_producer and self.last_offsets.get(header.producer_id) == header.last_offset
+
+
+@dataclass(frozen=True, slots=True)
 class BatchFilter:
+    """Of one pass: it is given every batch, in their order."""
+
     keys: KeyOffsets
     end_offset: int
     """Up to where `keys` know the log."""
     log_start_offset: int
-    last_offsets: Mapping[int, int]
-    """Of every live producer, the offset of its last record."""
+    producers: LiveProducers
+    aborted: AbortedTransactions
     now_ms: int
     delete_retention_ms: int
     max_decompressed_bytes: int
+    settled: set[int] = field(default_factory=set)
+    """Markers of aborted transactions of which nothing was there before this pass: readers need not be told."""
+    _in_transaction: set[int] = field(default_factory=set)
+    """The producers of which something was met since their last marker."""
 
     def apply(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         """The very same batch where all of it stays, a smaller one, or None."""
         if header.is_control:
-            return batch
+            return self._apply_control(header, batch)
+        if header.is_transactional:
+            self._in_transaction.add(header.producer_id)
+            if self.aborted.has(header.producer_id, header.base_offset):
+                return self._empty(header, batch)
         try:
             records = list(iterate(batch, header, max_decompressed_bytes=self.max_decompressed_bytes))
         except InvalidBatch:
@@ -49,12 +93,27 @@ class BatchFilter:
         needs_horizon = self._needs_horizon(header, kept)
         if len(kept) == len(records) and not needs_horizon:
             return batch
-        if needs_horizon:
-            horizon_ms = min(self.now_ms + self.delete_retention_ms, _LONG_MAX)
-            header = header._replace(
-                attributes=header.attributes | DELETE_HORIZON_FLAG, base_timestamp=horizon_ms
-            )
-        return rebuild_batch(header, kept)
+        return rebuild_batch(self._with_horizon(header) if needs_horizon else header, kept)
+
+    def _apply_control(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        marker = read_marker(batch, header)
+        if marker is None:
+            return batch
+        if header.producer_id in self._in_transaction:
+            self._in_transaction.discard(header.producer_id)
+            return batch
+        is_known = self.aborted.has_marker(header.base_offset)
+        if is_known:
+            self.settled.add(header.base_offset)
+        if not header.attributes & DELETE_HORIZON_FLAG:
+            records = list(iterate(batch, header))
+            return rebuild_batch(self._with_horizon(header), records)
+        stays = is_known or self.now_ms < header.base_timestamp or self.producers.keep(header)
+        return batch if stays else None
+
+    def _with_horizon(self, header: BatchHeader) -> BatchHeader:
+        horizon_ms = min(self.now_ms + self.delete_retention_ms, _LONG_MAX)
+        return header._replace(attributes=header.attributes | DELETE_HORIZON_FLAG, base_timestamp=horizon_ms)
 
     def _stays(self, header: BatchHeader, record: Record) -> bool:
         if record.key is None or record.offset < self.log_start_offset:
@@ -72,7 +131,7 @@ class BatchFilter:
         return any(record.value is None and record.offset < self.end_offset for record in kept)
 
     def _empty(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
-        if not header.has_producer or self.last_offsets.get(header.producer_id) != header.last_offset:
+        if not self.producers.keep(header):
             return None
         if header.record_count == 0:
             return batch

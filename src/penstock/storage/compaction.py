@@ -3,7 +3,8 @@
 A pass reads the keys of what was written since the last one (as many as fit in its memory), then rewrites
 every closed segment up to there without the records that these keys outdate. It runs in short steps in a
 pool, so that its driver decides how much of the machine it gets; segments are exchanged between two steps.
-Oldest first, so that a tombstone never goes before what it deletes. After a crash a pass is just made again.
+Oldest first, so that a tombstone never goes before what it deletes. Nothing is touched from the first open
+transaction on: what is not decided outdates nothing. After a crash a pass is just made again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from penstock.errors import CorruptLog, InvalidBatch
 from penstock.model import Offset
 from penstock.records.batch import BatchHeader, crc_matches
 from penstock.records.iteration import iterate
-from penstock.storage.batch_filter import BatchFilter
+from penstock.storage.batch_filter import BatchFilter, LiveProducers
 from penstock.storage.cleaned_segment import CleanedSegment
 from penstock.storage.file_cache import FileCache
 from penstock.storage.key_offsets import KeyOffsets
@@ -56,6 +57,9 @@ def _closed_spans(log: Log, high_watermark: Offset) -> list[_Span]:
     """Segments that change no more, for writers, for readers and for a recovery, which starts at the mark."""
     segments = log.segments
     limit = min(high_watermark, log.mark.base_offset)
+    first_unstable = log.producers.unstable.first(high_watermark)
+    if first_unstable is not None:
+        limit = min(limit, first_unstable)
     ends = (segment.base_offset for segment in segments[1:])
     return [_Span(segment, end) for segment, end in zip(segments, ends, strict=False) if end <= limit]
 
@@ -65,16 +69,17 @@ class Compaction:
 
     def __init__(self, log: Log, files: FileCache, spans: list[_Span], now_ms: int, keys: KeyOffsets) -> None:
         self.end_offset = log.cleaned_offset
-        """When the pass is done: up to where every key was seen once, the log's new `cleaned_offset`."""
+        """When the pass is done: up to where every key was seen once."""
         self.cleaned: CleanedSegment | None = None
         self._files = files
         self._directory = log.directory
         self._config = log.config
         self._dirty_from = max(log.cleaned_offset, log.log_start_offset)
         self._log_start_offset = log.log_start_offset
-        self._last_offsets = {
-            producer_id: entry.batches[-1].last_offset for producer_id, entry in log.producers.copy().items()
-        }
+        self._log = log
+        self._aborted = log.producers.aborted
+        self._producers = log.producers.copy()
+        self._settled: set[int] = set()
         self._spans = spans
         self._now_ms = now_ms
         self._keys = keys
@@ -84,6 +89,13 @@ class Compaction:
     def step(self) -> Progress:
         """Work for a moment. After CorruptLog or OSError the pass is to be abandoned."""
         return next(self._steps, Progress.DONE)
+
+    def finish(self) -> None:
+        """The pass is done: the log knows how far it is clean, and readers are told no more of what is gone."""
+        self._log.cleaned_offset = self.end_offset
+        if self._settled:
+            producers = self._log.producers
+            producers.aborted = producers.aborted.without(self._settled)
 
     def abandon(self) -> None:
         """Remove what is half done. Waits for the disk."""
@@ -95,8 +107,9 @@ class Compaction:
         if not self._is_due():
             return
         end_offset = yield from self._read_keys()
+        batch_filter = self._make_filter(end_offset)
         for group in self._groups(end_offset):
-            yield from self._clean(group, self._make_filter(end_offset))
+            yield from self._clean(group, batch_filter)
         self.end_offset = Offset(end_offset)
 
     def _old_enough(self) -> list[_Span]:
@@ -132,7 +145,7 @@ class Compaction:
             if end_offset <= self._dirty_from:
                 continue
             for position, header in segment.walk(segment.size, wait=True):
-                if header.last_offset < self._dirty_from or header.is_control:
+                if header.last_offset < self._dirty_from or header.is_control or self._is_aborted(header):
                     continue
                 if self._keys.is_full:
                     return header.base_offset
@@ -140,6 +153,9 @@ class Compaction:
                 if self._is_tired(header.size):
                     yield Progress.MORE
         return self._spans[-1].end_offset
+
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        return header.is_transactional and self._aborted.has(header.producer_id, header.base_offset)
 
     def _learn(self, header: BatchHeader, batch: memoryview) -> None:
         limit = self._config.max_decompressed_bytes
@@ -174,10 +190,12 @@ class Compaction:
             self._keys,
             end_offset,
             self._log_start_offset,
-            self._last_offsets,
+            LiveProducers.of(self._producers),
+            self._aborted,
             self._now_ms,
             self._config.delete_retention_ms,
             self._config.max_decompressed_bytes,
+            self._settled,
         )
 
     def _clean(self, group: list[_Span], batch_filter: BatchFilter) -> Iterator[Progress]:

@@ -441,7 +441,14 @@ class Log(StoredLog):
 
     def _rebuild_state(self, end_offset: Offset, now_ms: int) -> None:
         replay = Replay(self._config, now_ms)
-        replay.restore(self._context.disk, self.directory, self._snapshots, self.segments, end_offset)
+        replay.restore(
+            self._context.disk,
+            self.directory,
+            self._snapshots,
+            self.segments,
+            end_offset,
+            is_compacted=self.cleaned_offset > 0,
+        )
         replay.epochs.truncate_from_start(self.log_start_offset)
         replay.producers.aborted = replay.producers.aborted.starting_at(self.log_start_offset)
         self.leader_epochs, self.producers = replay.epochs, replay.producers

@@ -102,7 +102,7 @@ class _Recovery:
             return self._without_segments(snapshots)
         start, mark = self._find_start(found)
         segments = [*found[:start], self._from_mark(found[start], mark)]
-        self._replay.restore(self._disk, self._directory, snapshots, tuple(segments), mark.offset)
+        self._restore(snapshots, tuple(segments), mark.offset)
         log_end_offset = self._check_tail(segments, found, mark.offset)
         if self._log_start(segments, log_end_offset) > log_end_offset:
             self._remove(segments, "everything in it lies before the log start")
@@ -156,8 +156,17 @@ class _Recovery:
         if self._checkpoint is not None:
             end_offset = max(end_offset, self._checkpoint.mark.offset, self._checkpoint.log_start_offset)
         end_offset = max(end_offset, self._committed)
-        self._replay.restore(self._disk, self._directory, snapshots, (), end_offset)
+        self._restore(snapshots, (), end_offset)
         return self._state((), snapshots, end_offset, RecoveryMark(end_offset, end_offset))
+
+    def _restore(
+        self, snapshots: tuple[Offset, ...], segments: tuple[Segment, ...], end_offset: Offset
+    ) -> None:
+        # Without a checkpoint nobody knows whether it was.
+        is_compacted = self._checkpoint is None or self._checkpoint.cleaned_offset > 0
+        self._replay.restore(
+            self._disk, self._directory, snapshots, segments, end_offset, is_compacted=is_compacted
+        )
 
     # --- where to start
 

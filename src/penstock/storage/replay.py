@@ -11,11 +11,13 @@ from penstock.errors import CorruptLog, StorageError
 from penstock.model import LeaderEpoch, Offset
 from penstock.records.batch import BatchHeader
 from penstock.records.control import read_marker
+from penstock.storage.aborted_transactions import AbortedTransactions
 from penstock.storage.disk import Disk
 from penstock.storage.index import FIRST_ENTRY, IndexEntry
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log_config import LogConfig
 from penstock.storage.producer_state import ProducerStates
+from penstock.storage.reading import floor_segment
 from penstock.storage.segment import Segment
 from penstock.storage.snapshot import Snapshot, snapshot_name
 from penstock.storage.walking import read_batch
@@ -47,9 +49,13 @@ class Replay:
         snapshots: tuple[Offset, ...],
         segments: tuple[Segment, ...],
         end_offset: Offset,
+        *,
+        is_compacted: bool,
     ) -> None:
         """Bring the state up to `end_offset`, where a batch of `segments` starts or the log ends."""
         start_offset = self._load_snapshot(disk, directory, snapshots, end_offset)
+        if is_compacted:
+            self._forget_compacted(segments)
         if start_offset == end_offset:
             return
         for place, segment in enumerate(segments):
@@ -74,6 +80,12 @@ class Replay:
             return snapshot.offset
         return Offset(0)
 
+    def _forget_compacted(self, segments: tuple[Segment, ...]) -> None:
+        """An older snapshot may have aborted transactions that compaction has removed since, with their markers."""
+        self.producers.aborted = AbortedTransactions(
+            aborted for aborted in self.producers.aborted if _has_batch(segments, aborted.last_offset)
+        )
+
     def replay_segment(self, segment: Segment, start_offset: Offset, end_offset: Offset) -> None:
         try:
             start = FIRST_ENTRY
@@ -88,3 +100,14 @@ class Replay:
                 self.apply(segment, position, header)
         except CorruptLog as problem:
             self.problems.append(f"{segment.log_file.path}: {problem}")
+
+
+def _has_batch(segments: tuple[Segment, ...], offset: int) -> bool:
+    place = floor_segment(segments, offset)
+    if place < 0:
+        return False
+    try:
+        _, header = segments[place].locate(offset, segments[place].size, wait=True)
+    except CorruptLog:
+        return True
+    return header is not None and header.base_offset == offset
