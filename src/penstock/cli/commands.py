@@ -14,6 +14,7 @@ COMMANDS = {
     "produce": "penstock.cli.produce",
     "consume": "penstock.cli.consume",
     "group": "penstock.cli.group",
+    "transaction": "penstock.cli.transaction",
     "cluster": "penstock.cli.cluster_commands",
     "log": "penstock.cli.log",
     "config": "penstock.cli.config",

@@ -200,8 +200,8 @@ class Broker:
         self._verifier = Verifier(self._node_id, self._transactions, self._make_links(), log)
 
     def _make_links(self) -> BrokerLinks:
-        environment = self._environment
-        return BrokerLinks(self._node_id, self._metadata, environment.network, environment.random)
+        network, random = self._environment.network, self._environment.random
+        return BrokerLinks(self._node_id, self._metadata, self._replicas, network, random)
 
     async def start(self) -> None:
         """Returns when clients are served. An error leaves nothing behind that a restart would not mend."""

@@ -12,20 +12,28 @@ from random import Random  # noqa: TID251 - the type; the numbers come from the 
 from typing import Any
 
 from penstock.cluster.metadata import ClusterMetadata
-from penstock.config import CLUSTER_SECRET, REPLICA_SOCKET_TIMEOUT_MS
+from penstock.config import REPLICA_SOCKET_TIMEOUT_MS
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerEpoch, BrokerId
 from penstock.net.client import Client
 from penstock.net.network import Network
 from penstock.replication.authentication import prove
+from penstock.replication.replica_manager import ReplicaManager
 
 
 class BrokerLinks:
     def __init__(
-        self, node_id: BrokerId, metadata: ClusterMetadata, network: Network, random: Random
+        self,
+        node_id: BrokerId,
+        metadata: ClusterMetadata,
+        replicas: ReplicaManager,
+        network: Network,
+        random: Random,
     ) -> None:
+        """Of `replicas` only the secret is taken, which brokers of the cluster share."""
         self._node_id = node_id
         self._metadata = metadata
+        self._replicas = replicas
         self._network = network
         self._random = random
         self._links: dict[BrokerId, tuple[BrokerEpoch, asyncio.Task[Client]]] = {}
@@ -65,11 +73,10 @@ class BrokerLinks:
         return connecting
 
     async def _connect(self, broker_id: BrokerId, host: str, port: int) -> Client:
-        config = self._metadata.config
-        async with asyncio.timeout(config[REPLICA_SOCKET_TIMEOUT_MS] / 1000):
+        async with asyncio.timeout(self._metadata.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000):
             client = await Client.connect(self._network, host, port, f"penstock-broker-{self._node_id}")
             try:
-                await prove(client, config[CLUSTER_SECRET], self._node_id, broker_id, self._random)
+                await prove(client, self._replicas.secret, self._node_id, broker_id, self._random)
             except BaseException:
                 client.close()
                 raise
