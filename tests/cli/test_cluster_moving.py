@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.cli import cluster_moves, cluster_moving
+from penstock.cli import cluster_mover, cluster_moves
 from penstock.cli.cluster_client import ClusterClient
 from penstock.cli.cluster_moves import Move, carry_out, moves_of
 from penstock.cli.cluster_situation import Situation
@@ -66,7 +66,7 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             return shown.pop(0) if len(shown) > 1 else shown[0]
 
         monkeypatch.setattr(cluster_moves, "read_situation", read_situation)
-        monkeypatch.setattr(cluster_moving, "read_situation", read_situation)
+        monkeypatch.setattr(cluster_mover, "read_situation", read_situation)
         monkeypatch.setattr(cluster_moves, "LOOK_SECONDS", 0)
 
     return show

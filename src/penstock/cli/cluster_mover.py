@@ -1,0 +1,110 @@
+"""From a plan to its end: it is made from what the cluster is, shown, begun and seen through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import typer
+
+from penstock.cli.cluster_client import ClusterClient
+from penstock.cli.cluster_moves import Move, carry_out, moves_of, set_throttle
+from penstock.cli.cluster_situation import Situation, read_situation
+from penstock.cli.failures import Failure
+from penstock.cli.output import print_table, show_bytes
+from penstock.cluster.replica_layout import Assignment, NoPlan
+from penstock.model import BrokerId
+
+MAX_ROUNDS = 5
+
+Plan = Callable[[Situation, Assignment], Assignment]
+"""What shall be, of the partitions that can move."""
+
+
+def move(
+    address: str,
+    plan: Plan,
+    *,
+    throttle: int | None,
+    dry_run: bool,
+    leaving: int | None = None,
+    again: str = "the same command",
+) -> None:
+    """Have the cluster at an address as it is planned, with nothing left on the broker that is `leaving`.
+
+    `again` is what goes on with it where it was broken off.
+    """
+    try:
+        asyncio.run(_move(address, plan, throttle, dry_run, leaving))
+    except NoPlan as error:
+        raise Failure(str(error), "Start another broker first.") from None
+    except KeyboardInterrupt:
+        typer.echo(f"what was begun goes on in the cluster; {again} waits for it", err=True)
+        raise
+
+
+async def _move(address: str, plan: Plan, throttle: int | None, dry_run: bool, leaving: int | None) -> None:
+    """Again, until there is nothing left to move: topics are made and deleted meanwhile."""
+    async with ClusterClient(address) as client:
+        for count in range(MAX_ROUNDS):
+            situation = await read_situation(client)
+            if leaving is not None and count == 0:
+                _check_known(situation, leaving)
+            moves = moves_of(situation, plan(situation, _movable(situation)))
+            if dry_run:
+                _show(moves)
+                return
+            if not moves:
+                typer.echo("done" if count else "nothing to move")
+                break
+            typer.echo(_summary(moves))
+            if throttle is not None:
+                await set_throttle(client, throttle)
+            await carry_out(client, situation, moves)
+        if throttle is not None:
+            await set_throttle(client, None)
+        _check_nothing_is_left(situation, leaving)
+
+
+def _movable(situation: Situation) -> Assignment:
+    """The partitions that somebody leads: only they can be copied."""
+    return {
+        name: replicas
+        for name, replicas in situation.assignment.items()
+        if situation.leaders[name] in situation.view.brokers
+    }
+
+
+def _check_known(situation: Situation, node_id: int) -> None:
+    is_used = any(node_id in replicas for replicas in situation.assignment.values())
+    if node_id not in situation.view.brokers and not is_used:
+        raise Failure(f"there is no broker {node_id}", "`penstock cluster status` shows the brokers.")
+
+
+def _check_nothing_is_left(situation: Situation, leaving: int | None) -> None:
+    left = [name for name, replicas in situation.assignment.items() if leaving in replicas]
+    if left:
+        raise Failure(
+            f"broker {leaving} has the only copy in sync of {len(left)} partitions, {left[0]} first",
+            "Start it again to have them moved. If its disk is lost, so are they.",
+        )
+
+
+def _show(moves: list[Move]) -> None:
+    rows = [
+        (str(move.name), _listed(move.before), _listed(move.after), show_bytes(move.missing_bytes))
+        for move in moves
+    ]
+    if rows:
+        print_table(["partition", "from", "to", "bytes"], rows)
+    typer.echo(_summary(moves) if moves else "nothing to move")
+
+
+def _summary(moves: list[Move]) -> str:
+    added = sum(len(move.added) for move in moves)
+    copied = sum(move.missing_bytes for move in moves)
+    return f"{added} replicas to copy ({show_bytes(copied)}) in {len(moves)} partitions that change"
+
+
+def _listed(brokers: tuple[BrokerId, ...]) -> str:
+    return ",".join(map(str, brokers))
