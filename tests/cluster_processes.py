@@ -17,7 +17,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from broker_process import BrokerProcess, free_ports
+from broker_process import BrokerProcess, answers, free_ports
 from penstock.cli.zookeeper_process import Member, ZooKeeperProcess
 
 CLUSTER_SIZE = int(os.environ.get("PENSTOCK_TEST_CLUSTER", "0"))
@@ -25,6 +25,8 @@ CLUSTER_SIZE = int(os.environ.get("PENSTOCK_TEST_CLUSTER", "0"))
 BROKERS = CLUSTER_SIZE or 1
 """How many that are, and so the replication factor of the topics that client tests make."""
 PATIENCE_S = 60.0
+START_PATIENCE_S = 120.0
+"""Several start at once, and others work beside them."""
 POLL_S = 0.05
 SESSION_TIMEOUT_MS = 3_000
 QUICK = (f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}", "offsets.topic.num.partitions=6")
@@ -73,7 +75,8 @@ class ClusterProcesses:
         for number in chosen:
             self.brokers[number].spawn()
         for number in chosen:
-            self.brokers[number].wait_until_ready()
+            port = self.brokers[number].port
+            self.until(lambda port=port: answers(port), f"broker {number} answers", START_PATIENCE_S)
 
     def stop(self) -> None:
         """A clean stop of every broker, one after the other; the ZooKeeper goes on."""
