@@ -103,6 +103,7 @@ def ground(tmp_path: Path) -> Iterator[Ground]:
 
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_what_the_document_shows_happens_and_clients_lose_nothing(ground: Ground) -> None:
     load = Load(ground.bootstrap, "orders")
     try:
