@@ -32,10 +32,12 @@ def situation(
     moving: frozenset[TopicPartition] = frozenset(),
     sizes: dict[TopicPartition, dict[BrokerId, int]] | None = None,
     leaders: dict[TopicPartition, int] | None = None,
+    present: dict[TopicPartition, Replicas] | None = None,
 ) -> Situation:
     brokers = {number: BrokerView(number, Address(f"host-{number}", 9092), None) for number in (1, 2, 3)}
     leading = {name: int(replicas[0]) for name, replicas in assignment.items()} | (leaders or {})
-    return Situation(ClusterView("c", 1, brokers, ()), assignment, moving, sizes or {}, leading)
+    view = ClusterView("c", 1, brokers, ())
+    return Situation(view, assignment | (present or {}), assignment, moving, sizes or {}, leading)
 
 
 class Answering:
@@ -77,12 +79,11 @@ def test_what_changes_is_moved_and_what_is_under_way_is_waited_for() -> None:
         {FIRST: ids(1), SECOND: ids(1)},
         moving=frozenset({SECOND}),
         sizes={FIRST: {BrokerId(1): 100}, SECOND: {BrokerId(1): 30, BrokerId(2): 70}},
+        present={SECOND: ids(2)},
     )
-    assert moves_of(now, {FIRST: ids(2, 1), SECOND: ids(1)}) == [
-        Move(FIRST, ids(1), ids(2, 1), 100),
-        Move(SECOND, ids(1), ids(1), 40),
-    ]
-    assert moves_of(now, {FIRST: ids(2, 1), SECOND: ids(1)})[0].added == ids(2)
+    moves = moves_of(now, {FIRST: ids(2, 1), SECOND: ids(1)})
+    assert moves == [Move(FIRST, ids(1), ids(2, 1), 100), Move(SECOND, ids(2), ids(1), 40)]
+    assert [move.added for move in moves] == [ids(2), ids(1)]
 
 
 async def test_moves_are_begun_waited_for_and_the_preferred_replicas_lead(

@@ -53,11 +53,10 @@ class Move:
 
 def moves_of(situation: Situation, planned: Assignment) -> list[Move]:
     """What is to be begun, and what is under way to the same end already."""
-    current = situation.assignment
-    changed = differences(current, planned)
+    changed = differences(situation.assignment, planned)
     under_way = {name: planned[name] for name in situation.moving if name in planned}
     return [
-        Move(name, current[name], after, situation.missing_bytes(name, after))
+        Move(name, situation.present[name], after, situation.missing_bytes(name, after))
         for name, after in sorted((changed | under_way).items())
     ]
 
@@ -112,7 +111,7 @@ async def require_two_in_sync(client: ClusterClient, situation: Situation) -> li
 
 
 def _is_under_way(situation: Situation, move: Move) -> bool:
-    return move.name in situation.moving and set(move.before) == set(move.after)
+    return move.name in situation.moving and set(situation.assignment[move.name]) == set(move.after)
 
 
 async def _reassign(client: ClusterClient, targets: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:

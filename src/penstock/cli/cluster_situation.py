@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.cli.cluster_client import ClusterClient
@@ -15,12 +15,16 @@ DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION = 35, 4
 LIST_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS_VERSION = 46, 0
 TIMEOUT_MS = 20_000
 
+Replicas = tuple[BrokerId, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:
     view: ClusterView
+    present: Assignment
+    """The replicas of each partition without those that a move is adding."""
     assignment: Assignment
-    """The replicas of each partition, once the moves that are under way have come to their end."""
+    """The replicas of each partition once the moves that are under way have come to their end."""
     moving: frozenset[TopicPartition]
     sizes: Mapping[TopicPartition, Mapping[BrokerId, int]]
     """Bytes of each replica, as far as its broker answers."""
@@ -51,22 +55,28 @@ async def read_situation(client: ClusterClient) -> Situation:
         LIST_PARTITION_REASSIGNMENTS_VERSION,
         {"timeout": TIMEOUT_MS, "topics": None},
     )
-    removing = {
-        TopicPartition(topic.name, partition.partition_index): set(map(int, partition.removing_replicas))
+    moving = {
+        TopicPartition(topic.name, partition.partition_index): partition
         for topic in answer.topics
         for partition in topic.partitions
     }
     names = {TopicPartition(partition.topic, partition.index): partition for partition in view.partitions}
-    assignment = {
-        name: tuple(BrokerId(broker) for broker in partition.replicas if broker not in removing.get(name, ()))
-        for name, partition in names.items()
-    }
+    present, assignment = dict[TopicPartition, Replicas](), dict[TopicPartition, Replicas]()
+    for name, partition in names.items():
+        move = moving.get(name)
+        present[name] = _without(partition.replicas, move.adding_replicas if move else ())
+        assignment[name] = _without(partition.replicas, move.removing_replicas if move else ())
     sizes: dict[TopicPartition, dict[BrokerId, int]] = {}
     for broker, held in await asyncio.gather(*(_read_sizes(client, each) for each in view.brokers.values())):
         for name, size in held.items():
             sizes.setdefault(name, {})[broker] = size
     leaders = {name: partition.leader for name, partition in names.items()}
-    return Situation(view, assignment, frozenset(removing), sizes, leaders)
+    return Situation(view, present, assignment, frozenset(moving), sizes, leaders)
+
+
+def _without(replicas: Iterable[int], others: Iterable[int]) -> Replicas:
+    gone = set(others)
+    return tuple(BrokerId(broker) for broker in replicas if broker not in gone)
 
 
 async def _read_sizes(
