@@ -43,6 +43,15 @@ from penstock.wire.leader_hints import NodeEndpoint, read_endpoints, read_leader
 from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
 _REPLICA_STATE = Struct(">iq")
+# max wait | min bytes | max bytes | isolation | session id | session epoch
+_UP_TO_SESSION = Struct(">iiibii")
+# partition | leader epoch | offset | last fetched epoch | log start | max bytes
+_PARTITION_12 = Struct(">iiqiqi")
+# one tag: the flushed offset, of 8 bytes
+_ONLY_FLUSHED = b"\x01" + primitives.unsigned_varint(FLUSHED_OFFSET_TAG) + b"\x08"
+_THROTTLE_ERROR_SESSION = Struct(">ihi")
+# partition | error | high watermark | last stable offset | log start
+_UP_TO_LOG_START = Struct(">ihqqq")
 
 
 class FetchResponse(NamedTuple):
@@ -65,13 +74,7 @@ def encode_fetch_request(
     parts = [encode_request_header(RequestHeader(FETCH, version, correlation_id, client_id))]
     if version < REPLICA_STATE_FROM:
         parts.append(primitives.INT32(request.replica_id))
-    parts += (primitives.INT32(request.max_wait_ms), primitives.INT32(request.min_bytes))
-    if version >= MAX_BYTES_FROM:
-        parts.append(primitives.INT32(request.max_bytes))
-    if version >= ISOLATION_FROM:
-        parts.append(primitives.INT8(request.isolation_level))
-    if version >= SESSION_FROM:
-        parts += (primitives.INT32(request.session_id), primitives.INT32(request.session_epoch))
+    parts.append(_encode_limits(request, version))
     parts.append(put_count(len(request.topics)))
     for topic in request.topics:
         parts += (encode_topic_key(topic.name, topic.topic_id, version), put_count(len(topic.partitions)))
@@ -90,26 +93,54 @@ def encode_fetch_request(
     return primitives.frame(*parts)
 
 
+def _encode_limits(request: FetchRequest, version: int) -> bytes:
+    waits, max_bytes = (request.max_wait_ms, request.min_bytes), request.max_bytes
+    if version >= SESSION_FROM:
+        session = (request.session_id, request.session_epoch)
+        return _UP_TO_SESSION.pack(*waits, max_bytes, request.isolation_level, *session)
+    parts = [*map(primitives.INT32, waits)]
+    if version >= MAX_BYTES_FROM:
+        parts.append(primitives.INT32(max_bytes))
+    if version >= ISOLATION_FROM:
+        parts.append(primitives.INT8(request.isolation_level))
+    return b"".join(parts)
+
+
 def _encode_partition(partition: FetchPartition, version: int) -> bytes:
+    if version >= FLEXIBLE_FROM:
+        fixed = _PARTITION_12.pack(
+            partition.partition,
+            partition.current_leader_epoch,
+            partition.fetch_offset,
+            partition.last_fetched_epoch,
+            partition.log_start_offset,
+            partition.max_bytes,
+        )
+        return fixed + _encode_partition_tags(partition, version)
     parts = [primitives.INT32(partition.partition)]
     if version >= LEADER_EPOCH_FROM:
         parts.append(primitives.INT32(partition.current_leader_epoch))
     parts.append(primitives.INT64(partition.fetch_offset))
-    if version >= FLEXIBLE_FROM:
-        parts.append(primitives.INT32(partition.last_fetched_epoch))
     if version >= LOG_START_FROM:
         parts.append(primitives.INT64(partition.log_start_offset))
     parts.append(primitives.INT32(partition.max_bytes))
-    if version >= FLEXIBLE_FROM:
-        tags = []
-        if version >= DIRECTORY_ID_FROM and partition.replica_directory_id is not None:
-            tags.append(primitives.tagged(DIRECTORY_ID_TAG, partition.replica_directory_id.bytes))
-        if version >= HIGH_WATERMARK_FROM and partition.high_watermark != UNKNOWN_HIGH_WATERMARK:
-            tags.append(primitives.tagged(HIGH_WATERMARK_TAG, primitives.INT64(partition.high_watermark)))
-        if partition.flushed_offset >= 0:
-            tags.append(primitives.tagged(FLUSHED_OFFSET_TAG, primitives.INT64(partition.flushed_offset)))
-        parts += (primitives.unsigned_varint(len(tags)), *tags)
     return b"".join(parts)
+
+
+def _encode_partition_tags(partition: FetchPartition, version: int) -> bytes:
+    directory_id = partition.replica_directory_id if version >= DIRECTORY_ID_FROM else None
+    high_watermark = partition.high_watermark if version >= HIGH_WATERMARK_FROM else UNKNOWN_HIGH_WATERMARK
+    flushed = partition.flushed_offset
+    if flushed >= 0 and directory_id is None and high_watermark == UNKNOWN_HIGH_WATERMARK:
+        return _ONLY_FLUSHED + primitives.INT64(flushed)
+    tags = []
+    if directory_id is not None:
+        tags.append(primitives.tagged(DIRECTORY_ID_TAG, directory_id.bytes))
+    if high_watermark != UNKNOWN_HIGH_WATERMARK:
+        tags.append(primitives.tagged(HIGH_WATERMARK_TAG, primitives.INT64(high_watermark)))
+    if flushed >= 0:
+        tags.append(primitives.tagged(FLUSHED_OFFSET_TAG, primitives.INT64(flushed)))
+    return primitives.unsigned_varint(len(tags)) + b"".join(tags)
 
 
 def _encode_request_tags(request: FetchRequest, version: int) -> bytes:
@@ -133,9 +164,11 @@ def decode_fetch_response(frame: memoryview, version: int) -> FetchResponse:
 
 
 def _read_response(reader: Reader, version: int) -> FetchResponse:
-    throttle_time_ms = reader.int32() if version >= THROTTLE_FROM else 0
-    error_code = reader.int16() if version >= SESSION_FROM else 0
-    session_id = reader.int32() if version >= SESSION_FROM else 0
+    throttle_time_ms = error_code = session_id = 0
+    if version >= SESSION_FROM:
+        throttle_time_ms, error_code, session_id = reader.unpack(_THROTTLE_ERROR_SESSION)
+    elif version >= THROTTLE_FROM:
+        throttle_time_ms = reader.int32()
     topics = [_read_topic(reader, version) for _ in range(_count(reader, version))]
     endpoints: list[NodeEndpoint] = []
     if version >= FLEXIBLE_FROM:
@@ -159,11 +192,12 @@ def _read_topic(reader: Reader, version: int) -> FetchTopicResult:
 
 def _read_result(reader: Reader, version: int) -> FetchResult:
     flexible = version >= FLEXIBLE_FROM
-    result = FetchResult(reader.int32(), reader.int16(), reader.int64())
-    if version >= ISOLATION_FROM:
-        result.last_stable_offset = reader.int64()
     if version >= LOG_START_FROM:
-        result.log_start_offset = reader.int64()
+        result = FetchResult(*reader.unpack(_UP_TO_LOG_START))
+    else:
+        result = FetchResult(reader.int32(), reader.int16(), reader.int64())
+        if version >= ISOLATION_FROM:
+            result.last_stable_offset = reader.int64()
     if version >= ISOLATION_FROM:
         result.aborted_transactions = _read_aborted(reader, flexible)
     if version >= RACK_FROM:

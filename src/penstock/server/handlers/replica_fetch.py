@@ -130,10 +130,14 @@ class _ReplicaFetch:
 
     def _read(self, followed: FollowedPartition, max_bytes: int, *, at_least_one: bool) -> _Found | None:
         replica = self._leader(followed)
-        result = FetchResult(followed.key[1])
+        diverging_epoch = replica.diverging_epoch(followed.fetched_epoch, followed.offset)
+        if diverging_epoch is None and followed.offset == replica.log.log_end_offset:
+            self._count(followed, replica)
+            self._session.watch(followed, replica)
+            return None
+        result = FetchResult(followed.key[1], diverging_epoch=diverging_epoch)
         found = _Found(followed, result)
-        result.diverging_epoch = replica.diverging_epoch(followed.fetched_epoch, followed.offset)
-        if result.diverging_epoch is not None:
+        if diverging_epoch is not None:
             return found
         limit = min(max_bytes, followed.max_bytes)
         found.throttle = self._request.broker.replicas.throttle_of(replica, self._session.broker_id)
@@ -182,6 +186,13 @@ class _ReplicaFetch:
         self._go_on()
 
     def _leader(self, followed: FollowedPartition) -> Replica:
+        known = followed.replica
+        if (
+            known is not None
+            and known.partition.is_leader
+            and known.partition.leader_epoch == followed.leader_epoch
+        ):
+            return known
         topic = self._request.broker.image.topic_by_id(followed.key[0])
         if topic is None:
             raise BrokerError(ErrorCode.unknown_topic_id)
@@ -195,6 +206,9 @@ class _ReplicaFetch:
         return replica
 
     def _count(self, followed: FollowedPartition, replica: Replica) -> None:
+        """Once, however often it is looked at: it says nothing new until it is named again."""
+        if followed.replica is replica:
+            return
         followed.replica = replica
         replica.on_follower_fetch(
             BrokerId(self._session.broker_id),
