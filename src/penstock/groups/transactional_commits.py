@@ -36,7 +36,8 @@ class TransactionalCommits:
         self._replica.on_marker = self._on_marker
 
     def close(self) -> None:
-        self._replica.on_marker = None
+        if self._replica.on_marker == self._on_marker:
+            self._replica.on_marker = None
 
     def commit(
         self,
@@ -106,7 +107,9 @@ class TransactionalCommits:
             shard.settle(future, error)
 
     def _refuse(self, future: asyncio.Future[None], error: BrokerError) -> None:
-        if not future.done():
+        if error.code is ErrorCode.not_leader_or_follower:
+            self._shard.settle(future, error)
+        elif not future.done():
             future.set_exception(error)
 
     def _on_marker(self, marker: Marker, info: AppendInfo) -> None:
