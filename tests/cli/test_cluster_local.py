@@ -225,6 +225,21 @@ def test_the_last_words_of_a_broker_that_does_not_start_are_shown_and_nothing_ru
     assert small_cluster.nothing_runs()
 
 
+@pytest.mark.process
+def test_a_zookeeper_that_does_not_start_is_told_and_nothing_runs(
+    small_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "jdk/bin/java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho no memory\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    complaint = small_cluster.penstock(*small_cluster.up_command("--detach"), code=1)
+    assert "ZooKeeper does not start at port" in complaint
+    assert "no memory" in complaint
+    assert small_cluster.nothing_runs()
+
+
 def test_a_process_is_known_by_its_beginning_too() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         known = identify(child.pid)

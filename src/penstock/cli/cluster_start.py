@@ -33,15 +33,11 @@ class ClusterStart:
     """One start: what it began, to be waited for, or taken back."""
 
     def __init__(self, file: ClusterFile) -> None:
+        self.children: list[subprocess.Popen[bytes]] = []
         self._file = file
         self._zookeeper: ZooKeeperProcess | None = None
         self._brokers: list[tuple[LocalBroker, subprocess.Popen[bytes]]] = []
         self._deadline = time.monotonic() + START_SECONDS
-
-    @property
-    def children(self) -> list[subprocess.Popen[bytes]]:
-        zookeeper = [self._zookeeper.process] if self._zookeeper is not None else []
-        return [*zookeeper, *(child for _, child in self._brokers)]
 
     def run(
         self, change: Callable[[LocalCluster | None], LocalCluster], node_id: int | None = None
@@ -68,6 +64,7 @@ class ClusterStart:
                 cluster = cluster.with_zookeeper(self._spawn_zookeeper(port))
             for broker in brokers:
                 child = _spawn_broker(self._file, cluster, broker)
+                self.children.append(child)
                 self._brokers.append((broker, child))
                 cluster = cluster.with_broker(msgspec.structs.replace(broker, process=identify(child.pid)))
         finally:
@@ -77,6 +74,7 @@ class ClusterStart:
     def _spawn_zookeeper(self, port: int) -> ProcessId:
         self._zookeeper = ZooKeeperProcess(str(self._file.zookeeper_directory), [Member(port, 0, 0)])
         self._zookeeper.spawn()
+        self.children.append(self._zookeeper.process)
         return identify(self._zookeeper.pid)
 
     async def _wait_until_serving(self) -> None:
