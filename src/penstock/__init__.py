@@ -15,16 +15,19 @@ if TYPE_CHECKING:
     from penstock.client.consumer import Consumer as Consumer
     from penstock.client.errors import BrokerUnreachable as BrokerUnreachable
     from penstock.client.errors import ClientError as ClientError
-    from penstock.client.errors import ExactlyOnceUnavailable as ExactlyOnceUnavailable
     from penstock.client.errors import GroupUnknown as GroupUnknown
     from penstock.client.errors import InvalidSetting as InvalidSetting
     from penstock.client.errors import MessageTooLarge as MessageTooLarge
     from penstock.client.errors import NotDelivered as NotDelivered
     from penstock.client.errors import NotDeserializable as NotDeserializable
     from penstock.client.errors import NotSerializable as NotSerializable
+    from penstock.client.errors import ProducerFenced as ProducerFenced
     from penstock.client.errors import TimedOut as TimedOut
     from penstock.client.errors import TopicUnknown as TopicUnknown
+    from penstock.client.errors import TransactionAborted as TransactionAborted
     from penstock.client.message import Message as Message
+    from penstock.client.processing import Out as Out
+    from penstock.client.processing import process as process
     from penstock.client.producer import Producer as Producer
     from penstock.model import TopicPartition as TopicPartition
 
@@ -38,7 +41,6 @@ _MODULES = {
     "BrokerUnreachable": "client.errors",
     "ClientError": "client.errors",
     "Consumer": "client.consumer",
-    "ExactlyOnceUnavailable": "client.errors",
     "GroupUnknown": "client.errors",
     "InvalidSetting": "client.errors",
     "Message": "client.message",
@@ -46,10 +48,14 @@ _MODULES = {
     "NotDelivered": "client.errors",
     "NotDeserializable": "client.errors",
     "NotSerializable": "client.errors",
+    "Out": "client.processing",
     "Producer": "client.producer",
+    "ProducerFenced": "client.errors",
     "TimedOut": "client.errors",
     "TopicPartition": "model",
     "TopicUnknown": "client.errors",
+    "TransactionAborted": "client.errors",
+    "process": "client.processing",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from penstock import Consumer, ExactlyOnceUnavailable, InvalidSetting, Producer
+from penstock import Consumer, InvalidSetting, Producer
 from penstock.client.consumer_options import ConsumerOptions, consumer_config
 from penstock.client.producer_options import ProducerOptions, producer_config
 
@@ -61,10 +61,14 @@ def test_groups_are_cooperative_or_of_the_new_protocol() -> None:
     assert "partition.assignment.strategy" not in settings
 
 
-@pytest.mark.parametrize("client", [producer, consumer])
-def test_exactly_once_says_that_it_comes_with_transactions(client: Any) -> None:
-    with pytest.raises(ExactlyOnceUnavailable, match="transactions"):
-        client(delivery="exactly-once")
+def test_exactly_once_is_transactions_on_both_sides() -> None:
+    sending = producer(delivery="exactly-once", transactional_id="t", transaction_timeout_s=5)
+    assert (sending["transactional.id"], sending["transaction.timeout.ms"]) == ("t", 5_000)
+    assert (sending["acks"], sending["delivery.timeout.ms"]) == ("all", 5_000)
+    ids = {producer(delivery="exactly-once")["transactional.id"] for _ in range(2)}
+    assert len(ids) == 2
+    reading = consumer(delivery="exactly-once")
+    assert (reading["enable.auto.commit"], reading["isolation.level"]) == (False, "read_committed")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -21,6 +22,7 @@ from penstock.client.pending import PendingSend, Stored
 from penstock.client.producer import FLUSH_MARGIN_S
 from penstock.client.producer_options import DELIVERY_TIMEOUT_S, ProducerOptions
 from penstock.client.sender import Headers, Sender
+from penstock.client.transactions import abort_after
 
 SERVE_S = 0.1
 FULL_QUEUE_WAIT_S = 0.005
@@ -99,6 +101,24 @@ class AsyncProducer:
             await self.send(topic, value, key=key, partition=partition, headers=headers, timestamp=timestamp)
         )
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Exactly once: what is sent inside counts together when the block is left, and not at all after an exception.
+
+        TransactionAborted where it could not be committed: nothing has happened, try again.
+        """
+        sender = self._running()
+        transactions = sender.begin()
+        try:
+            yield
+            await asyncio.to_thread(transactions.commit)
+        except BaseException as error:
+            await asyncio.to_thread(abort_after, error, transactions)
+            raise
+        finally:
+            self._settle()
+            sender.forget_failures()
+
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until everything sent is stored. NotDelivered if something was not, TimedOut if it takes longer."""
         sender = self._running()
@@ -144,7 +164,8 @@ class AsyncProducer:
     def _serve(self) -> None:
         assert self._sender is not None
         while not self._stopping.is_set():
-            self._sender.serve(SERVE_S)
+            with suppress(ClientError):  # what ends a producer for good is told by its next call
+                self._sender.serve(SERVE_S)
 
     def _on_report(self, pending: PendingSend, error: KafkaError | None, message: Message) -> None:
         """In whichever thread took the report in; the loop is called once for all that come meanwhile."""

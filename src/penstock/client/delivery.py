@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from penstock.client.errors import ExactlyOnceUnavailable, InvalidSetting
+from penstock.client.errors import InvalidSetting
 
 
 class Delivery(StrEnum):
@@ -19,19 +19,14 @@ class Delivery(StrEnum):
     """Never lost: sent until stored, and committed after it was worked on."""
 
     EXACTLY_ONCE = "exactly-once"
+    """In transactions: what was read and what was written count together, and once."""
 
 
 def parse_delivery(chosen: str) -> Delivery:
     try:
-        delivery = Delivery(chosen)
+        return Delivery(chosen)
     except ValueError:
         raise InvalidSetting(f"{chosen!r} is no delivery; there are {', '.join(Delivery)}") from None
-    if delivery is Delivery.EXACTLY_ONCE:
-        raise ExactlyOnceUnavailable(
-            "exactly-once comes with transactions, which are not there yet; "
-            "use at-least-once and make the work on a message safe to repeat"
-        )
-    return delivery
 
 
 def producer_settings(delivery: Delivery) -> dict[str, Any]:
@@ -41,5 +36,10 @@ def producer_settings(delivery: Delivery) -> dict[str, Any]:
 
 
 def consumer_settings(delivery: Delivery) -> dict[str, Any]:
-    """At least once, librdkafka commits in the background what has been marked as done; else we commit."""
-    return {"enable.auto.commit": delivery is Delivery.AT_LEAST_ONCE, "enable.auto.offset.store": False}
+    """At least once, librdkafka commits in the background what has been marked as done; else we commit, or exactly
+    once the producer's transaction does."""
+    return {
+        "enable.auto.commit": delivery is Delivery.AT_LEAST_ONCE,
+        "enable.auto.offset.store": False,
+        "isolation.level": "read_committed",
+    }

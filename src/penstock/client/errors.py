@@ -24,8 +24,12 @@ class InvalidSetting(ClientError, ValueError):
     """An argument has a value it cannot have."""
 
 
-class ExactlyOnceUnavailable(InvalidSetting):
-    """Exactly once needs transactions, which the broker does not have yet."""
+class TransactionAborted(ClientError):
+    """Nothing of the transaction will be read by anybody; it can be tried again with the same producer."""
+
+
+class ProducerFenced(ClientError):
+    """Another producer with the same transactional id has taken over; this one cannot go on."""
 
 
 class BrokerUnreachable(ClientError, ConnectionError):

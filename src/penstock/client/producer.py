@@ -7,14 +7,20 @@ May be used from several threads.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from penstock.client.errors import ClientError, NotDelivered, TimedOut
 from penstock.client.pending import PendingSend, Stored
 from penstock.client.producer_options import DELIVERY_TIMEOUT_S, ProducerOptions
 from penstock.client.sender import Headers, Sender
+from penstock.client.transactions import Transactions, abort_after
+
+if TYPE_CHECKING:
+    from penstock.client.consumer import Consumer
 
 WAIT_S = 0.1
 """Waits come in slices, so that Ctrl-C and other threads get through."""
@@ -43,6 +49,19 @@ class Sending:
                 raise TimedOut(f"not known after {timeout_s} s what became of the message")
             self._sender.serve(WAIT_S)
         return self._pending.stored
+
+
+class Transaction:
+    """An open one, as `with producer.transaction() as transaction` gives it."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    def commit_progress(self, consumer: Consumer) -> None:
+        """What the consumer, one with delivery="exactly-once", has handed over is committed with the transaction."""
+        offsets = consumer.reader.handed_offsets()
+        if offsets:
+            self._transactions.add_offsets(offsets, consumer.reader.consumer.consumer_group_metadata())
 
 
 class Producer:
@@ -87,6 +106,27 @@ class Producer:
         return self.send(
             topic, value, key=key, partition=partition, headers=headers, timestamp=timestamp
         ).result()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Exactly once: what is sent inside counts together when the block is left, and not at all after an exception.
+
+        TransactionAborted where it could not be committed: nothing has happened, try again.
+        """
+        if self._closed:
+            raise ClientError("the producer is closed")
+        transactions = self._sender.begin()
+        try:
+            yield Transaction(transactions)
+            self._sender.raise_failures()
+            transactions.commit()
+        except BaseException as error:
+            abort_after(error, transactions)
+            raise
+        finally:
+            with suppress(ClientError):
+                self._sender.serve(0)
+            self._sender.forget_failures()
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until everything sent is stored. NotDelivered if something was not, TimedOut if it takes longer."""

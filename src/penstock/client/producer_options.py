@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from penstock.client.bootstrap import CONNECT_TIMEOUT_S, client_settings
-from penstock.client.delivery import parse_delivery, producer_settings
+from penstock.client.delivery import Delivery, parse_delivery, producer_settings
+from penstock.client.errors import InvalidSetting
 from penstock.client.profile import producer_profile
 from penstock.client.serializers import Format, Serializer
 
 DELIVERY_TIMEOUT_S = 120.0
+TRANSACTION_TIMEOUT_S = 60.0
 
 
 class ProducerOptions(TypedDict, total=False):
@@ -24,6 +27,11 @@ class ProducerOptions(TypedDict, total=False):
     batch_bytes: int
     """How large a batch may get."""
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"]
+    transactional_id: str
+    """Exactly once: a name that is this producer's own. Whoever starts under it takes over from the one before; without
+    one, a name that nobody else has is drawn."""
+    transaction_timeout_s: float
+    """Exactly once: a transaction that is open for longer is aborted by the broker."""
     delivery_timeout_s: float
     """After this long a message counts as not delivered."""
     connect_timeout_s: float
@@ -38,8 +46,11 @@ _NAMES = {"linger_ms": "linger.ms", "batch_bytes": "batch.size", "compression": 
 def producer_config(bootstrap: str | None, options: ProducerOptions) -> dict[str, Any]:
     delivery = parse_delivery(options.get("delivery", "at-least-once"))
     timeout_s = options.get("delivery_timeout_s", DELIVERY_TIMEOUT_S)
+    if delivery is Delivery.EXACTLY_ONCE:
+        timeout_s = min(timeout_s, transaction_timeout_s(options))
     return {
         **producer_settings(delivery),
+        **_transaction_settings(delivery, options),
         **producer_profile(options.get("profile")),
         # The partitioner of the Java client: a key goes to the same partition whoever sends it.
         "partitioner": "murmur2_random",
@@ -47,4 +58,20 @@ def producer_config(bootstrap: str | None, options: ProducerOptions) -> dict[str
         **{name: value for option, name in _NAMES.items() if (value := options.get(option)) is not None},
         **client_settings(bootstrap, options.get("connect_timeout_s", CONNECT_TIMEOUT_S)),
         **options.get("config", {}),
+    }
+
+
+def transaction_timeout_s(options: ProducerOptions) -> float:
+    return options.get("transaction_timeout_s", TRANSACTION_TIMEOUT_S)
+
+
+def _transaction_settings(delivery: Delivery, options: ProducerOptions) -> dict[str, Any]:
+    if delivery is not Delivery.EXACTLY_ONCE:
+        for name in ("transactional_id", "transaction_timeout_s"):
+            if name in options:
+                raise InvalidSetting(f"{name} goes with delivery='exactly-once'")
+        return {}
+    return {
+        "transactional.id": options.get("transactional_id") or f"penstock-{uuid.uuid4()}",
+        "transaction.timeout.ms": round(transaction_timeout_s(options) * 1000),
     }

@@ -13,7 +13,7 @@ from typing import Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.client.delivery import Delivery
-from penstock.client.errors import from_kafka
+from penstock.client.errors import ClientError, from_kafka
 
 logger = logging.getLogger("penstock.client")
 
@@ -96,6 +96,24 @@ class AtMostOnce:
                     raise KafkaException(answer.error)
 
 
+class InTransactions:
+    """The producer commits, with what was written; what it could not commit is handed over again."""
+
+    hands_over_again = True
+
+    def arrived(self, messages: Sequence[Message]) -> None:
+        pass
+
+    def finished(self, messages: Sequence[Message]) -> None:
+        pass
+
+    def released(self, unread: list[TopicPartition]) -> None:
+        pass
+
+    def commit(self) -> None:
+        raise ClientError("exactly once, a consumer's progress is committed by a producer's transaction")
+
+
 class Uncommitted:
     """A reader without a group keeps no account."""
 
@@ -117,4 +135,6 @@ class Uncommitted:
 def progress_of(consumer: Consumer, group: str | None, delivery: Delivery) -> Progress:
     if group is None:
         return Uncommitted()
+    if delivery is Delivery.EXACTLY_ONCE:
+        return InTransactions()
     return AtMostOnce(consumer) if delivery is Delivery.AT_MOST_ONCE else AtLeastOnce(consumer)

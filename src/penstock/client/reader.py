@@ -106,6 +106,20 @@ class Reader:
         self._handed = []
         self._progress.finished(list(last.values()))
 
+    def handed_offsets(self) -> list[TopicPartition]:
+        """Where each partition goes on after what the reader was handed."""
+        ends = {(message.topic(), message.partition()): message.offset() + 1 for message in self._handed}
+        return [TopicPartition(*place, offset) for place, offset in ends.items()]
+
+    def rewind(self) -> None:
+        """Read again what the reader was handed, where it is still ours."""
+        first: dict[Place, int] = {}
+        for message in self._handed:
+            first.setdefault((message.topic(), message.partition()), message.offset())
+        assigned = {_place(each) for each in self.consumer.assignment()}
+        self.seek(TopicPartition(*place, offset) for place, offset in first.items() if place in assigned)
+        self._handed = []
+
     def start_over(self) -> None:
         """The reader iterates anew: what it did not finish is handed over again, if the delivery asks for it."""
         if self._progress.hands_over_again:

@@ -7,6 +7,7 @@ next call. Nothing here waits, except `flush`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from threading import Lock
@@ -14,10 +15,18 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from penstock.client.errors import ClientError, NotDelivered, Undelivered, from_kafka, translated
+from penstock.client.errors import (
+    ClientError,
+    InvalidSetting,
+    NotDelivered,
+    Undelivered,
+    from_kafka,
+    translated,
+)
 from penstock.client.pending import PendingSend, SentHeaders, Stored
 from penstock.client.producer_options import ProducerOptions, producer_config
 from penstock.client.serializers import serialize, serializer
+from penstock.client.transactions import Transactions, fatal_raised
 
 Headers = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
 Report = Callable[[PendingSend, KafkaError | None, Message], None]
@@ -40,6 +49,9 @@ class Sender:
         self._offsets_known = str(config["acks"]) != "0"
         with translated("these settings do not go together"):
             self._producer = Producer(config)
+        self.transactions: Transactions | None = None
+        if "transactional.id" in config:
+            self.transactions = Transactions(self._producer, config["transaction.timeout.ms"] / 1000)
 
     def offer(
         self,
@@ -52,6 +64,8 @@ class Sender:
     ) -> PendingSend | None:
         """Take a message; None when there is no room for it until others have been delivered."""
         self.raise_failures()
+        if self.transactions is not None and not self.transactions.is_open:
+            raise ClientError("exactly once, messages are sent inside `with producer.transaction():`")
         pending = PendingSend(self._seen, _header_list(headers))
         try:
             self._producer.produce(
@@ -71,16 +85,19 @@ class Sender:
 
     def serve(self, timeout_s: float) -> None:
         """Let reports come in, waiting that long for the first."""
-        self._producer.poll(timeout_s)
+        with fatal_raised():
+            self._producer.poll(timeout_s)
 
     def flush(self, timeout_s: float) -> int:
         """Wait until everything is delivered or given up; how many are still on their way."""
-        return int(self._producer.flush(timeout_s))
+        with fatal_raised():
+            return int(self._producer.flush(timeout_s))
 
     def close(self) -> None:
         """Give up what is still on its way: its failures are then known too."""
         self._producer.purge()
-        self._producer.flush(1.0)
+        with suppress(KafkaException):
+            self._producer.flush(1.0)
 
     def settle(self, pending: PendingSend, error: KafkaError | None, message: Message) -> None:
         topic = message.topic()
@@ -107,6 +124,20 @@ class Sender:
             self._failed_besides = 0
         if failed:
             raise NotDelivered(failed, count)
+
+    def begin(self) -> Transactions:
+        """Open a transaction."""
+        if self.transactions is None:
+            raise InvalidSetting("transactions need a producer with delivery='exactly-once'")
+        self.raise_failures()
+        self.transactions.begin()
+        return self.transactions
+
+    def forget_failures(self) -> None:
+        """Of a transaction that was aborted: nobody has to know each message of it."""
+        with self._failures:
+            self._failed.clear()
+            self._failed_besides = 0
 
     def _seen(self, pending: PendingSend) -> None:
         with self._failures:

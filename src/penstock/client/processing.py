@@ -1,0 +1,143 @@
+"""Read, change, write, each message exactly once: a consumer and a producer whose transactions belong together.
+
+What is read, what comes of it and how far the group has come count together or not at all. A batch whose transaction
+was aborted (a rebalance, a broker that died) is read again; so `transform` may be called twice with a message, but what
+comes of it is written once.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict, Unpack
+
+from penstock.client.consumer import Consumer
+from penstock.client.consumer_options import ConsumerOptions
+from penstock.client.errors import InvalidSetting, NotDelivered, TransactionAborted
+from penstock.client.message import Message
+from penstock.client.producer import Producer
+from penstock.client.producer_options import ProducerOptions
+from penstock.client.sender import Headers
+from penstock.client.serializers import Deserializer, Format, Serializer
+
+MAX_MESSAGES = 500
+"""In one transaction."""
+MAX_TRIES = 20
+RETRY_S = 0.2
+
+logger = logging.getLogger("penstock.client")
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """A message to write, where its value alone does not say enough."""
+
+    value: Any
+    key: Any = None
+    topic: str | None = None
+    """The sink unless told otherwise."""
+    partition: int | None = None
+    headers: Headers | None = None
+
+
+Transform = Callable[[Message], Any]
+
+
+class ProcessOptions(TypedDict, total=False):
+    bootstrap: str | None
+    key_deserializer: Format | Deserializer
+    value_deserializer: Format | Deserializer
+    key_serializer: Format | Serializer
+    value_serializer: Format | Serializer
+    transactional_id: str
+    """Without one, a name that nobody else has is drawn: members of a group need none."""
+    transaction_timeout_s: float
+    idle_timeout_s: float
+    """End when nothing came for so long; without it, never."""
+    max_messages: int
+    """The most in one transaction."""
+    consumer_config: Mapping[str, Any]
+    producer_config: Mapping[str, Any]
+    """Settings by librdkafka's names; they win over all others."""
+
+
+def process(
+    source: str | Sequence[str],
+    transform: Transform,
+    sink: str,
+    *,
+    group: str,
+    **options: Unpack[ProcessOptions],
+) -> int:
+    """Call `transform` with each message of `source`, and write what it returns to `sink`, exactly once.
+
+    It returns a value (which keeps the key of the message), an `Out`, a list of these, or None for nothing. Returns how
+    many messages were done, when nothing has come for `idle_timeout_s`.
+    """
+    if not group:
+        raise InvalidSetting("a group is needed to know how far the work has come")
+    topics = (source,) if isinstance(source, str) else source
+    done = failures = 0
+    with Consumer(*topics, **_consumer_options(group, options)) as consumer, _producer(options) as producer:
+        while batch := consumer.batch(
+            options.get("max_messages", MAX_MESSAGES), options.get("idle_timeout_s")
+        ):
+            try:
+                with producer.transaction() as transaction:
+                    for message in batch:
+                        for out in _outs(transform(message), message):
+                            producer.send(
+                                sink if out.topic is None else out.topic,
+                                out.value,
+                                key=out.key,
+                                partition=out.partition,
+                                headers=out.headers,
+                            )
+                    transaction.commit_progress(consumer)
+                done += len(batch)
+                failures = 0
+            except (TransactionAborted, NotDelivered) as error:
+                failures += 1
+                if failures >= MAX_TRIES:
+                    raise
+                logger.warning("%d messages are read again: %s", len(batch), error)
+                consumer.reader.rewind()
+                time.sleep(RETRY_S)
+    return done
+
+
+def _consumer_options(group: str, options: ProcessOptions) -> ConsumerOptions:
+    chosen = ConsumerOptions(
+        group=group,
+        delivery="exactly-once",
+        bootstrap=options.get("bootstrap"),
+        config=options.get("consumer_config", {}),
+    )
+    if "key_deserializer" in options:
+        chosen["key_deserializer"] = options["key_deserializer"]
+    if "value_deserializer" in options:
+        chosen["value_deserializer"] = options["value_deserializer"]
+    return chosen
+
+
+def _producer(options: ProcessOptions) -> Producer:
+    chosen = ProducerOptions(delivery="exactly-once", config=options.get("producer_config", {}))
+    if "key_serializer" in options:
+        chosen["key_serializer"] = options["key_serializer"]
+    if "value_serializer" in options:
+        chosen["value_serializer"] = options["value_serializer"]
+    if "transactional_id" in options:
+        chosen["transactional_id"] = options["transactional_id"]
+    if "transaction_timeout_s" in options:
+        chosen["transaction_timeout_s"] = options["transaction_timeout_s"]
+    return Producer(options.get("bootstrap"), **chosen)
+
+
+def _outs(result: Any, message: Message) -> Iterator[Out]:
+    if result is None:
+        return
+    results: Iterable[Any] = result if isinstance(result, list | Iterator) else (result,)
+    for each in results:
+        yield each if isinstance(each, Out) else Out(each, key=message.key)
