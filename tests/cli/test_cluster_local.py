@@ -55,6 +55,11 @@ class Cluster:
         status: dict[str, Any] = json.loads(self.penstock("cluster", "status", "--json"))
         return status
 
+    def command_line_of(self, node_id: int) -> bytes:
+        process = ClusterFile(self.directory).load().broker(node_id).process
+        assert process is not None
+        return Path(f"/proc/{process.pid}/cmdline").read_bytes()
+
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
@@ -125,11 +130,13 @@ def test_a_cluster_is_started_broken_mended_stopped_and_started_again(cluster: C
     cluster.penstock(
         "topic", "create", "orders", "--partitions", "3", "--replication-factor", "1", *bootstrap
     )
+    command = cluster.command_line_of(2)
     cluster.penstock("cluster", "kill", "2")
     assert "broker 2 does not run" in cluster.penstock("cluster", "kill", "2", code=1)
     [killed] = [broker for broker in cluster.status()["brokers"] if not broker["alive"]]
     assert (killed["node_id"], killed["pid"]) == (2, None)
     cluster.penstock("cluster", "start", "2")
+    assert cluster.command_line_of(2) == command
     assert "runs already" in cluster.penstock("cluster", "start", "2")
     assert [broker["alive"] for broker in cluster.status()["brokers"]] == [True] * 3
     assert "there is no broker 7; there are 1, 2, 3" in cluster.penstock("cluster", "kill", "7", code=2)
