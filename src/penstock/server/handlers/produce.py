@@ -13,7 +13,7 @@ from penstock.cluster.internal_topics import refuse_internal
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.model import ProducerEpoch, ProducerId
 from penstock.net.answer import Answer, Later, Parts
-from penstock.records.batch import BatchHeader
+from penstock.records.batch import TRANSACTIONAL_FLAG, BatchHeader
 from penstock.records.compression import Codec
 from penstock.records.validation import check_batch
 from penstock.replication.replica import Replica
@@ -138,7 +138,7 @@ class _ProduceOperation:
             raise BrokerError(
                 ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas"
             )
-        if header.is_transactional and replica.verified.must_hold(header):
+        if header.attributes & TRANSACTIONAL_FLAG and replica.verified.must_hold(header):
             self._held += 1
             callback = partial(self._on_held_append, replica, result)
             verify = partial(self._verify, replica, header)
@@ -151,7 +151,7 @@ class _ProduceOperation:
             self._on_append(replica, result, replica.append(partition.records, header, self._now_ms))
 
     def _check_batch(self, header: BatchHeader) -> None:
-        if header.is_transactional != (self._produce.transactional_id is not None):
+        if bool(header.attributes & TRANSACTIONAL_FLAG) is (self._produce.transactional_id is None):
             raise BrokerError(
                 ErrorCode.invalid_txn_state,
                 "batches of transactions come with their transactional id, no others do",
