@@ -232,12 +232,18 @@ class InSync:
         lag_ms: int,
         now_ms: int,
     ) -> bool:
-        """Whether it has lacked something for too long; one that is dead need not be waited for."""
+        """Whether it has lacked something for too long, or is dead.
+
+        Also where it lacks nothing yet: the next record would wait for it, and records of many partitions one after
+        the other, where a client sends few at a time.
+        """
         follower = self.followers[member]
+        if member not in alive:
+            return True
         if follower.log_end >= log_end:
             follower.caught_up_ms = now_ms
             return False
-        return member not in alive or now_ms - follower.caught_up_ms > lag_ms
+        return now_ms - follower.caught_up_ms > lag_ms
 
     def recorded_as(self, members: frozenset[BrokerId], partition_epoch: int) -> None:
         """The store has this set now; nothing on condition of an earlier partition epoch can happen any more."""

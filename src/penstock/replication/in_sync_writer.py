@@ -81,6 +81,11 @@ class _Proposal:
         self.replica.on_moved(self.replica.partition.on_in_sync())
 
 
+def _is_idle(proposal: _Proposal) -> bool:
+    """Whether nothing waits for it: those go last."""
+    return proposal.replica.partition.high_watermark >= proposal.replica.log.log_end_offset
+
+
 class InSyncWriter:
     def __init__(self, replicas: ReplicaManager, store: InSyncStore, clock: Clock, log: Log) -> None:
         self._replicas = replicas
@@ -127,6 +132,7 @@ class InSyncWriter:
                 if change is not None:
                     replica.on_moved(False)
                     proposals.append(_Proposal(replica, partition.in_sync, change))
+        proposals.sort(key=_is_idle)
         flushed = await asyncio.gather(*(self._flush(proposal) for proposal in proposals))
         return [proposal for proposal, is_flushed in zip(proposals, flushed, strict=True) if is_flushed]
 
