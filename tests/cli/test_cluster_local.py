@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from broker_process import free_ports
-from penstock.cli.cluster_file import ClusterFile, LocalBroker, LocalCluster, LocalZooKeeper
+from penstock.cli.cluster_file import ClusterFile, Form, LocalBroker, LocalCluster, LocalZooKeeper
 from penstock.cli.cluster_plan import plan_broker, plan_cluster, with_settings
 from penstock.cli.cluster_process import ProcessId, end_all, identify
 from penstock.cli.failures import Failure
@@ -149,7 +149,7 @@ def test_a_cluster_is_started_broken_mended_stopped_and_started_again(cluster: C
 
     refusal = cluster.penstock("cluster", "up", "--brokers", "5", code=2)
     assert "was made with --brokers 3, not 5" in refusal
-    cluster.penstock("cluster", "up", "--detach")
+    cluster.penstock(*cluster.up_command("--detach"))
     again = cluster.status()
     assert (again["cluster_id"], again["partitions"]) == (status["cluster_id"], 3)
     elsewhere = json.loads(run_plain("cluster", "status", "--json", *bootstrap))
@@ -273,21 +273,21 @@ def test_a_process_that_does_not_heed_a_signal_is_killed() -> None:
 
 def test_brokers_get_ports_one_after_another_and_zookeeper_one_below() -> None:
     base, http_base = free_port_ranges(2)
-    planned = plan_cluster(2, base, http_base, None)
+    planned = plan_cluster(Form(2, base, http_base))
     assert planned.brokers == (LocalBroker(1, base, http_base), LocalBroker(2, base + 1, http_base + 1))
     assert planned.zookeeper == LocalZooKeeper(f"127.0.0.1:{base - 1}", base - 1)
     assert plan_broker(planned) == LocalBroker(3, base + 2, http_base + 2)
-    assert plan_cluster(1, base, http_base, "zk:2181/x").zookeeper == LocalZooKeeper("zk:2181/x")
+    assert plan_cluster(Form(1, base, http_base, "zk:2181/x")).zookeeper == LocalZooKeeper("zk:2181/x")
 
 
 @pytest.mark.parametrize(("base", "http_base"), [(100, 101), (65_535, 100)])
 def test_ports_that_overlap_or_do_not_exist_are_refused(base: int, http_base: int) -> None:
     with pytest.raises(Failure):
-        plan_cluster(2, base, http_base, "zk:2181")
+        plan_cluster(Form(2, base, http_base, "zk:2181"))
 
 
 def test_settings_of_a_single_broker_and_wrong_ones_are_refused() -> None:
-    cluster = LocalCluster((LocalBroker(1, 2, 3),), LocalZooKeeper("zk:2181"), {"durability": "os"})
+    cluster = LocalCluster(Form(), (LocalBroker(1, 2, 3),), LocalZooKeeper("zk:2181"), {"durability": "os"})
     assert with_settings(cluster, {"num.partitions": "3"}).settings == {
         "durability": "os",
         "num.partitions": "3",
@@ -301,7 +301,7 @@ def test_settings_of_a_single_broker_and_wrong_ones_are_refused() -> None:
 def test_a_cluster_is_read_back_as_it_was_saved(tmp_path: Path) -> None:
     file = ClusterFile(tmp_path)
     broker = LocalBroker(1, 2, 3, ProcessId(os.getpid(), "then"))
-    cluster = LocalCluster((broker,), LocalZooKeeper("zk:2181", 2181), {"durability": "os"})
+    cluster = LocalCluster(Form(), (broker,), LocalZooKeeper("zk:2181", 2181), {"durability": "os"})
     file.save(cluster)
     assert file.load() == cluster
     with pytest.raises(Failure, match="holds no cluster"):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from penstock.cli import cluster_adopt, cluster_moving
-from penstock.cli.cluster_file import ClusterFile, LocalBroker, LocalCluster
+from penstock.cli.cluster_file import ClusterFile, Form, LocalBroker, LocalCluster
 from penstock.cli.cluster_plan import plan_cluster, with_settings
 from penstock.cli.cluster_process import end_all
 from penstock.cli.cluster_start import ClusterStart
@@ -20,9 +21,7 @@ from penstock.cli.options import JsonOption, SetOption
 from penstock.cli.output import print_json
 from penstock.config.loading import parse_assignments
 
-BROKERS = 3
-BASE_PORT = 19_092
-HTTP_BASE_PORT = 18_080
+DEFAULT = Form()
 STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.5
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -46,13 +45,16 @@ def register(root: typer.Typer) -> None:
 @app.command()
 def up(
     data_dir: DataDirOption,
-    brokers: Annotated[int | None, typer.Option(min=1, help=f"How many brokers; else {BROKERS}.")] = None,
+    brokers: Annotated[
+        int | None, typer.Option(min=1, help=f"How many brokers; else {DEFAULT.brokers}.")
+    ] = None,
     base_port: Annotated[
         int | None,
-        typer.Option(min=2, help=f"The first broker's port, the others follow; else {BASE_PORT}."),
+        typer.Option(min=2, help=f"The first broker's port, the others follow; else {DEFAULT.base_port}."),
     ] = None,
     http_base_port: Annotated[
-        int | None, typer.Option(min=1, help=f"The same for /metrics and /health; else {HTTP_BASE_PORT}.")
+        int | None,
+        typer.Option(min=1, help=f"The same for /metrics and /health; else {DEFAULT.http_base_port}."),
     ] = None,
     zookeeper: Annotated[
         str | None,
@@ -64,14 +66,19 @@ def up(
     """Start ZooKeeper and brokers on this machine; with a directory that holds a cluster, that one again."""
     began = time.monotonic()
     file = ClusterFile(data_dir)
+    options: dict[str, Any] = {
+        "brokers": brokers,
+        "base_port": base_port,
+        "http_base_port": http_base_port,
+        "zookeeper": zookeeper,
+    }
+    given = {option: value for option, value in options.items() if value is not None}
 
     def change(known: LocalCluster | None) -> LocalCluster:
         if known is None:
-            known = plan_cluster(
-                brokers or BROKERS, base_port or BASE_PORT, http_base_port or HTTP_BASE_PORT, zookeeper
-            )
+            known = plan_cluster(Form(**given))
         else:
-            _check_same(known, brokers, base_port, http_base_port, zookeeper)
+            _check_same(known.form, given)
         return with_settings(known, parse_assignments(settings or []))
 
     for number in STOP_SIGNALS:
@@ -147,24 +154,13 @@ def _where(broker: LocalBroker) -> str:
     return f"broker {broker.node_id} at {broker.address}, metrics and health at {broker.http_address}"
 
 
-def _check_same(
-    known: LocalCluster,
-    brokers: int | None,
-    base_port: int | None,
-    http_base_port: int | None,
-    zookeeper: str | None,
-) -> None:
-    """A cluster that is there keeps its form."""
-    first = known.brokers[0]
-    for option, given, kept in (
-        ("--brokers", brokers, len(known.brokers)),
-        ("--base-port", base_port, first.port),
-        ("--http-base-port", http_base_port, first.http_port),
-        ("--zookeeper", zookeeper, known.zookeeper.hosts),
-    ):
-        if given is not None and given != kept:
+def _check_same(form: Form, given: Mapping[str, Any]) -> None:
+    """A cluster that is there is what it was made as, and what was added and taken away since."""
+    for option, value in given.items():
+        made_with = getattr(form, option)
+        if value != made_with:
             raise Failure(
-                f"the cluster there was made with {option} {kept}, not {given}",
+                f"the cluster there was made with --{option.replace('_', '-')} {made_with}, not {value}",
                 "Leave the option out, or name another --data-dir; `penstock cluster add` adds a broker.",
                 code=ExitCode.USAGE,
             )

@@ -58,7 +58,18 @@ class LocalZooKeeper(msgspec.Struct, frozen=True):
         return self.process if self.process is not None and self.process.is_alive else None
 
 
+class Form(msgspec.Struct, frozen=True):
+    """How a cluster was asked for when it was made; brokers may have come and gone since."""
+
+    brokers: int = 3
+    base_port: int = 19_092
+    http_base_port: int = 18_080
+    zookeeper: str | None = None
+    """None: one of its own."""
+
+
 class LocalCluster(msgspec.Struct, frozen=True):
+    form: Form
     brokers: tuple[LocalBroker, ...]
     zookeeper: LocalZooKeeper
     settings: dict[str, str]

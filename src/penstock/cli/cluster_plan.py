@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from penstock.cli.cluster_file import LOCALHOST, LocalBroker, LocalCluster, LocalZooKeeper
+from penstock.cli.cluster_file import LOCALHOST, Form, LocalBroker, LocalCluster, LocalZooKeeper
 from penstock.cli.failures import ExitCode, Failure
 from penstock.config.loading import load_broker_config
 
@@ -17,26 +17,26 @@ MAX_PORT = 65_535
 _OF_ONE_BROKER = {"node.id", "port", "http.port", "log.dir", "zookeeper.connect", "advertised.listeners"}
 
 
-def plan_cluster(brokers: int, base_port: int, http_base_port: int, zookeeper: str | None) -> LocalCluster:
+def plan_cluster(form: Form) -> LocalCluster:
     """A new cluster; ZooKeeper, where none is named, gets the first free port below the brokers'."""
     planned = tuple(
-        LocalBroker(FIRST_NODE_ID + number, base_port + number, http_base_port + number)
-        for number in range(brokers)
+        LocalBroker(FIRST_NODE_ID + number, form.base_port + number, form.http_base_port + number)
+        for number in range(form.brokers)
     )
     ports = _ports_of(planned)
     if len(set(ports)) < len(ports):
         raise Failure(
             "the ports for Kafka and for HTTP overlap",
-            f"Leave room for {brokers} between --base-port and --http-base-port.",
+            f"Leave room for {form.brokers} between --base-port and --http-base-port.",
             code=ExitCode.USAGE,
         )
     if max(ports) > MAX_PORT:
         raise Failure(f"there is no port {max(ports)}", code=ExitCode.USAGE)
-    if zookeeper is not None:
-        return LocalCluster(planned, LocalZooKeeper(zookeeper), {})
-    below = (port for port in range(base_port - 1, 0, -1) if port not in ports)
+    if form.zookeeper is not None:
+        return LocalCluster(form, planned, LocalZooKeeper(form.zookeeper), {})
+    below = (port for port in range(form.base_port - 1, 0, -1) if port not in ports)
     port = next(port for port in below if _problem_with(LOCALHOST, port) is None)
-    return LocalCluster(planned, LocalZooKeeper(f"{LOCALHOST}:{port}", port), {})
+    return LocalCluster(form, planned, LocalZooKeeper(f"{LOCALHOST}:{port}", port), {})
 
 
 def plan_broker(cluster: LocalCluster) -> LocalBroker:
