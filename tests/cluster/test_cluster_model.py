@@ -209,7 +209,8 @@ class Life:
                 for partition in topic.partitions
             )
             and not any(
-                partition.is_moving and set(partition.target_replicas) <= set(partition.isr) <= alive
+                len(partition.target_replicas) > 1
+                and set(partition.target_replicas) <= set(partition.isr) <= alive
                 for topic in images[0].topics.values()
                 for partition in topic.partitions
             )

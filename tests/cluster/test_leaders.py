@@ -24,7 +24,11 @@ def partitions(draw: st.DrawFn) -> Partition:
 @st.composite
 def images(draw: st.DrawFn) -> ClusterImage:
     alive = draw(st.lists(st.sampled_from(BROKERS), unique=True))
-    members = [Broker(node_id, "h", 1, BrokerEpoch(1), "m", None, draw(st.booleans())) for node_id in alive]
+    machines = draw(st.integers(1, len(BROKERS)))
+    members = [
+        Broker(node_id, "h", 1, BrokerEpoch(1), f"m{node_id % machines}", None, draw(st.booleans()))
+        for node_id in alive
+    ]
     return ClusterImage("c").with_members(members, NO_LEADER)
 
 
@@ -61,8 +65,19 @@ def test_an_election_settles_a_partition_at_once(image: ClusterImage, before: Pa
     assert leaders.elect(image, NAME, after) is None
     alive = [member for member in after.isr if member in image.brokers]
     assert after.leader in alive if alive else after.leader == NO_LEADER
-    if any(not image.is_stopping(member) for member in alive):
+    staying = [member for member in alive if not image.is_stopping(member)]
+    if staying:
+        assert not image.is_stopping(after.leader)
+    if len({image.brokers[member].machine_id for member in staying}) > 1:
         assert not any(image.is_stopping(member) for member in after.isr)
+
+
+@given(images(), partitions())
+def test_only_a_leader_leaves_one_machine_in_sync(image: ClusterImage, before: Partition) -> None:
+    """It fsyncs first: what several machines vouched for need not be on a disk."""
+    after = leaders.elect(image, NAME, before) or before
+    machines = {image.brokers[member].machine_id for member in after.isr if member in image.brokers}
+    assert len(after.isr) == len(before.isr) or len(machines) > 1
 
 
 @given(images(), partitions())

@@ -29,7 +29,8 @@ def ids(*numbers: int) -> tuple[BrokerId, ...]:
 
 def image_of(*alive: int, min_in_sync: int = 1, stopping: tuple[int, ...] = ()) -> ClusterImage:
     members = [
-        Broker(BrokerId(number), "h", 1, BrokerEpoch(1), "m", None, number in stopping) for number in alive
+        Broker(BrokerId(number), "h", 1, BrokerEpoch(1), f"m{number}", None, number in stopping)
+        for number in alive
     ]
     topic = Topic("t", NO_TOPIC_ID, (), {"min.insync.replicas": str(min_in_sync)}, 0)
     return ClusterImage("c").with_members(members, NO_LEADER).with_topics([topic])
@@ -66,6 +67,16 @@ def test_a_move_adds_replicas_first_and_removes_others_when_all_are_in_sync() ->
     assert done == Partition(BrokerId(3), LeaderEpoch(5), ids(3, 4, 5), ids(3, 4, 5), 7)
 
 
+def test_a_move_that_only_adds_is_under_way_until_they_are_in_sync() -> None:
+    image = image_of(1, 2, 3)
+    moving = reassignment.begin(image, on(2, 3), ids(1, 2, 3))
+    assert (moving.replicas, moving.adding_replicas) == (ids(2, 3, 1), ids(1))
+    assert moving.is_moving
+    assert finished(image, moving) is None
+    done = finished(image, replace(moving, isr=ids(1, 2, 3)))
+    assert done == Partition(BrokerId(2), LeaderEpoch(5), ids(1, 2, 3), ids(1, 2, 3), 7)
+
+
 def test_a_leader_that_stays_leads_on_in_a_new_epoch_that_fences_the_others() -> None:
     image = image_of(1, 2, 3)
     moving = replace(reassignment.begin(image, on(1, 2), ids(1, 3)), isr=ids(1, 2, 3))
@@ -77,19 +88,43 @@ def test_a_leader_that_stays_leads_on_in_a_new_epoch_that_fences_the_others() ->
 def test_a_move_that_was_called_off_leaves_everything_as_it_was() -> None:
     image, before = image_of(1, 2, 3, 4, 5), on(1, 2, 3)
     moving = replace(reassignment.begin(image, before, ids(3, 4, 5)), isr=ids(1, 2, 3, 4))
-    assert reassignment.call_off(image, moving) == replace(before, leader_epoch=LeaderEpoch(5))
+    back = reassignment.call_off(moving)
+    assert (back.replicas, back.target_replicas) == (ids(1, 2, 3, 4), ids(1, 2, 3))
+    assert (back.isr, back.leader, back.leader_epoch) == (moving.isr, 1, 5), (
+        "5 was not in sync, and is fenced"
+    )
+    assert reassignment.call_off(back) == back
+    assert finished(image, back) == replace(before, leader_epoch=LeaderEpoch(6))
 
 
-def test_another_target_replaces_the_first_and_forgets_whom_that_had_added() -> None:
+def test_a_move_that_nobody_has_followed_yet_is_called_off_at_once() -> None:
+    image, before = image_of(1, 2, 3), on(1, 2)
+    moving = reassignment.begin(image, before, ids(2, 3))
+    assert reassignment.call_off(moving) == replace(before, leader_epoch=LeaderEpoch(5))
+
+
+def test_another_target_replaces_the_first_and_gives_up_whom_that_had_added() -> None:
     image = image_of(1, 2, 3, 4)
     moving = replace(reassignment.begin(image, on(1, 2), ids(1, 3)), isr=ids(1, 2, 3), leader=BrokerId(3))
     moving = reassignment.begin(image, moving, ids(1, 4))
-    assert (moving.replicas, moving.adding_replicas, moving.removing_replicas) == (
-        ids(1, 2, 4),
-        ids(4),
-        ids(2),
-    )
-    assert (moving.isr, moving.leader, moving.leader_epoch) == (ids(1, 2), 1, 5)
+    assert (moving.replicas, moving.target_replicas) == (ids(1, 2, 4, 3), ids(1, 4))
+    assert moving.removing_replicas == ids(2, 3)
+    assert (moving.isr, moving.leader) == (ids(1, 2, 3), 3)
+    done = finished(image, replace(moving, isr=ids(1, 2, 3, 4)))
+    assert done is not None
+    assert (done.replicas, done.isr, done.leader) == (ids(1, 4), ids(1, 4), 1)
+
+
+def test_before_one_machine_is_left_one_of_it_leads_and_writes_that_itself() -> None:
+    """What two machines vouched for need not be on a disk yet."""
+    image = image_of(1, 2)
+    moving = replace(reassignment.begin(image, on(1), ids(2)), isr=ids(1, 2))
+    led = finished(image, moving)
+    assert led == replace(moving, leader=BrokerId(2), leader_epoch=LeaderEpoch(5))
+    assert finished(image, led) is None
+    assert reassignment.leaving(image, NAME, led, CONFIG) == {1}
+    alone = replace(led, isr=ids(2))
+    assert finished(image, alone) == Partition(BrokerId(2), LeaderEpoch(6), ids(2), ids(2), 7)
 
 
 def test_an_order_is_changed_at_once() -> None:
@@ -100,10 +135,10 @@ def test_an_order_is_changed_at_once() -> None:
 
 def test_replicas_are_given_up_without_others_instead() -> None:
     image = image_of(1, 2, 3, min_in_sync=2)
-    shrinking = reassignment.begin(image, on(1, 2, 3), ids(2))
-    assert shrinking.removing_replicas == ids(1, 3)
+    shrinking = reassignment.begin(image, on(1, 2, 3), ids(2, 3))
+    assert shrinking.removing_replicas == ids(1)
     done = finished(image, shrinking)
-    assert done == Partition(BrokerId(2), LeaderEpoch(5), ids(2), ids(2), 7)
+    assert done == Partition(BrokerId(2), LeaderEpoch(5), ids(2, 3), ids(2, 3), 7)
 
 
 def test_a_move_waits_for_a_dead_broker_that_it_adds() -> None:
@@ -147,16 +182,18 @@ def test_the_number_of_replicas_changes_only_where_the_request_allows_it() -> No
 
 def test_what_does_not_move_cannot_be_called_off() -> None:
     with pytest.raises(BrokerError) as refusal:
-        reassignment.call_off(image_of(1, 2), on(1, 2))
+        reassignment.call_off(on(1, 2))
     assert code_of(refusal) is ErrorCode.no_reassignment_in_progress
 
 
-def test_a_move_is_not_called_off_when_only_those_it_added_are_in_sync() -> None:
+def test_a_move_is_called_off_in_the_end_when_those_from_before_are_in_sync_again() -> None:
     image = image_of(1, 2, 3)
     moving = replace(reassignment.begin(image, on(1, 2), ids(1, 3)), isr=ids(3), leader=BrokerId(3))
-    with pytest.raises(BrokerError) as refusal:
-        reassignment.call_off(image, moving)
-    assert code_of(refusal) is ErrorCode.invalid_replica_assignment
+    back = reassignment.call_off(moving)
+    assert finished(image, back) is None
+    done = finished(image, replace(back, isr=ids(1, 2, 3)))
+    assert done is not None
+    assert (done.replicas, done.leader) == (ids(1, 2), 1)
 
 
 def test_states_from_before_there_were_moves_are_read() -> None:
@@ -195,8 +232,13 @@ def check(before: Partition, after: Partition) -> None:
     assert after.partition_epoch == before.partition_epoch
     if after.leader != before.leader or set(before.replicas) - set(after.replicas):
         assert after.leader_epoch == before.leader_epoch + 1, "who was given up is fenced"
-    assert set(after.adding_replicas) <= set(after.target_replicas) <= set(after.replicas)
+    assert set(after.adding_replicas) | set(after.target_replicas) <= set(after.replicas)
     assert len(set(after.replicas)) == len(after.replicas)
+
+
+def check_machines(image: ClusterImage, before: Partition, after: Partition) -> None:
+    if len(after.isr) < len(before.isr):
+        assert len(set(after.isr) & set(image.brokers)) > 1, "only a leader may leave one machine in the set"
 
 
 @given(images(), partitions())
@@ -205,9 +247,14 @@ def test_a_move_ends_only_when_all_that_it_adds_are_in_sync(image: ClusterImage,
     if after is None:
         return
     check(before, after)
+    check_machines(image, before, after)
+    alive = set(before.isr) & set(image.brokers)
+    assert set(before.adding_replicas) & set(before.target_replicas) <= alive
+    if after.is_moving:
+        assert after.leader in before.target_replicas
+        assert replace(after, leader=before.leader, leader_epoch=before.leader_epoch) == before
+        return
     assert after.replicas == before.target_replicas
-    assert not after.is_moving
-    assert set(before.adding_replicas) <= set(after.isr) & set(image.brokers)
     if len(after.isr) < len(before.isr):
         needed = min(int(image.topics["t"].configs["min.insync.replicas"]), len(after.replicas))
         assert len(set(after.isr) & set(image.brokers)) >= needed
@@ -220,28 +267,31 @@ def test_a_move_begins_without_giving_up_anybody_from_before(
     try:
         after = reassignment.begin(image, before, target)
     except BrokerError:
-        assert set(target) - set(image.brokers) or not set(before.isr) - set(before.adding_replicas)
+        assert set(target) - set(image.brokers) - set(before.replicas)
         return
     check(before, after)
     origin = set(before.replicas) - set(before.adding_replicas)
-    assert origin <= set(after.replicas)
+    assert origin | set(before.isr) <= set(after.replicas)
+    assert (after.isr, after.leader) == (before.isr, before.leader)
     assert set(after.lasting_replicas) == set(target)
-    assert set(after.replicas) - set(after.adding_replicas) == origin
+    if after.is_moving:
+        assert set(after.replicas) - set(after.adding_replicas) == origin
 
 
-@given(images(), partitions(), targets)
+@given(images(), partitions(), targets, targets)
 def test_calling_off_leads_back_to_where_it_began(
-    image: ClusterImage, before: Partition, target: list[BrokerId]
+    image: ClusterImage, before: Partition, first: list[BrokerId], second: list[BrokerId]
 ) -> None:
     assume(not before.is_moving)
     try:
-        moving = reassignment.begin(image, before, target)
-        assume(moving.is_moving)
-        after = reassignment.call_off(image, moving)
+        moving = reassignment.begin(image, before, first)
+        moving = reassignment.begin(image, moving, second) if moving.is_moving else moving
     except BrokerError:
         return
+    assume(moving.is_moving)
+    after = reassignment.call_off(moving)
     check(moving, after)
-    assert after.replicas == before.replicas
+    assert after.lasting_replicas == before.replicas
     assert after.isr == before.isr
 
 
@@ -253,6 +303,7 @@ def test_a_partition_settles_within_a_few_steps(image: ClusterImage, before: Par
         if after is None:
             break
         check(state, after)
+        check_machines(image, state, after)
         state = after
     assert rule(image, NAME, state) is None
     assert finished(image, state) is None

@@ -179,6 +179,33 @@ def test_before_a_set_of_one_machine_is_written_the_leader_flushes() -> None:
     assert change.flush_to is None
 
 
+def test_who_leaves_goes_at_once_though_in_step_and_does_not_come_back() -> None:
+    leader = in_sync(A, B, C)
+    for follower in (B, C):
+        fetch(leader, follower, 10)
+    assert propose(leader, high_watermark=10) is None
+    assert leader.set_leaving(frozenset({A, B}))
+    change = propose(leader, high_watermark=10)
+    assert change is not None
+    assert change.members == {A, C}, "the leader itself is not its own to take out"
+    leader.recorded_as(change.members, 6)
+    fetch(leader, B, 10)
+    assert propose(leader, high_watermark=10) is None
+    assert not leader.set_leaving(frozenset())
+    change = propose(leader, high_watermark=10)
+    assert change is not None
+    assert change.members == ALL
+
+
+def test_one_that_leaves_is_vouched_for_by_the_disk_of_the_last_machine() -> None:
+    leader = in_sync(A, B)
+    fetch(leader, B, 10)
+    leader.set_leaving(frozenset({B}))
+    change = propose(leader, high_watermark=10, flushed=4)
+    assert change is not None
+    assert (change.members, change.flush_to) == ({A}, 10)
+
+
 def test_members_on_one_machine_count_by_what_they_have_fsynced() -> None:
     """One loss of power takes them all, and whichever comes back last may be the one that is left."""
     together = {A: "m", B: "m"}

@@ -202,6 +202,28 @@ def test_a_move_waits_for_a_broker_that_is_away_and_can_be_called_off(tmp_path: 
     run(tmp_path, scenario)
 
 
+def test_a_copy_that_is_the_only_one_moves_under_load(tmp_path: Path) -> None:
+    """Each time the new one leads first, and the old one leaves the set when all is on the new one's disk."""
+
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = dict(enumerate(await started(brokers, 2), 1))
+        first = harnesses[1]
+        await create(first, [1])
+        await until(lambda: ORDERS in harnesses[2].context.image.topics)
+        load = Load(harnesses)
+        for number in (2, 1, 2):
+            await load.more()
+            await moved(first, [number])
+            assert (state(first).leader, state(first).isr) == (number, (number,))
+            await until(lambda number=number: directories(tmp_path, 3 - number) == [])
+        await load.more()
+        acknowledged = await load.end()
+        await until(lambda: harnesses[2].context.replicas.get(ORDERS, 0).partition.is_leader)
+        assert list(dict.fromkeys(values(harnesses[2]))) == acknowledged
+
+    run(tmp_path, scenario)
+
+
 def test_a_coordinator_moves_with_its_partition(tmp_path: Path) -> None:
     async def commit(harness: Harness, offset: int) -> ErrorCode:
         partition = {

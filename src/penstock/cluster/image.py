@@ -37,7 +37,7 @@ class Partition:
     partition_epoch: int
     """The version of its node in the store: every change of it is conditional on this."""
     adding_replicas: tuple[BrokerId, ...] = ()
-    """Those of the replicas that a move brings, until it has come to its end."""
+    """Those of the replicas that were not there before the move; one that is not in the target goes when it ends."""
     target_replicas: tuple[BrokerId, ...] = ()
     """The replicas at the end of a move; empty where none is under way."""
 

@@ -26,18 +26,28 @@ Rule = Callable[[ClusterImage, TopicPartition, Partition], Partition | None]
 def elect(image: ClusterImage, _: TopicPartition, partition: Partition) -> Partition | None:
     """Where the leader is gone another member of the in-sync set leads, or nobody, until one is back.
 
-    One that stops leaves every set that has another living member.
+    One that stops leaves every set that has another living member, or has that one lead, which takes it out.
     """
     staying = tuple(member for member in partition.isr if not image.is_stopping(member))
-    if len(staying) < len(partition.isr) and first_alive(image, partition, staying) != NO_LEADER:
-        left = replace(partition, isr=staying)
-        if partition.leader in staying and partition.leader in image.brokers:
-            return left
-        return led_by(left, first_alive(image, partition, staying))
+    if first_alive(image, partition, staying) != NO_LEADER and len(staying) < len(partition.isr):
+        rest = replace(partition, isr=staying) if may_shrink(image, partition.isr, staying) else partition
+        if partition.leader not in staying or partition.leader not in image.brokers:
+            return led_by(rest, first_alive(image, partition, staying))
+        return None if rest is partition else rest
     if partition.leader in image.brokers:
         return None
     leader = first_alive(image, partition, partition.isr)
     return None if leader == partition.leader else led_by(partition, leader)
+
+
+def may_shrink(image: ClusterImage, members: Sequence[BrokerId], staying: Sequence[BrokerId]) -> bool:
+    """Whether the in-sync set may become this by a write of anybody.
+
+    What several machines vouch for need not be on a disk. Before one machine alone vouches for it, it must be: only the
+    leader knows, so only it may write such a set.
+    """
+    machines = {image.brokers[member].machine_id for member in staying if member in image.brokers}
+    return len(staying) == len(members) or len(machines) > 1
 
 
 def prefer(image: ClusterImage, _: TopicPartition, partition: Partition) -> Partition | None:

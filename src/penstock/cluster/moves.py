@@ -57,7 +57,7 @@ class Moves:
             target: tuple[BrokerId, ...] | None, image: ClusterImage, partition: Partition
         ) -> Partition:
             if target is None:
-                return reassignment.call_off(image, partition)
+                return reassignment.call_off(partition)
             return reassignment.begin(image, partition, target, may_change_count=may_change_count)
 
         return await self._change([(each.name, partial(judge, each.target)) for each in wanted])

@@ -1,8 +1,8 @@
 """Moving a partition to other brokers: how a move begins, ends and is called off. Pure: a state in, a new one out.
 
 While it is under way the replicas are those from before and, after them, those that it adds: nobody is given up until
-everybody it adds is in sync. Whoever is given up, then or because the move is called off, leaves the in-sync set by the
-same write, and in a new leader epoch, which fences it.
+everybody it adds is in sync. Whoever is given up is so in a new leader epoch: what it may still say of itself counts no
+more. An in-sync set that would be left on one machine is its leader's to write, who fsyncs first.
 """
 
 from __future__ import annotations
@@ -28,37 +28,60 @@ def begin(
             ErrorCode.invalid_replication_factor,
             f"{len(target)} replicas instead of {len(origin)}, but the request allows no other number",
         )
-    if set(target) == set(origin):
-        return _on(image, partition, tuple(target))
-    adding = tuple(replica for replica in target if replica not in origin)
-    return _on(image, partition, origin + adding, adding, tuple(target))
+    return _towards(partition, tuple(target))
 
 
-def call_off(image: ClusterImage, partition: Partition) -> Partition:
-    """The partition on the replicas it was moving from."""
+def call_off(partition: Partition) -> Partition:
+    """The partition on its way back to the replicas it was moving from."""
     if not partition.is_moving:
         raise BrokerError(ErrorCode.no_reassignment_in_progress, "the partition is not moving")
-    return _on(image, partition, _origin(partition))
+    return _towards(partition, _origin(partition))
 
 
-def finish(config: BrokerConfig) -> leaders.Rule:
-    """Where everybody a move adds is in sync, the others go.
+def leaving(
+    image: ClusterImage, name: TopicPartition, partition: Partition, config: BrokerConfig
+) -> frozenset[BrokerId]:
+    """The replicas that a move gives up now."""
+    if not _is_due(image, name, partition, config):
+        return frozenset()
+    return frozenset(partition.replicas).difference(partition.target_replicas)
+
+
+def _is_due(image: ClusterImage, name: TopicPartition, partition: Partition, config: BrokerConfig) -> bool:
+    """Whether everybody a move adds is in sync, so that it can come to its end.
 
     Those who stay must be as many as acks=all asks for: a move never makes a partition that takes writes refuse them.
     """
+    if not partition.is_moving:
+        return False
+    target, in_sync = set(partition.target_replicas), set(partition.isr)
+    alive = {
+        member for member in in_sync & target if member in image.brokers and not image.is_stopping(member)
+    }
+    if not set(partition.adding_replicas) & target <= alive:
+        return False
+    return in_sync <= target or len(alive) >= min(_min_in_sync(image, name, config), len(target))
+
+
+def finish(config: BrokerConfig) -> leaders.Rule:
+    """Where everybody a move adds is in sync, the others go, and somebody who stays leads."""
 
     def rule(image: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
-        if not partition.is_moving:
+        if not _is_due(image, name, partition, config):
             return None
-        target = partition.target_replicas
-        staying = [member for member in partition.isr if member in target]
-        alive = [member for member in staying if member in image.brokers and not image.is_stopping(member)]
-        if not set(partition.adding_replicas) <= set(alive):
-            return None
-        is_shrinking = len(staying) < len(partition.isr)
-        if is_shrinking and len(alive) < min(_min_in_sync(image, name, config), len(target)):
-            return None
-        return _on(image, partition, target)
+        staying = tuple(member for member in partition.isr if member in partition.target_replicas)
+        there = replace(
+            partition,
+            replicas=partition.target_replicas,
+            isr=staying,
+            adding_replicas=(),
+            target_replicas=(),
+        )
+        stays = partition.leader in staying and partition.leader in image.brokers
+        leader = partition.leader if stays else leaders.first_alive(image, there, staying)
+        if leaders.may_shrink(image, partition.isr, staying):
+            return leaders.led_by(there, leader)
+        return None if stays else leaders.led_by(partition, leader)
 
     return rule
 
@@ -98,21 +121,18 @@ def _min_in_sync(image: ClusterImage, name: TopicPartition, config: BrokerConfig
     return TopicConfig(config, image.topics[name.topic].configs)[MIN_INSYNC_REPLICAS]
 
 
-def _on(
-    image: ClusterImage,
-    partition: Partition,
-    replicas: tuple[BrokerId, ...],
-    adding: tuple[BrokerId, ...] = (),
-    target: tuple[BrokerId, ...] = (),
-) -> Partition:
-    """The partition on these replicas and no others."""
-    isr = tuple(member for member in partition.isr if member in replicas)
-    moved = replace(partition, replicas=replicas, isr=isr, adding_replicas=adding, target_replicas=target)
+def _towards(partition: Partition, target: tuple[BrokerId, ...]) -> Partition:
+    """Whom an earlier move has added in vain goes at once, or with the end of this one where it is in sync."""
+    origin = _origin(partition)
+    unwanted = tuple(
+        replica for replica in partition.adding_replicas if replica not in target and replica in partition.isr
+    )
+    adding = tuple(replica for replica in target if replica not in origin) + unwanted
+    replicas = origin + adding
+    if not adding and set(origin) == set(target):
+        moved = replace(partition, replicas=target, adding_replicas=(), target_replicas=())
+    else:
+        moved = replace(partition, replicas=replicas, adding_replicas=adding, target_replicas=target)
     if set(partition.replicas) <= set(replicas):
         return moved
-    if partition.isr and not isr:
-        raise BrokerError(
-            ErrorCode.invalid_replica_assignment, "none of the replicas that would be left is in sync"
-        )
-    stays = partition.leader in isr and partition.leader in image.brokers
-    return leaders.led_by(moved, partition.leader if stays else leaders.first_alive(image, moved, isr))
+    return leaders.led_by(moved, partition.leader)

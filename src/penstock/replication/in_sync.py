@@ -79,6 +79,7 @@ class InSync:
         self._doubtful: frozenset[frozenset[BrokerId]] = frozenset()
         """Changes on condition of the present partition epoch that came to an unknown end."""
         self._machines = machines
+        self._leaving: frozenset[BrokerId] = frozenset()
         self.followers: dict[BrokerId, Follower] = {}
         self._conditions: tuple[_Condition, ...] = ()
         self.set_replicas(replicas, now_ms)
@@ -104,6 +105,11 @@ class InSync:
         """Which machine each living broker runs on; one that is not known counts as the leader's own."""
         self._machines = machines
         self._refresh()
+
+    def set_leaving(self, leaving: frozenset[BrokerId]) -> bool:
+        """Who is to be taken out of the set, and not let in; true where somebody has to go now."""
+        self._leaving = leaving - {self._me}
+        return bool(self.recorded & self._leaving)
 
     def _refresh(self) -> None:
         possible = {self.recorded, *self._doubtful}
@@ -189,7 +195,8 @@ class InSync:
         members = {
             member
             for member in self.recorded
-            if member == self._me or not self._is_slow(member, log_end, alive, lag_ms, now_ms)
+            if member == self._me
+            or not (member in self._leaving or self._is_slow(member, log_end, alive, lag_ms, now_ms))
         }
         members |= {
             replica
@@ -220,6 +227,7 @@ class InSync:
         return (
             follower is not None
             and replica not in self.recorded
+            and replica not in self._leaving
             and follower.log_end >= high_watermark
             and follower.log_end >= self.epoch_start
         )

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
+from penstock.cluster import reassignment
 from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, ImageChange, Topic
 from penstock.cluster.image import Partition as State
 from penstock.config import (
@@ -294,7 +295,19 @@ class ReplicaManager:
             in_sync.set_replicas(state.replicas, self._services.clock.now_ms())
             in_sync.recorded_as(frozenset(state.isr), state.partition_epoch)
             replica.on_moved(partition.on_in_sync())
+        if partition.is_leader:
+            self._see_who_leaves(replica, state)
         replica.flushes_as_follower = self._counts_by_flush(replica, state)
+
+    def _see_who_leaves(self, replica: Replica, state: State) -> None:
+        """A move gives up some, or brokers stop: a leader does not wait until they are gone."""
+        image = self._image
+        assert image is not None
+        going = reassignment.leaving(image, replica.name, state, self.config)
+        if not image.is_stopping(self._node_id):
+            going = going.union(filter(image.is_stopping, state.isr))
+        if replica.partition.in_sync.set_leaving(going):
+            self.in_sync_due.set()
 
     def _in_sync(self, replica: Replica, state: State) -> InSync:
         return InSync(
@@ -330,6 +343,8 @@ class ReplicaManager:
             if replica.partition.is_leader:
                 replica.partition.in_sync.set_machines(machines)
                 replica.on_moved(replica.partition.on_in_sync())
+                if state is not None:
+                    self._see_who_leaves(replica, state)
             elif state is not None:
                 replica.flushes_as_follower = self._counts_by_flush(replica, state)
 

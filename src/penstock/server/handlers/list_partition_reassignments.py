@@ -58,6 +58,8 @@ def _fields(index: int, partition: Partition) -> Fields:
     return {
         "partition_index": index,
         "replicas": partition.replicas,
-        "adding_replicas": partition.adding_replicas,
+        "adding_replicas": tuple(
+            replica for replica in partition.adding_replicas if replica in partition.target_replicas
+        ),
         "removing_replicas": partition.removing_replicas,
     }
