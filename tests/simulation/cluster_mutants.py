@@ -17,7 +17,7 @@ from penstock.model import BrokerEpoch, BrokerId, Offset, TopicPartition
 from penstock.replication import fetcher, replica
 from penstock.replication.fetcher import Fetcher
 from penstock.replication.fetchers import Fetchers
-from penstock.replication.in_sync import InSync, InSyncChange, _Condition
+from penstock.replication.in_sync import InSync, InSyncChange
 from penstock.replication.in_sync_writer import InSyncWriter
 from penstock.replication.partition import Partition
 from penstock.replication.replica import Replica
@@ -141,11 +141,17 @@ def no_fsync_before_a_set_of_one() -> AbstractContextManager[Any]:
 
 def alone_without_fsync() -> AbstractContextManager[Any]:
     """A leader that is alone in sync commits what is in its page cache."""
+    advance = Partition._advance
 
-    def needs_flush(self: _Condition, durability: Durability) -> bool:
-        return durability is Durability.FSYNC
+    def advance_at_once(self: Partition) -> bool:
+        flushed = self._flushed
+        if self._is_alone and self.durability is Durability.AUTO:
+            self._flushed = self._log_end
+        has_moved = advance(self)
+        self._flushed = flushed
+        return has_moved
 
-    return patch.object(_Condition, "needs_flush", needs_flush)
+    return patch.object(Partition, "_advance", advance_at_once)
 
 
 def follower_says_it_has_fsynced() -> AbstractContextManager[Any]:
@@ -251,29 +257,30 @@ def min_insync_is_ignored() -> AbstractContextManager[Any]:
     return patch.object(Replica, "lacks_replicas", False)
 
 
-CLUSTER_MUTANTS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
-    committed_by_the_leader_alone,
-    cut_at_the_high_watermark,
-    histories_are_not_compared,
-    nothing_is_cut,
-    cut_too_little,
-    no_epoch_fence,
-    shrink_counts_before_it_is_recorded,
-    unknown_is_taken_for_refused,
-    joins_before_the_epoch_start,
-    joins_below_the_high_watermark,
-    counted_when_it_is_sent,
-    no_fsync_before_a_set_of_one,
-    alone_without_fsync,
-    follower_says_it_has_fsynced,
-    unclean_restart_stays_in_sync,
-    emptied_disk_stays_in_sync,
-    anybody_is_elected,
-    elected_in_the_same_epoch,
-    epoch_is_not_noted,
-    follower_believes_the_high_watermark,
-    former_life_counts,
-    answers_of_another_following_count,
-    followers_forget_producers,
-    min_insync_is_ignored,
-)
+CLUSTER_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[str]] = {
+    committed_by_the_leader_alone: frozenset(),
+    cut_at_the_high_watermark: frozenset(),
+    histories_are_not_compared: frozenset(),
+    nothing_is_cut: frozenset(),
+    cut_too_little: frozenset(),
+    no_epoch_fence: frozenset(),
+    shrink_counts_before_it_is_recorded: frozenset(),
+    unknown_is_taken_for_refused: frozenset({"confuse_store"}),
+    joins_before_the_epoch_start: frozenset(),
+    joins_below_the_high_watermark: frozenset(),
+    counted_when_it_is_sent: frozenset(),
+    no_fsync_before_a_set_of_one: frozenset({"leave_one", "auto"}),
+    alone_without_fsync: frozenset({"leave_one", "auto"}),
+    follower_says_it_has_fsynced: frozenset({"crash_all", "fsync"}),
+    unclean_restart_stays_in_sync: frozenset({"lose_power"}),
+    emptied_disk_stays_in_sync: frozenset({"empty_disk"}),
+    anybody_is_elected: frozenset(),
+    elected_in_the_same_epoch: frozenset(),
+    epoch_is_not_noted: frozenset(),
+    follower_believes_the_high_watermark: frozenset(),
+    former_life_counts: frozenset({"lose_power"}),
+    answers_of_another_following_count: frozenset(),
+    followers_forget_producers: frozenset(),
+    min_insync_is_ignored: frozenset(),
+}
+"""What a seed has to break for each to show: others are not worth their time."""

@@ -7,18 +7,19 @@ A simulation that does not catch one of them within a bounded number of seeds is
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
 import msgspec
+from cluster_mutants import CLUSTER_MUTANTS
 from group_mutants import GROUP_MUTANTS
 
 from penstock.model import Offset
 from penstock.replication.partition import Partition
 from penstock.replication.replica import Replica
-from penstock.simulation.seeds import run_seed
+from penstock.simulation.seeds import cluster_traits, run_cluster_seed, run_seed
 from penstock.storage import log_manager
 from penstock.storage.index import IndexDamaged, IndexEntry
 from penstock.storage.jobs import CheckpointJob, FlushJob
@@ -150,7 +151,7 @@ def reads_go_up_to_the_log_end() -> AbstractContextManager[Any]:
     return patch.object(Log, "read", read_all)
 
 
-MUTANTS: dict[str, Mutant] = {
+BROKER_MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
     for mutant in (
         ack_before_fsync,
@@ -170,16 +171,27 @@ MUTANTS: dict[str, Mutant] = {
         *GROUP_MUTANTS,
     )
 }
-SEEDS = range(1, 201)
+MUTANTS = [*BROKER_MUTANTS, *(mutant.__name__ for mutant in CLUSTER_MUTANTS)]
+SEEDS = range(1, 301)
 """How many a bug may survive."""
 
 
-def hunt(mutant: Mutant, seeds: range) -> tuple[int, Exception] | None:
+def hunt(name: str, seeds: range) -> tuple[int, Exception] | None:
     """The first seed that notices the bug, and what it noticed."""
+    if name in BROKER_MUTANTS:
+        return _hunt(BROKER_MUTANTS[name], seeds, run_seed)
+    [(mutant, needs)] = [each for each in CLUSTER_MUTANTS.items() if each[0].__name__ == name]
+    fit = [seed for seed in seeds if needs <= cluster_traits(seed)]
+    return _hunt(mutant, fit, run_cluster_seed)
+
+
+def _hunt(mutant: Mutant, seeds: Iterable[int], run: Callable[[int], object]) -> tuple[int, Exception] | None:
     with mutant():
         for seed in seeds:
             try:
-                run_seed(seed)
+                run(seed)
+            except (AttributeError, TypeError, ImportError):
+                raise  # the bug is not planted where it should be
             except Exception as error:  # noqa: BLE001 - whatever it is, the bug was noticed
                 return seed, error
     return None
@@ -188,7 +200,7 @@ def hunt(mutant: Mutant, seeds: range) -> tuple[int, Exception] | None:
 def main() -> None:
     escaped = False
     for name in sys.argv[1:] or MUTANTS:
-        caught = hunt(MUTANTS[name], SEEDS)
+        caught = hunt(name, SEEDS)
         escaped = escaped or caught is None
         found = "ESCAPED" if caught is None else f"seed {caught[0]}: {str(caught[1]).splitlines()[0]}"
         print(f"{name}: {found}", flush=True)

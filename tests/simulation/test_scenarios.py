@@ -1,18 +1,24 @@
-"""Whole brokers from seeds. `make simulate` runs more of them, `make mutants` hunts each bug for longer."""
+"""Whole brokers and whole clusters from seeds; `make simulate` runs more of them."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 from mutants import MUTANTS, hunt
+from mutants import SEEDS as SEEDS_OF_A_HUNT
 
-from penstock.simulation.seeds import run_seed
+from penstock.simulation.running import Report, Sink
+from penstock.simulation.seeds import run_cluster_seed, run_seed
 
 SEEDS = range(1, 65)
+CLUSTER_SEEDS = range(1, 97)
 SEEDS_PER_TEST = 8
+
+Run = Callable[[int, Sink | None], Report]
 
 
 @pytest.mark.parametrize("first", SEEDS[::SEEDS_PER_TEST])
@@ -23,20 +29,32 @@ def test_a_broker_keeps_its_promises(first: int) -> None:
         assert report.starts > 2
 
 
-@pytest.mark.parametrize("seed", [3, 14, 15])
-def test_a_seed_does_the_same_twice(seed: int) -> None:
+@pytest.mark.parametrize("first", CLUSTER_SEEDS[::SEEDS_PER_TEST])
+def test_a_cluster_keeps_its_promises(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        report = run_cluster_seed(seed)
+        assert report.operations > 0
+        assert report.starts >= 3
+
+
+@pytest.mark.parametrize(
+    ("run", "seed"),
+    [(run_seed, 3), (run_seed, 14), (run_seed, 15), (run_cluster_seed, 8), (run_cluster_seed, 16)],
+)
+def test_a_seed_does_the_same_twice(run: Run, seed: int) -> None:
     first: list[str] = []
     again: list[str] = []
-    assert run_seed(seed, first.append).digest == run_seed(seed, again.append).digest
+    assert run(seed, first.append).digest == run(seed, again.append).digest
     assert first == again
     assert len(first) > 1000
 
 
-def test_a_seed_does_the_same_in_another_process() -> None:
-    program = "from penstock.simulation.seeds import run_seed; print(run_seed(9).digest)"
+@pytest.mark.parametrize("run", [run_seed, run_cluster_seed])
+def test_a_seed_does_the_same_in_another_process(run: Run) -> None:
+    program = f"from penstock.simulation.seeds import {run.__name__} as run; print(run(9).digest)"
     environment = os.environ | {"PYTHONHASHSEED": "12345"}
     output = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
-    assert output.strip() == run_seed(9).digest
+    assert output.strip() == run(9, None).digest
 
 
 def test_seeds_differ() -> None:
@@ -45,4 +63,4 @@ def test_seeds_differ() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_caught(name: str) -> None:
-    assert hunt(MUTANTS[name], range(1, 121)) is not None
+    assert hunt(name, SEEDS_OF_A_HUNT) is not None

@@ -15,7 +15,9 @@ from penstock.cluster import znodes
 from penstock.simulation.cluster_member import ClusterMember
 from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.faults import Operation
+from penstock.simulation.partition_history import Place
 from penstock.simulation.process import SimulatedCrash
+from penstock.simulation.replicated_topic import ReplicatedTopic
 from penstock.simulation.stage import CLIENT_HOST
 
 _FAILING: tuple[Operation, ...] = ("pwrite", "pread", "rename", "open", "truncate", "remove", "sync_dir")
@@ -57,6 +59,11 @@ class ClusterNemesis:
         self._acts = self._random.sample(everything, self._random.randint(1, 6))
         if self._random.random() < 0.05:
             self._acts = []  # healthy clusters keep their promises too
+
+    @property
+    def faults(self) -> frozenset[str]:
+        """What this seed may break."""
+        return frozenset(act.__name__.strip("_") for act in self._acts)
 
     async def rage(self) -> None:
         for _ in range(self._random.randint(2, 8)):
@@ -129,26 +136,39 @@ class ClusterNemesis:
                 self._end(member)
             await self._sleep(0.0, 0.03)
 
-    async def _leave_one(self, member: ClusterMember) -> None:
-        """All but one are gone, until it is the only one in sync; then it loses its power too."""
-        for other in self._stage.members:
-            if other is not member:
+    async def _leave_one(self, _: ClusterMember) -> None:
+        """A leader remains alone in sync, and takes writes; then it loses its power too."""
+        led = [
+            (place, state)
+            for place, state in self._stage.history.now.items()
+            if state.leader in state.isr and self._takes_writes_alone(place[0])
+        ]
+        if not led:
+            return
+        place, state = self._random.choice(led)
+        leader = self._stage.member(state.leader)
+        for other in map(self._stage.member, state.isr):
+            if other is not leader:
                 self._keep_down(other)
                 other.down_until += 2 * self._session_seconds
                 self._end(other)
-                await self._sleep(0.0, 0.1)
+        if self._random.random() < 0.6:
+            await self._slow_down(leader)
         deadline = self._stage.world.loop.time() + 2 * self._session_seconds
-        while self._stage.world.loop.time() < deadline and self._in_sync_with(member):
-            await asyncio.sleep(0.05)
-        await self._sleep(0.0, 0.5)
-        if self._may_lose(member):
-            self._stage.world.trace.record("fault", "last power", member.host.name)
-            member.power_loss()
+        while self._stage.world.loop.time() < deadline and self._in_sync(place) != (state.leader,):
+            await asyncio.sleep(0.01)
+        await self._sleep(0.0, self._random.choice((0.01, 0.1, 0.5)))
+        if self._in_sync(place) == (state.leader,) and self._may_lose(leader):
+            self._stage.world.trace.record("fault", "last power", leader.host.name)
+            leader.power_loss()
 
-    def _in_sync_with(self, member: ClusterMember) -> bool:
-        """Whether some partition counts it in, and others."""
-        states = self._stage.history.now.values()
-        return any(member.node_id in state.isr and len(state.isr) > 1 for state in states)
+    def _takes_writes_alone(self, topic: str) -> bool:
+        model = self._stage.topics.get(topic)
+        return isinstance(model, ReplicatedTopic) and model.min_insync_replicas == 1
+
+    def _in_sync(self, place: Place) -> tuple[int, ...]:
+        state = self._stage.history.now.get(place)
+        return () if state is None else state.isr
 
     async def _empty_disk(self, member: ClusterMember) -> None:
         """Somebody gives it a new one, while others have everything."""

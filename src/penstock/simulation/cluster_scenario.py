@@ -61,6 +61,11 @@ class ClusterScenario:
         self._auditor = ClusterAuditor(self._stage, self._inspector, self._committers)
         self._starts = 0
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """What can happen in this seed: its faults, and the durability of its topics."""
+        return self._nemesis.faults | {self._durability}
+
     async def run(self) -> Report:
         keepers = [asyncio.ensure_future(self._keep(member)) for member in self._stage.members]
         watching = asyncio.ensure_future(self._watch())
