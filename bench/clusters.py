@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -60,8 +61,9 @@ class PenstockCluster(Cluster):
     name = Penstock.name
     durability = "os"
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Sequence[str] = ()) -> None:
         (BUILD / "bench").mkdir(parents=True, exist_ok=True)
+        self._settings = (f"durability={self.durability}", *settings)
         self._directory = Path(tempfile.mkdtemp(prefix="cluster-", dir=BUILD / "bench"))
         self._base_port, self._http_base_port = free_port_range(BROKERS), free_port_range(BROKERS)
         self._processes: dict[int, psutil.Process] = {}
@@ -73,9 +75,15 @@ class PenstockCluster(Cluster):
     def pid(self, node_id: int) -> int:
         return int(self._processes[node_id].pid)
 
+    @property
+    def zookeeper(self) -> tuple[str, int]:
+        """Its address and its process."""
+        told = json.loads(self._run("status", "--json"))["zookeeper"]
+        return told["hosts"], told["pid"]
+
     def start(self) -> None:
         ports = ("--base-port", str(self._base_port), "--http-base-port", str(self._http_base_port))
-        chosen = ("--set", f"durability={self.durability}")
+        chosen = [part for setting in self._settings for part in ("--set", setting)]
         self._run("up", "--detach", "--brokers", str(BROKERS), *ports, *chosen)
         self._look()
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from bench.comparison import Bar, Row
 from bench.context import Context
 from bench.scenarios import (
+    cluster_costs,
     cluster_failover,
     cluster_load,
     cluster_pace,
@@ -79,6 +80,7 @@ _CLUSTERS_ALONE: Alone = {
     "cluster-start": cluster_start.first_write,
     "cluster-kill": cluster_failover.killed,
     "cluster-silence": cluster_failover.silent,
+    "cluster-costs": cluster_costs.small_things,
 }
 ONE_BROKER = Scenarios(_PAIRED, _ALONE, Bar("ratio", "at most", 0.15))
 THREE_BROKERS = Scenarios(_CLUSTERS, _CLUSTERS_ALONE, Bar("ratio", "at most", 0.3))
