@@ -53,10 +53,18 @@ class ClusterNode:
         await self.metadata.load()
 
     async def register(
-        self, directory: int | None = None, clean_epoch: BrokerEpoch | None = None, *, has_logs: bool = True
+        self,
+        directory: int | None = None,
+        clean_epoch: BrokerEpoch | None = None,
+        *,
+        has_logs: bool = True,
+        has_kept_all: bool = False,
     ) -> BrokerEpoch:
         directory_id = UUID(int=self.node_id if directory is None else directory)
-        identity = Identity("localhost", 9092, f"machine-{self.node_id}", directory_id, clean_epoch)
+        machine_id = f"machine-{self.node_id}"
+        identity = Identity(
+            "localhost", 9092, machine_id, directory_id, clean_epoch, has_kept_all=has_kept_all
+        )
         return await self.membership.register(identity, lambda _: has_logs)
 
     async def start(self) -> ClusterNode:

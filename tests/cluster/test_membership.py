@@ -86,6 +86,28 @@ def test_without_the_mark_of_its_last_epoch_a_broker_leaves_the_sets_it_shares(
     run(scenario)
 
 
+def test_a_broker_whose_machine_ran_on_has_lost_nothing_and_stays() -> None:
+    async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
+        node = await opened(ensemble, 1)
+        before = await states(node)
+        assert await node.register(has_kept_all=True) > epoch
+        assert await states(node) == before
+        await node.stop()
+
+    run(scenario)
+
+
+def test_what_another_disk_has_kept_counts_for_nothing() -> None:
+    async def scenario(ensemble: MemoryEnsemble, _: BrokerEpoch) -> None:
+        node = await opened(ensemble, 1)
+        await node.register(directory=99, has_kept_all=True)
+        led, followed, _ = await states(node)
+        assert (led.isr, followed.isr) == ((2,), (2,))
+        await node.stop()
+
+    run(scenario)
+
+
 def test_another_disk_leaves_even_the_sets_it_was_alone_in() -> None:
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)

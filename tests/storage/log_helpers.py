@@ -101,9 +101,9 @@ def make_log(context: StorageContext, config: LogConfig | None = None) -> Log:
     return Log.create(context, "logs/orders-0", NAME, TOPIC_ID, config or LogConfig())
 
 
-def open_manager(disk: Disk) -> LogManager:
+def open_manager(disk: Disk, boot_id: str = "") -> LogManager:
     manager = LogManager(disk, NODE)
-    manager.open(NOW_MS, DIRECTORY_ID)
+    manager.open(NOW_MS, DIRECTORY_ID, boot_id)
     return manager
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from uuid import UUID
 
@@ -75,6 +76,40 @@ def test_what_was_written_is_there_after_a_crash_of_the_process(tmp_path: Path) 
     (report,) = again.reports
     assert report.checked_bytes > 0
     assert report.cut_bytes == 0
+
+
+def test_everything_is_kept_while_the_machine_runs_on(tmp_path: Path) -> None:
+    boots = ["a", "a", "a", "b", "b", "", "b"]
+    kept = []
+    for boot_id in boots:
+        disk = RealDisk(str(tmp_path))
+        manager = open_manager(disk, boot_id)
+        kept.append(manager.kept_all)
+        append(the_log(manager), b"more")
+        disk.close()  # as the end of the process does
+    assert kept == [False, True, True, False, True, False, False]
+
+
+def test_after_an_error_of_the_disk_nothing_is_taken_for_kept(tmp_path: Path) -> None:
+    for _ in range(2):
+        disk = RealDisk(str(tmp_path))
+        manager = open_manager(disk, "a")
+        the_log(manager).fail(OSError(errno.EIO, "it cannot be written"))
+        disk.close()
+    assert not manager.kept_all
+    disk = RealDisk(str(tmp_path))
+    assert not open_manager(disk, "a").kept_all
+    disk.close()
+    assert open_manager(RealDisk(str(tmp_path)), "a").kept_all
+
+
+def test_a_log_that_is_deleted_is_no_error_of_the_disk(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk, "a")
+    append(the_log(manager), b"old")
+    manager.begin_delete(TOPIC_ID).work()
+    disk.close()
+    assert open_manager(RealDisk(str(tmp_path)), "a").kept_all
 
 
 def test_a_second_broker_on_the_directory_is_refused(tmp_path: Path) -> None:

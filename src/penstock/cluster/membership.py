@@ -44,6 +44,8 @@ class Identity:
     clean_epoch: BrokerEpoch | None = None
     """The broker epoch under which it stopped in order, if it did."""
     rack: str | None = None
+    has_kept_all: bool = False
+    """Whether its disk has everything it ever wrote, though it did not stop in order."""
 
 
 class Membership:
@@ -59,9 +61,12 @@ class Membership:
         """Announce this broker; `has_log` tells what is in its data directory."""
         await self._check_not_taken(identity)
         last = await self._last_registration()
-        if last is None or last.epoch != identity.clean_epoch:
+        is_same_disk = last is None or last.directory_id == identity.directory_id
+        is_whole = last is not None and (
+            last.epoch == identity.clean_epoch or (is_same_disk and identity.has_kept_all)
+        )
+        if not is_whole:
             await self._disown()
-            is_same_disk = last is None or last.directory_id == identity.directory_id
             rule = leaders.depart(self._node_id, lambda name: not (is_same_disk or has_log(name)))
             await self._changes.rule(rule, self._metadata.image.topics)
         epoch = await self._register(identity)

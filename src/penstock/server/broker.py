@@ -239,7 +239,15 @@ class Broker:
     def _identity(self, address: Address) -> Identity:
         machine_id, logs = self._environment.machine_id, self._logs
         rack = self._config[BROKER_RACK]
-        return Identity(address.host, address.port, machine_id, logs.directory_id, logs.was_clean, rack)
+        return Identity(
+            address.host,
+            address.port,
+            machine_id,
+            logs.directory_id,
+            logs.was_clean,
+            rack,
+            logs.kept_all,
+        )
 
     def _has_log(self, name: TopicPartition) -> bool:
         topic = self._metadata.image.topics[name.topic]
@@ -248,7 +256,10 @@ class Broker:
     async def _open_logs(self) -> None:
         now_ms = self._environment.clock.now_ms()
         directory_id = draw_uuid(self._environment.random)
-        await self._environment.threads.run("background", lambda: self._logs.open(now_ms, directory_id))
+        boot_id = self._environment.boot_id
+        await self._environment.threads.run(
+            "background", lambda: self._logs.open(now_ms, directory_id, boot_id)
+        )
         self._report_problems()
         for report in self._logs.reports:
             self._log.info("log recovered", report=report)

@@ -24,6 +24,7 @@ from penstock.storage.disk import Disk, RealDisk
 from penstock.threads import ThreadPools, Threads
 
 STORE_FILE = "metadata.sqlite"
+BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class Environment:
     store: CoordinationStore
     machine_id: str = "localhost"
     """The same for every broker on a machine: two of them are not two copies when it dies."""
+    boot_id: str = ""
+    """Another one after every start of the machine; empty where that is not known."""
 
 
 def real_environment(config: BrokerConfig) -> Environment:
@@ -51,7 +54,16 @@ def real_environment(config: BrokerConfig) -> Environment:
         threads,
         _open_store(config, threads),
         machine_id=socket.gethostname(),
+        boot_id=_read_boot_id(),
     )
+
+
+def _read_boot_id() -> str:
+    try:
+        with open(BOOT_ID_FILE) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def _open_store(config: BrokerConfig, threads: Threads) -> CoordinationStore:

@@ -47,6 +47,7 @@ class SimulatedHost:
         self._world = world
         self._random = world.random(f"{name}/host")
         self._starts = 0
+        self._boots = 1
 
     def start(self, store: CoordinationStore) -> tuple[SimulatedProcess, Environment]:
         self._starts += 1
@@ -57,7 +58,8 @@ class SimulatedHost:
         self.threads = threads = SimulatedThreads(self._world.loop, self._random, self._world.trace)
         network = self._world.network.host(self.name)
         random = self._process_random()
-        environment = Environment(self.clock, random, self.disk, network, threads, store, self.name)
+        boot_id = f"{self.name}/{self._boots}"
+        environment = Environment(self.clock, random, self.disk, network, threads, store, self.name, boot_id)
         return process, environment
 
     def pause(self) -> None:
@@ -82,6 +84,7 @@ class SimulatedHost:
         self._world.trace.record("power-loss", self.name)
         self._end(notice_seconds=self._random.uniform(0.0, 2.0))
         self.disk = self.disk.power_loss(self._random)
+        self._boots += 1
 
     def empty_disk(self) -> None:
         """Another disk takes the place of this one, with nothing on it."""

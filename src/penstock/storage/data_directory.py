@@ -2,7 +2,8 @@
 
 `meta.json` is written at the first start and names node, cluster and directory; a broker that is not that one
 is refused, so that no two ever write the same logs. `clean-stop` holds the broker epoch of a clean stop and
-is gone while a broker runs.
+is gone while a broker runs. `boot-id` names the boot of the machine in which the directory was last used: in the same
+one, whatever a broker wrote is still there, in the kernel's memory if not on the disk, however its process ended.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from penstock.storage.disk import Disk
 
 META_FILE = "meta.json"
 CLEAN_STOP_FILE = "clean-stop"
+BOOT_FILE = "boot-id"
 _VERSION = 1
 
 
@@ -77,6 +79,26 @@ def take_clean_stop(disk: Disk) -> BrokerEpoch | None:
     disk.remove(CLEAN_STOP_FILE)
     disk.sync_dir("")
     return epoch
+
+
+def take_boot(disk: Disk, boot_id: str) -> bool:
+    """Whether the machine has run without a break since the directory was first used in this boot."""
+    known = b""
+    with suppress(FileNotFoundError):
+        known = disk.read(BOOT_FILE)
+    if boot_id and known == boot_id.encode():
+        return True
+    disk.replace(BOOT_FILE, boot_id.encode())
+    return False
+
+
+def distrust_boot(disk: Disk) -> None:
+    """The disk has lost something in this boot: so the next start must not take everything for kept.
+
+    It need not be durable: a loss of power is another boot.
+    """
+    with suppress(OSError):
+        disk.remove(BOOT_FILE)
 
 
 def leave_clean_stop(disk: Disk, broker_epoch: BrokerEpoch) -> None:

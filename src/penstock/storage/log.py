@@ -1,9 +1,10 @@
 """One partition's log: batches appended at the end, read from anywhere, durable up to the flushed offset.
 
-Its offsets, files and jobs are those of `StoredLog`. The loop thread appends and changes state; the `work` of
-a job, `read`, `find_timestamp` and `max_timestamp` may run in a pool. That needs no locks: the tuple of segments
-is replaced and never changed, and what a reader looks at first is changed last. An offset is visible only
-after its bytes are in the file, and counts as flushed only after they and the file's name were synced.
+Its offsets, files and jobs are those of `StoredLog`, how it is read is in `ServedLog`. The loop thread appends and
+changes state; the `work` of a job, `read`, `find_timestamp` and `max_timestamp` may run in a pool. That needs no
+locks: the tuple of segments is replaced and never changed, and what a reader looks at first is changed last. An
+offset is visible only after its bytes are in the file, and counts as flushed only after they and the file's name
+were synced.
 """
 
 from __future__ import annotations
@@ -12,24 +13,22 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.config.topic_options import MessageTimestampType
-from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
+from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import CONTROL_FLAG, BatchHeader, assign, stamp_append_time
 from penstock.records.control import read_marker
-from penstock.storage.aborted_transactions import AbortedTransaction
 from penstock.storage.checkpoints import RecoveryMark
 from penstock.storage.fetched_batches import FetchedBatch, check_fetched
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log_config import LogConfig
-from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.storage.log_state import LogState, StorageContext
 from penstock.storage.producer_state import AppendedBatch
-from penstock.storage.reading import Boundaries, Found, end_offset, floor_segment, read_slice
+from penstock.storage.reading import Boundaries, floor_segment
 from penstock.storage.replay import Replay
 from penstock.storage.segment import Segment
 from penstock.storage.snapshot import snapshot_name
-from penstock.storage.stored_log import PASSING_ERRORS, StoredLog
-from penstock.storage.time_lookup import TimestampOffset, find_newest, find_timestamp
+from penstock.storage.served_log import ServedLog
+from penstock.storage.stored_log import PASSING_ERRORS
 from penstock.storage.walking import MAX_RELATIVE_OFFSET
 
 
@@ -42,7 +41,7 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
 
 
-class Log(StoredLog):
+class Log(ServedLog):
     __slots__ = (
         "_after_max_ms",
         "_append_time",
@@ -281,97 +280,6 @@ class Log(StoredLog):
                 self.fail(second)
         return BrokerError(
             ErrorCode.kafka_storage_error, f"{self.topic_partition} could not be written: {error}"
-        )
-
-    # --- reading
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        """Below it every transaction has ended, and its marker is committed."""
-        high_watermark = self.high_watermark
-        first = self.producers.unstable.first(high_watermark)
-        if first is None or first >= high_watermark:
-            return high_watermark
-        return max(Offset(first), self.log_start_offset)
-
-    def aborted_transactions(self, from_offset: Offset, to_offset: Offset) -> list[AbortedTransaction]:
-        """Those that a reader of [from_offset, to_offset) has to know; perhaps some that it has not."""
-        return self.producers.aborted.between(from_offset, to_offset)
-
-    def read(
-        self, offset: Offset, max_bytes: int, *, below: Offset, at_least_one: bool, wait: bool = False
-    ) -> LogSlice:
-        """Batches from the one that has `offset` on, none at or above `below`; the last may be cut by
-        `max_bytes`.
-
-        The first comes whole if it must (`at_least_one`) or fits; else the slice is empty. WouldBlock asks to
-        be called again in a pool with `wait`.
-        """
-        found = self._find(offset, max_bytes, below, at_least_one, wait)
-        return EMPTY_SLICE if found is None else found.records
-
-    def read_committed(
-        self, offset: Offset, max_bytes: int, *, below: Offset, at_least_one: bool, wait: bool = False
-    ) -> tuple[LogSlice, list[AbortedTransaction]]:
-        """As `read`, below a last stable offset, and the aborted transactions that the reader has to leave out."""
-        aborted = self.producers.aborted  # before the bytes are looked for: then it has all that they need
-        found = self._find(offset, max_bytes, below, at_least_one, wait)
-        if found is None:
-            return EMPTY_SLICE, []
-        if not aborted.reaches(offset):
-            return found.records, []
-        return found.records, aborted.between(offset, end_offset(found, below, wait))
-
-    def _find(
-        self, offset: Offset, max_bytes: int, below: Offset, at_least_one: bool, wait: bool
-    ) -> Found | None:
-        while True:
-            # In this order: the segments then have all up to the end, and what the start does not exclude
-            # afterwards had not been deleted from them.
-            log_end_offset = self.log_end_offset
-            segments = self._segments.all
-            if not self.log_start_offset <= offset <= log_end_offset:
-                raise self._out_of_range(offset)
-            limit = min(below, log_end_offset)
-            if offset >= limit or (max_bytes <= 0 and not at_least_one):
-                return None
-            try:
-                return read_slice(self, segments, offset, max_bytes, limit, at_least_one, wait)
-            except (CorruptLog, OSError) as error:
-                self._check_unchanged(segments, error)
-
-    def find_timestamp(self, timestamp: int, below: Offset) -> TimestampOffset | None:
-        """The first record at least as new as `timestamp`. Waits for the disk: for a pool."""
-        while True:
-            segments = self._segments.all
-            try:
-                return find_timestamp(segments, timestamp, self.log_start_offset, below)
-            except (CorruptLog, OSError) as error:
-                self._check_unchanged(segments, error)
-
-    def max_timestamp(self, below: Offset | None = None) -> TimestampOffset | None:
-        """The first of the newest records (ListOffsets -3). Waits for the disk: for a pool."""
-        while True:
-            segments = self._segments.all
-            try:
-                end_offset = self.log_end_offset
-                below = end_offset if below is None else below
-                return find_newest(segments, self.log_start_offset, below, end_offset)
-            except (CorruptLog, OSError) as error:
-                self._check_unchanged(segments, error)
-
-    def _check_unchanged(self, segments: tuple[Segment, ...], error: CorruptLog | OSError) -> None:
-        """A read in a pool that fails while segments are replaced or cut under it is tried again on the new
-        ones."""
-        if self._segments.all is segments:
-            if isinstance(error, CorruptLog):
-                raise error
-            raise StorageError(f"{self.topic_partition} could not be read: {error}") from error
-
-    def _out_of_range(self, offset: Offset) -> BrokerError:
-        return BrokerError(
-            ErrorCode.offset_out_of_range,
-            f"{offset} is not in {self.log_start_offset} to {self.log_end_offset} of {self.topic_partition}",
         )
 
     # --- cutting

@@ -21,6 +21,7 @@ from penstock.storage.data_directory import (
     join_cluster,
     leave_clean_stop,
     open_directory,
+    take_boot,
     take_clean_stop,
 )
 from penstock.storage.disk import Disk
@@ -62,6 +63,8 @@ class LogManager:
         self.context = StorageContext(disk, FileCache(disk, max_open_files))
         self.was_clean: BrokerEpoch | None = None
         """The broker epoch that stopped cleanly before this start."""
+        self.kept_all = False
+        """Whether everything is there that was written before this start, however that ended."""
         self.reports: list[RecoveryReport] = []
         """What recovery had to do, for the logs where it had to do anything."""
         self.problems: list[str] = []
@@ -109,8 +112,8 @@ class LogManager:
 
     # --- start and stop
 
-    def open(self, now_ms: int, new_directory_id: UUID) -> None:
-        """Claim the data directory and recover every log in it."""
+    def open(self, now_ms: int, new_directory_id: UUID, boot_id: str = "") -> None:
+        """Claim the data directory and recover every log in it. Of an unknown boot nothing is known."""
         self._meta = open_directory(self._disk, self._node_id, new_directory_id)
         self._disk.make_dir(LOGS)
         self._disk.sync_dir("")
@@ -129,6 +132,8 @@ class LogManager:
             # At the first start too: from then on, logs without a checkpoint mean that it was lost.
             self.write_checkpoints(both=True)
         self.was_clean = take_clean_stop(self._disk)
+        is_whole = not self.problems and not any(report.problems for report in self.reports)
+        self.kept_all = take_boot(self._disk, boot_id) and is_whole
         self._is_open = True
 
     def _load_checkpoints(self) -> dict[LogKey, LogCheckpoint] | None:

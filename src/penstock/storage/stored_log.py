@@ -14,6 +14,7 @@ from functools import partial
 from penstock.errors import StorageError
 from penstock.model import Offset, TopicId, TopicPartition
 from penstock.storage.checkpoints import LogCheckpoint, RecoveryMark
+from penstock.storage.data_directory import distrust_boot
 from penstock.storage.jobs import CheckpointJob, DeleteJob, FlushJob, IndexWrite
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_state import LogState, StorageContext
@@ -136,10 +137,11 @@ class StoredLog:
         """The disk let us down: nothing is appended or counted as flushed any more, until the next start."""
         if self._failure is None:
             self._failure = error
+            distrust_boot(self._context.disk)
 
     def discard(self) -> None:
         """The log is being deleted: give up its files."""
-        self.fail(OSError(errno.ENOENT, "the log was deleted"))
+        self._failure = self._failure or OSError(errno.ENOENT, "the log was deleted")
         self._segments.forget(self.segments)
 
     # --- flushing
