@@ -26,8 +26,8 @@ from penstock.storage.producer_state import AppendedBatch
 from penstock.storage.reading import Boundaries, floor_segment
 from penstock.storage.replay import Replay
 from penstock.storage.segment import Segment
-from penstock.storage.snapshot import snapshot_name
 from penstock.storage.served_log import ServedLog
+from penstock.storage.snapshot import snapshot_name
 from penstock.storage.stored_log import PASSING_ERRORS
 from penstock.storage.walking import MAX_RELATIVE_OFFSET
 
