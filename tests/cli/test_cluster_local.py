@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from broker_process import free_ports
 from penstock.cli.cluster_file import ClusterFile, Form, LocalBroker, LocalCluster, LocalZooKeeper
 from penstock.cli.cluster_plan import plan_broker, plan_cluster, with_settings
 from penstock.cli.cluster_process import ProcessId, end_all, identify
@@ -23,6 +22,7 @@ from penstock.cli.failures import Failure
 from penstock.cli.main import run
 from penstock.cli.zookeeper_process import find_jars, find_java
 from penstock.errors import ConfigError
+from port_ranges import free_range
 
 COMMAND_SECONDS = 60
 QUICK = ("--set", "durability=os", "--set", "offsets.topic.num.partitions=3")
@@ -77,19 +77,8 @@ class Cluster:
 
 def free_port_ranges(length: int) -> tuple[int, int]:
     """Two runs of ports that nobody uses, with one to spare below."""
-    while True:
-        first = free_ports(1)[0]
-        wanted = range(first - 1, first + 2 * length)
-        probes = [socket.socket() for _ in wanted]
-        try:
-            for probe, port in zip(probes, wanted, strict=True):
-                probe.bind(("127.0.0.1", port))
-            return first, first + length
-        except OSError:
-            continue
-        finally:
-            for probe in probes:
-                probe.close()
+    first = free_range(1 + 2 * length) + 1
+    return first, first + length
 
 
 def make_cluster(directory: Path, brokers: int) -> Iterator[Cluster]:

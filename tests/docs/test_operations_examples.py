@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import free_ports
 from docs.console import Example, examples
 from docs.load import Load
 from penstock.cli.cluster_file import ClusterFile
 from penstock.cli.cluster_process import end_all, identify
 from penstock.cli.failures import Failure
 from penstock.cli.zookeeper_process import find_jars, find_java
+from port_ranges import free_range
 
 DOCUMENT = Path(__file__).parents[2] / "docs/operations.md"
 COMMAND_SECONDS = 40
@@ -71,22 +70,6 @@ class Ground:
             identify(int(pid)) for file in self.directory.glob("*pid*") for pid in file.read_text().split()
         ]
         end_all([*started, *filter(None, known)], signal.SIGKILL, COMMAND_SECONDS)
-
-
-def free_range(count: int) -> int:
-    """The first of so many ports in a row that nobody uses."""
-    while True:
-        first = free_ports(1)[0]
-        probes = [socket.socket() for _ in range(count)]
-        try:
-            for number, probe in enumerate(probes):
-                probe.bind(("127.0.0.1", first + number))
-            return first
-        except (OSError, OverflowError):
-            continue
-        finally:
-            for probe in probes:
-                probe.close()
 
 
 @pytest.fixture
