@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -41,20 +42,17 @@ def situation(
 
 
 class Answering:
-    """A client to which brokers answer that all is well; it remembers what it asked."""
+    """A client to which brokers answer that all is well, but for the first partition; it remembers what it asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, code: ErrorCode = ErrorCode.none) -> None:
         self.asked: list[tuple[int, Any]] = []
+        self._code = code
 
     async def ask(self, api_key: int, version: int, fields: Any) -> Any:
         self.asked.append((api_key, fields))
-        return Answer()
-
-
-class Answer:
-    error_code = ErrorCode.none
-    error_message = None
-    responses = ()
+        first = SimpleNamespace(partition_index=0, error_code=self._code, error_message=None)
+        responses = [SimpleNamespace(name="orders", partitions=[first])]
+        return SimpleNamespace(error_code=ErrorCode.none, error_message=None, responses=responses)
 
 
 @pytest.fixture
@@ -112,7 +110,15 @@ async def test_a_move_that_somebody_calls_off_ends_the_waiting(follow: Callable[
 async def test_a_topic_that_is_deleted_meanwhile_is_not_waited_for(follow: Callable[..., None]) -> None:
     before = situation({FIRST: ids(1)})
     follow(situation({}))
-    await carry_out(cast(ClusterClient, Answering()), before, moves_of(before, {FIRST: ids(2)}))
+    client = Answering(ErrorCode.unknown_topic_or_partition)
+    await carry_out(cast(ClusterClient, client), before, moves_of(before, {FIRST: ids(2)}))
+
+
+async def test_a_move_that_is_refused_is_told(follow: Callable[..., None]) -> None:
+    before = situation({FIRST: ids(1)})
+    client = Answering(ErrorCode.invalid_replica_assignment)
+    with pytest.raises(Failure, match=r"orders-0: .*INVALID_REPLICA_ASSIGNMENT"):
+        await carry_out(cast(ClusterClient, client), before, moves_of(before, {FIRST: ids(2)}))
 
 
 @pytest.mark.parametrize(

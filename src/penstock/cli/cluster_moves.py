@@ -6,6 +6,7 @@ Running a command again finds what is under way and waits for it.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,8 @@ DESCRIBE_CONFIGS = 32
 
 PARTITIONS_PER_REQUEST = 500
 LOOK_SECONDS = 0.5
+PAUSE_PER_LOOK = 10
+"""So many times as long as a look takes there is none: of many partitions it costs brokers something."""
 MAX_LOOKS_WITHOUT_A_MOVE = 10
 PREFERRED = 0
 SET_ON_TOPIC = 1
@@ -133,14 +136,17 @@ async def _reassign(client: ClusterClient, targets: Mapping[TopicPartition, tupl
         _check(answer, "the moves")
         for topic in answer.responses:
             for partition in topic.partitions:
-                _check(partition, f"{topic.name}-{partition.partition_index}")
+                if partition.error_code != ErrorCode.unknown_topic_or_partition:  # deleted since
+                    _check(partition, f"{topic.name}-{partition.partition_index}")
 
 
 async def _see_through(client: ClusterClient, moves: list[Move], progress: MovingProgress) -> None:
     total_bytes = sum(move.missing_bytes for move in moves)
     idle_looks = 0
     while True:
+        began = time.monotonic()
         situation = await read_situation(client)
+        took_seconds = time.monotonic() - began
         left = [move for move in moves if not _has_arrived(situation, move)]
         missing_bytes = sum(situation.missing_bytes(move.name, move.after) for move in left)
         progress.show(max(0, total_bytes - missing_bytes), len(moves) - len(left))
@@ -150,7 +156,7 @@ async def _see_through(client: ClusterClient, moves: list[Move], progress: Movin
         idle_looks = idle_looks + 1 if not any(move.name in situation.moving for move in left) else 0
         if idle_looks > MAX_LOOKS_WITHOUT_A_MOVE:
             raise Failure(f"the move of {left[0].name} was called off", "Somebody else has other plans.")
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(max(LOOK_SECONDS, took_seconds * PAUSE_PER_LOOK))
 
 
 def _has_arrived(situation: Situation, move: Move) -> bool:
