@@ -244,6 +244,19 @@ def test_a_deleted_group_comes_back_with_no_transaction(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
+def test_an_offset_does_not_expire_while_a_transaction_may_commit_it_anew(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.bench.flushed(stage.bench.commit(3))
+        stage.bench.clock.advance(30 * 86_400_000)
+        await stage.commit(7)
+        stage.bench.shard.sweep("g")
+        await stage.bench.threads.flush()
+        await stage.end()
+        assert stage.fetched() == 7
+
+    run(scenario, tmp_path)
+
+
 def test_records_of_groups_are_not_overtaken(tmp_path: Path) -> None:
     """What was decided in the same turn is in the log first."""
 

@@ -177,8 +177,10 @@ class Offsets:
         image: ClusterImage,
         now_ms: int,
     ) -> list[GroupRecord]:
-        """Tombstones for what the group need not remember any more. `reads` tells of a group with members."""
+        """Tombstones for what the group need not remember any more; nothing that a transaction is about to commit
+        anew. `reads` tells of a group with members."""
         tombstones = []
+        unstable = self.unstable(group_id)
         for topic, values in self._groups.get(group_id, {}).items():
             since_ms = empty_since_ms or 0
             kept_ms = _kept_ms(topic, retention_minutes * _MS_PER_MINUTE, config, image)
@@ -189,7 +191,7 @@ class Offsets:
                 since_ms = self._unread_since_ms.setdefault((group_id, topic), now_ms)
             for index, value in values.items():
                 over = kept_ms is not None and max(since_ms, value.commit_timestamp_ms) + kept_ms <= now_ms
-                if over or not _is_of(image, topic, value):
+                if (over or not _is_of(image, topic, value)) and TopicPartition(topic, index) not in unstable:
                     tombstones.append(_tombstone(group_id, topic, index))
         return tombstones
 
