@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from penstock.clock import Clock
 from penstock.cluster.internal_topics import OFFSETS_TOPIC
-from penstock.errors import BrokerError, ErrorCode
-from penstock.model import TopicPartition
+from penstock.errors import BrokerError, ErrorCode, ProtocolError
+from penstock.model import BrokerId, TopicPartition
 from penstock.records.control import Marker
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.transactions.transaction import VERSION_2
@@ -21,6 +21,15 @@ class MarkerWriter:
     def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
         self._replicas = replicas
         self._clock = clock
+        self._newest: dict[BrokerId, int] = {}
+        """The newest connection over which each broker has sent markers."""
+
+    def check_connection(self, broker_id: BrokerId, number: int) -> None:
+        """ProtocolError for markers that were on their way while their coordinator sent them again over a newer
+        connection: by now they might end another transaction."""
+        if number < self._newest.get(broker_id, 0):
+            raise ProtocolError("late markers, from a connection that was given up")
+        self._newest[broker_id] = number
 
     async def write(
         self, marker: Marker, version: int, partitions: Sequence[TopicPartition]

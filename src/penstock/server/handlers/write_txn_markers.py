@@ -17,6 +17,8 @@ from penstock.transactions.transaction import VERSION_1
 
 
 async def handle(request: Request, message: Any) -> Fields:
+    if request.session.broker_id is not None:
+        request.broker.marker_writer.check_connection(request.session.broker_id, request.session.number)
     results = await asyncio.gather(*(_write(request, asked) for asked in message.markers))
     return {"markers": results}
 
