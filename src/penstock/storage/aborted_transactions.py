@@ -1,8 +1,10 @@
 """The transactions of a log that were aborted: what a reader of committed data has to leave out (KIP-98).
 
 In the order of their markers, which is the order they become known in. With each goes an offset below which no
-later one begins, so that a lookup knows when to stop. Grows on the loop thread at the end and never shrinks:
-who holds on to one while the log gets a smaller one still finds what goes with the bytes it reads. Any thread.
+later one begins, so that a lookup knows when to stop; while a transaction is open for long that says little, and
+the least first offset of every block tells what can be passed over. Grows on the loop thread at the end and never
+shrinks: who holds on to one while the log gets a smaller one still finds what goes with the bytes it reads. Any
+thread.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
+
+_BLOCK = 256
 
 
 class AbortedTransaction(NamedTuple):
@@ -28,13 +32,14 @@ class AbortedRange(NamedTuple):
 
 
 class AbortedTransactions:
-    __slots__ = ("_first_offsets", "_last_offsets", "_later_from", "_producer_ids")
+    __slots__ = ("_first_offsets", "_last_offsets", "_later_from", "_least_of_block", "_producer_ids")
 
     def __init__(self, ranges: Iterable[AbortedRange] = ()) -> None:
         self._producer_ids = array("q")
         self._first_offsets = array("q")
         self._later_from = array("q")
         self._last_offsets = array("q")
+        self._least_of_block = array("q")
         for aborted in ranges:
             self.add(aborted)
 
@@ -59,26 +64,38 @@ class AbortedTransactions:
         self._producer_ids.append(aborted.producer_id)
         self._first_offsets.append(aborted.first_offset)
         self._later_from.append(aborted.later_from)
+        if len(self) % _BLOCK == 0:
+            self._least_of_block.append(aborted.first_offset)
+        elif aborted.first_offset < self._least_of_block[-1]:
+            self._least_of_block[-1] = aborted.first_offset
         self._last_offsets.append(aborted.last_offset)  # last: it is what a reader looks at first
 
     def between(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """Those with records from `from_offset` on and below `to_offset`, perhaps, by their first offset."""
-        found = []
-        for place in range(bisect_left(self._last_offsets, from_offset), len(self)):
-            if self._first_offsets[place] < to_offset:
-                found.append(AbortedTransaction(self._producer_ids[place], self._first_offsets[place]))
-            if self._later_from[place] >= to_offset:
-                break
+        found = [
+            AbortedTransaction(self._producer_ids[place], self._first_offsets[place])
+            for place in self._overlapping(from_offset, to_offset)
+        ]
         return sorted(found, key=_first_offset)
 
     def has(self, producer_id: int, offset: int) -> bool:
         """Whether what the producer wrote at `offset` in a transaction was aborted."""
-        for place in range(bisect_left(self._last_offsets, offset), len(self)):
-            if self._producer_ids[place] == producer_id and self._first_offsets[place] <= offset:
-                return True
-            if self._later_from[place] > offset:
-                return False
-        return False
+        return any(
+            self._producer_ids[place] == producer_id for place in self._overlapping(offset, offset + 1)
+        )
+
+    def _overlapping(self, from_offset: int, to_offset: int) -> Iterator[int]:
+        count = len(self)
+        place = bisect_left(self._last_offsets, from_offset, 0, count)
+        while place < count:
+            if place % _BLOCK == 0 and self._least_of_block[place // _BLOCK] >= to_offset:
+                place += _BLOCK
+                continue
+            if self._first_offsets[place] < to_offset:
+                yield place
+            if self._later_from[place] >= to_offset:
+                return
+            place += 1
 
     def has_marker(self, offset: int) -> bool:
         """Whether one ends at `offset`."""
@@ -92,21 +109,25 @@ class AbortedTransactions:
     def starting_at(self, log_start_offset: int) -> AbortedTransactions:
         """Without those that lie below."""
         place = bisect_left(self._last_offsets, log_start_offset)
-        return self if place == 0 else self._only(slice(place, None))
+        return self if place == 0 else self._from(place)
 
     def copy(self) -> AbortedTransactions:
-        return self._only(slice(None))
+        return self._from(0)
 
     def without(self, last_offsets: Container[int]) -> AbortedTransactions:
         """Without those that have these markers."""
         return AbortedTransactions(aborted for aborted in self if aborted.last_offset not in last_offsets)
 
-    def _only(self, places: slice) -> AbortedTransactions:
+    def _from(self, place: int) -> AbortedTransactions:
         some = AbortedTransactions()
-        some._producer_ids = self._producer_ids[places]
-        some._first_offsets = self._first_offsets[places]
-        some._later_from = self._later_from[places]
-        some._last_offsets = self._last_offsets[places]
+        some._producer_ids = self._producer_ids[place:]
+        some._first_offsets = self._first_offsets[place:]
+        some._later_from = self._later_from[place:]
+        some._last_offsets = self._last_offsets[place:]
+        firsts = some._first_offsets
+        some._least_of_block = array(
+            "q", (min(firsts[start : start + _BLOCK]) for start in range(0, len(firsts), _BLOCK))
+        )
         return some
 
 
