@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from harness import Harness, serve
 
+from penstock.cluster import moves
 from penstock.errors import ErrorCode
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
 
@@ -119,5 +120,21 @@ def test_only_those_who_may_alter_the_cluster_move_and_elect(tmp_path: Path) -> 
         assert elected(await elect(harness, [("t", [0])], version=0)) == {("t", 0): denied}
         harness.deny((Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME))
         assert (await harness.ask(46, 0, {"timeout": 5_000, "topics": None})).error_code == denied
+
+    serve(tmp_path, scenario)
+
+
+def test_a_request_that_names_too_many_partitions_is_refused_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moves, "MAX_NAMED", 2)
+
+    async def scenario(harness: Harness) -> None:
+        await harness.create("t", 3)
+        refused = await reassign(harness, ("t", 0, [1]), ("t", 1, [1]), ("t", 2, [1]))
+        assert (refused.error_code, refused.responses) == (ErrorCode.policy_violation, ())
+        refused = await elect(harness, [("t", [0, 0, 0])])
+        assert (refused.error_code, elected(refused)) == (ErrorCode.policy_violation, {})
+        assert (await elect(harness, None)).error_code == ErrorCode.none
 
     serve(tmp_path, scenario)

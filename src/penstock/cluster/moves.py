@@ -28,6 +28,10 @@ Judge = Callable[[ClusterImage, Partition], Partition]
 """How a partition shall be, or BrokerError."""
 
 
+MAX_NAMED = 20_000
+"""Of partitions in one request: each of them is answered."""
+
+
 class ElectionType(IntEnum):
     """Kafka's numbers."""
 
@@ -95,6 +99,13 @@ class Moves:
                 return results + [error] * (len(wanted) - len(results))
             results += decided
         return results
+
+
+def check_named(count: int) -> None:
+    if count > MAX_NAMED:
+        raise BrokerError(
+            ErrorCode.policy_violation, f"{count} partitions in one request are more than {MAX_NAMED}"
+        )
 
 
 def _decide(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.cluster.moves import Reassignment
+from penstock.cluster.moves import Reassignment, check_named
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, TopicPartition
 from penstock.server.dispatch import Api, Fields, Request
@@ -17,6 +17,7 @@ async def handle(request: Request, message: Any) -> Fields:
     may_change_count = getattr(message, "allow_replication_factor_change", True)
     try:
         request.require(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+        check_named(sum(len(topic.partitions) for topic in message.topics))
     except BrokerError as error:
         return _fields(may_change_count, error, [])
     wanted = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.cluster.moves import ElectionType
+from penstock.cluster.moves import ElectionType, check_named
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicPartition
 from penstock.server.dispatch import Api, Fields, Request
@@ -14,8 +14,12 @@ from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
 
 
 async def handle(request: Request, message: Any) -> Fields:
-    asks_for_all = message.topic_partitions is None
-    names = _names(request, message)
+    asked = message.topic_partitions
+    try:
+        check_named(sum(len(topic.partitions) for topic in asked or ()))
+    except BrokerError as error:
+        return _fields(error.code, [])
+    asks_for_all, names = asked is None, _names(request, message)
     try:
         request.require(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
         election = _election(getattr(message, "election_type", ElectionType.PREFERRED))
