@@ -36,7 +36,9 @@ def run(example: Example, broker: BrokerProcess) -> str:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("document", ["README.md", "docs/topics-and-cli.md", "docs/groups.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/topics-and-cli.md", "docs/groups.md", "docs/transactions.md"]
+)
 def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker: StartBroker) -> None:
     found = examples(ROOT / document)
     assert found
@@ -48,7 +50,9 @@ def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("document", ["README.md", "docs/client.md", "docs/delivery.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/client.md", "docs/delivery.md", "docs/transactions.md"]
+)
 def test_the_python_of_a_document_does_what_it_says(
     document: str, start_broker: StartBroker, tmp_path: Path
 ) -> None:
