@@ -166,7 +166,7 @@ def test_clients_hear_that_there_is_no_leader_and_then_who_it_is(tmp_path: Path)
         assert await metadata(first, known) == ({1, 2, 3}, 2, ErrorCode.none)
         await until(lambda: brokers.members(1, ORDERS) == {1, 2, 3})
         shut_the_door(brokers, 2)
-        # At the same moment: this broker has not noticed yet, but does before it answers one that asks again.
+        # At the same moment: this broker has not noticed yet, but does before it answers.
         assert await metadata(first, known) == ({1, 2, 3}, NO_LEADER, ErrorCode.leader_not_available)
         await until(lambda: first.context.image.topics[ORDERS].partitions[0].leader == 3)
         assert await metadata(first, known) == ({1, 3}, 3, ErrorCode.none)

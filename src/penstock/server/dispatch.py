@@ -58,8 +58,6 @@ class Session:
     """What a broker that says who it is has still to answer."""
     broker_id: BrokerId | None = None
     """Of a broker of this cluster that has proved it."""
-    knows_leaders: bool = False
-    """Whether it has asked who leads."""
     follower: FollowerSession | None = None
     """What that broker copies from this one."""
 

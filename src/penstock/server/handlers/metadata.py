@@ -35,9 +35,8 @@ def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
     missing = [name for name, _ in asked or () if name is not None and _must_create(request, message, name)]
     if missing:
         return _create_and_answer(request, message, asked, missing)
-    if asked and request.session.knows_leaders and len(request.broker.image.brokers) > 1:
+    if asked and len(request.broker.image.brokers) > 1:
         return _answer_soon(request, message, asked)
-    request.session.knows_leaders = True
     return _answer(request, message, asked, {})
 
 
@@ -77,7 +76,7 @@ def _is_name(name: str) -> bool:
 
 
 async def _answer_soon(request: Request, message: Any, asked: Asked) -> Fields:
-    """Who asks again may have lost a leader, and be faster with it than this broker is."""
+    """Whoever asks may have lost a leader, and be faster with it than this broker is."""
     await asyncio.sleep(NEWS_SECONDS)
     return _answer(request, message, asked, {})
 
