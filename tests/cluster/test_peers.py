@@ -361,9 +361,11 @@ def test_a_controller_that_was_replaced_takes_nobody_out() -> None:
                 nodes = await super().get_many(paths)  # type: ignore[arg-type]
                 if world.ensemble.tree.get(znodes.CONTROLLER).data == holder:
                     await world.nodes[3].expulsion.expel(first.image.brokers[BrokerId(1)])
-                    await world.until(lambda: world.nodes[3].image.controller_id > 1, 1)
+                    await world.until(lambda: world.nodes[3].image.controller_id == 3, 1)
                 return nodes
 
+        for number in (1, 2):
+            await world.nodes[number].cluster.controller.stop()
         holder = world.ensemble.tree.get(znodes.CONTROLLER).data
         store = Replaced(world.ensemble)
         await store.start()
