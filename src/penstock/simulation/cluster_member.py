@@ -1,8 +1,7 @@
 """One broker of a simulated cluster: on a machine of its own, with a session in the store that all share.
 
 It may be paused, and be kept from the store; a session whose holder is out of reach ends after its time. How it ended
-decides what it may be asked for, until it is back: `is_unclean` after anything but a clean stop, `is_suspect` when its
-disk may lack what it had acknowledged.
+decides what it may be asked for, until it is back: `is_suspect` says that its disk may lack what it had acknowledged.
 """
 
 from __future__ import annotations
@@ -35,9 +34,10 @@ class ClusterMember(BrokerHost):
         self.is_lost = False
         """It has said that it is in the cluster no more, and has to be started again."""
         self.is_suspect = False
-        self.is_unclean = False
         self.down_until = 0.0
         """Nobody starts it before."""
+        self._is_buried = True
+        """Whether the machine has noticed the end of its last process."""
         self._changing = asyncio.Lock()
         self._kept_away: set[str] = set()
 
@@ -56,10 +56,10 @@ class ClusterMember(BrokerHost):
 
     async def start(self) -> None:
         async with self._changing:
-            self.is_lost = False
+            self.is_lost = self._is_buried = False
             await super().start()
             # Before it was seen again, it had left what it could not answer for.
-            self.is_suspect = self.is_unclean = False
+            self.is_suspect = False
 
     async def stop(self) -> None:
         """SimulatedCrash when it died before it had stopped."""
@@ -86,12 +86,12 @@ class ClusterMember(BrokerHost):
 
     def mourn(self) -> None:
         """It may have died in the middle of an operation on its disk: let the machine notice."""
-        if not self.is_running and self._is_serving:
+        if not self.is_running and not self._is_buried:
             self.crash()
 
     def _on_death(self) -> None:
         self.is_suspect, self.cache_lost = self.is_suspect or self.cache_lost, False
-        self.is_unclean = not self._is_clean
+        self._is_buried = True
         self._kept_away.discard("paused")
         if self._store is not None:
             self._store.cut_off()

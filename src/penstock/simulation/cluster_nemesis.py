@@ -1,15 +1,15 @@
 """The one who breaks a cluster: brokers die, stop, freeze, lose each other, the store, their disks and their clocks.
 
 Each seed breaks only some kinds of things. It never takes more copies at once than the topics' durability promises to
-survive: with `auto` and `os`, one who has a record neither loses power nor dies while no other member of the in-sync
-set will answer for it; with `fsync` all may.
+survive: with `auto` and `os`, nobody loses power while no other member of the in-sync set has what it has, except, with
+`auto`, one that is alone; with `fsync` all may.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from penstock.cluster import znodes
 from penstock.simulation.cluster_member import ClusterMember
@@ -123,7 +123,6 @@ class ClusterNemesis:
     async def _crash_in_operation(self, member: ClusterMember) -> None:
         if self.may_crash(member):
             self._keep_down(member)
-            member.is_unclean = True
             member.host.disk.faults.crash_after(self._random.randint(1, 60))
 
     async def _crash_all(self, _: ClusterMember) -> None:
@@ -172,7 +171,7 @@ class ClusterNemesis:
 
     async def _empty_disk(self, member: ClusterMember) -> None:
         """Somebody gives it a new one, while others have everything."""
-        if all(self._others(member, state.isr) for state in self._sets_of(member)):
+        if all(self._others(member, state) for state in self._sets_of(member).values()):
             self._keep_down(member)
             member.power_loss()
             member.empty_disk()
@@ -185,32 +184,36 @@ class ClusterNemesis:
         longest = self._random.choice((0.1, 1.0, 2 * self._session_seconds))
         member.down_until = self._stage.world.loop.time() + self._random.uniform(0.0, longest)
 
-    def _may_lose(self, member: ClusterMember) -> bool:
-        """Whether what it has not synced may be gone: it is promised to nobody, or another has it, and stays."""
-        if self._durability == "fsync":
-            return True
-        return all(
-            self._others(member, state.isr) or (len(state.isr) == 1 and self._durability == "auto")
-            for state in self._sets_of(member)
-        )
-
     def may_crash(self, member: ClusterMember) -> bool:
-        """Whether it may end without a clean stop: not as the last one that has what another has lost."""
-        if member.is_suspect:
-            return self._may_lose(member)
+        """Whether its process may end: that costs nothing, unless an fsync has failed."""
+        return not member.is_suspect or self._may_lose(member)
+
+    def _may_lose(self, member: ClusterMember) -> bool:
+        """Whether what it has not synced may be gone: it is promised to nobody, or another has it."""
         return self._durability == "fsync" or all(
-            self._others(member, state.isr)
-            or not any(self._stage.member(other).is_suspect for other in state.isr)
-            for state in self._sets_of(member)
+            self._others(member, state) or self._is_durable(member, place, state)
+            for place, state in self._sets_of(member).items()
         )
 
-    def _sets_of(self, member: ClusterMember) -> list[znodes.PartitionNode]:
-        return [state for state in self._stage.history.now.values() if member.node_id in state.isr]
+    def _is_durable(self, member: ClusterMember, place: Place, state: znodes.PartitionNode) -> bool:
+        """Whether it is alone in sync, and has to have fsynced: before it wrote that itself, or since."""
+        if len(state.isr) > 1 or self._durability == "os":
+            return False
+        writer = self._stage.history.left_alone_by.get(place, member.host.name)
+        return writer.startswith(member.host.name) or any(
+            (replica.name.topic, replica.name.partition) == place
+            and replica.log.flushed_offset == replica.log.log_end_offset
+            for replica in (member.replicas() if member.is_serving else ())
+        )
 
-    def _others(self, member: ClusterMember, members: Sequence[int]) -> list[ClusterMember]:
-        """The other ones of an in-sync set that will answer for all they have."""
-        others = [self._stage.member(other) for other in members if other != member.node_id]
-        return [other for other in others if not other.is_unclean]
+    def _sets_of(self, member: ClusterMember) -> dict[Place, znodes.PartitionNode]:
+        states = self._stage.history.now.items()
+        return {place: state for place, state in states if member.node_id in state.isr}
+
+    def _others(self, member: ClusterMember, state: znodes.PartitionNode) -> list[ClusterMember]:
+        """The other ones of an in-sync set that have everything."""
+        others = [self._stage.member(other) for other in state.isr if other != member.node_id]
+        return [other for other in others if not other.is_suspect]
 
     # --- out of reach
 
@@ -279,7 +282,7 @@ class ClusterNemesis:
 
     async def _fail_sync(self, member: ClusterMember) -> None:
         if self._may_lose(member):
-            member.is_suspect = member.is_unclean = True
+            member.is_suspect = True
             syncs: tuple[Operation, ...] = ("sync", "sync_all")
             for operation in syncs:
                 member.host.disk.faults.fail(operation, errno.EIO, skip=self._random.randrange(3))

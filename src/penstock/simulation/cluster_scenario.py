@@ -164,7 +164,11 @@ class ClusterScenario:
 
     def _actors(self) -> list[Coroutine[Any, Any, None]]:
         actors: list[_Actor] = [self._admin, *self._committers]
-        actors += [ClusterProducer(self._stage, number) for number in range(self._random.randint(1, 3))]
+        is_strict = not self.traits & {"pause", "keep_from_store", "isolate"}
+        actors += [
+            ClusterProducer(self._stage, number, is_strict=is_strict)
+            for number in range(self._random.randint(1, 3))
+        ]
         actors += [ClusterReader(self._stage, number) for number in range(self._random.randint(1, 2))]
         return [self._act(actor) for actor in actors]
 

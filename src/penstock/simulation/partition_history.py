@@ -11,6 +11,7 @@ from penstock.cluster import znodes
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.cluster.tree import Transaction
 from penstock.simulation.history import InvariantViolated
+from penstock.simulation.process import PROCESS
 from penstock.simulation.trace import Trace
 
 Place = tuple[str, int]
@@ -22,6 +23,8 @@ class PartitionHistory:
     def __init__(self, trace: Trace, seconds: Callable[[], float]) -> None:
         self.now: dict[Place, znodes.PartitionNode] = {}
         """As it is recorded."""
+        self.left_alone_by: dict[Place, str] = {}
+        """Which process wrote that one is alone in sync."""
         self.problem: InvariantViolated | None = None
         """The first one; whoever wrote it may not be the one to hear of it."""
         self._leaders: dict[tuple[Place, int], int] = {}
@@ -39,7 +42,7 @@ class PartitionHistory:
         later = [size for begun, size in sizes if begun > since]
         return max(later + [size for begun, size in sizes if begun <= since][-1:], default=0)
 
-    def on_transaction(self, transaction: Transaction) -> None:
+    def on_transaction(self, transaction: Transaction, writer: str) -> None:
         for path, entry in transaction.changes.items():
             if not path.startswith(f"{znodes.TOPICS}/") or path.count("/") != 3:
                 continue
@@ -48,9 +51,9 @@ class PartitionHistory:
             if entry is None:
                 self._forget(place)
             else:
-                self._on_state(place, znodes.decode(entry.data, znodes.PartitionNode))
+                self._on_state(place, znodes.decode(entry.data, znodes.PartitionNode), writer)
 
-    def _on_state(self, place: Place, state: znodes.PartitionNode) -> None:
+    def _on_state(self, place: Place, state: znodes.PartitionNode, writer: str) -> None:
         before = self.now.get(place)
         if state == before:
             return
@@ -67,6 +70,8 @@ class PartitionHistory:
                 )
             if state.leader_epoch > before.leader_epoch and state.leader not in (_NOBODY, *before.isr):
                 self._violate("I10", place, f"{state.leader} was elected, in sync were {before.isr}")
+        if len(state.isr) == 1 and before is not None and len(before.isr) > 1:
+            self.left_alone_by[place] = writer
         self.now[place] = state
         self._in_sync.setdefault(place, []).append((self._seconds(), len(state.isr)))
 
@@ -86,5 +91,6 @@ class RecordedEnsemble(MemoryEnsemble):
         self.history = history
 
     def commit(self, transaction: Transaction) -> None:
-        self.history.on_transaction(transaction)
+        process = PROCESS.get()
+        self.history.on_transaction(transaction, "" if process is None else process.name)
         super().commit(transaction)
