@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cluster.balance import differences, plan_balance, plan_drain, plan_replacement
@@ -14,6 +14,8 @@ from penstock.cluster.replica_layout import Assignment, Location, NoPlan
 from penstock.model import BrokerId, TopicPartition
 
 Brokers = Mapping[BrokerId, Location]
+
+unhurried = settings(deadline=None)
 
 
 def broker_ids(*numbers: int) -> tuple[BrokerId, ...]:
@@ -64,6 +66,7 @@ def added(before: Assignment, after: Assignment) -> int:
     return sum(len(set(after[name]) - set(before[name])) for name in before)
 
 
+@unhurried
 @given(clusters())
 def test_a_plan_keeps_every_partition_its_replicas_and_never_brings_them_closer(
     given_cluster: tuple[Assignment, Brokers],
@@ -76,6 +79,7 @@ def test_a_plan_keeps_every_partition_its_replicas_and_never_brings_them_closer(
         assert diversity(replicas, brokers) >= diversity(current[name], brokers)
 
 
+@unhurried
 @given(clusters())
 def test_no_two_replicas_share_a_machine_while_another_is_free(
     given_cluster: tuple[Assignment, Brokers],
@@ -86,6 +90,7 @@ def test_no_two_replicas_share_a_machine_while_another_is_free(
         assert diversity(replicas, brokers)[0] == min(machines, len(replicas))
 
 
+@unhurried
 @given(clusters(plain=True))
 def test_where_nothing_stands_against_it_brokers_hold_equally_many_by_the_fewest_moves(
     given_cluster: tuple[Assignment, Brokers],
@@ -101,6 +106,7 @@ def test_where_nothing_stands_against_it_brokers_hold_equally_many_by_the_fewest
     assert added(current, planned) == max(too_many, too_few)
 
 
+@unhurried
 @given(clusters(plain=True))
 def test_leaders_are_even_in_each_topic_and_then_over_all(given_cluster: tuple[Assignment, Brokers]) -> None:
     current, brokers = given_cluster
@@ -113,6 +119,7 @@ def test_leaders_are_even_in_each_topic_and_then_over_all(given_cluster: tuple[A
             assert leads[replicas[0]] - leads[other] <= 1 or of_topic[replicas[0]] <= of_topic[other]
 
 
+@settings(deadline=None, max_examples=400)
 @given(clusters())
 def test_what_is_balanced_stays_as_it_is(given_cluster: tuple[Assignment, Brokers]) -> None:
     current, brokers = given_cluster
@@ -120,6 +127,7 @@ def test_what_is_balanced_stays_as_it_is(given_cluster: tuple[Assignment, Broker
     assert differences(planned, plan_balance(planned, brokers)) == {}
 
 
+@unhurried
 @given(clusters(), st.integers(1, 3))
 def test_a_higher_replication_factor_adds_and_a_lower_one_takes_nothing(
     given_cluster: tuple[Assignment, Brokers], replication_factor: int
@@ -133,6 +141,7 @@ def test_a_higher_replication_factor_adds_and_a_lower_one_takes_nothing(
         assert len(set(replicas)) == len(replicas) == max(len(current[name]), replication_factor)
 
 
+@unhurried
 @given(clusters(plain=True), st.integers(1, 3))
 def test_replicas_that_are_added_to_a_balanced_cluster_are_all_that_is_copied(
     given_cluster: tuple[Assignment, Brokers], replication_factor: int
@@ -144,6 +153,7 @@ def test_replicas_that_are_added_to_a_balanced_cluster_are_all_that_is_copied(
     assert added(balanced, planned) == sum(max(0, count - len(replicas)) for replicas in balanced.values())
 
 
+@unhurried
 @given(clusters(), st.data())
 def test_a_drained_broker_holds_nothing_and_nothing_else_moves(
     given_cluster: tuple[Assignment, Brokers], data: st.DataObject
@@ -165,6 +175,7 @@ def test_a_drained_broker_holds_nothing_and_nothing_else_moves(
             assert replicas == current[name]
 
 
+@unhurried
 @given(clusters(plain=True), st.data())
 def test_a_replacement_takes_the_place_of_the_lost_broker(
     given_cluster: tuple[Assignment, Brokers], data: st.DataObject

@@ -24,8 +24,10 @@ def plan_balance(
     for name in current:
         while layout.count(name) < replication_factor:
             layout.add(name, layout.best_for(name))
-        layout.spread(name)
+    layout.spread()
     layout.level()
+    while layout.spread():  # where brokers hold equally many, there may be room that was not
+        layout.level()
     return level_leaders(layout.assignment(), current.keys(), brokers.keys())
 
 

@@ -77,19 +77,20 @@ class ReplicaLayout:
         self._note(name, target)
         self._added[target][name] = None
 
-    def spread(self, name: TopicPartition) -> None:
-        """Move replicas that share a machine or a rack apart, as far as there are free ones."""
-        moved = True
-        while moved:
-            moved = False
-            for source in reversed(self._replicas[name]):
-                if source not in self._held:
-                    continue
+    def spread(self) -> bool:
+        """Move replicas that share a machine or a rack apart, as far as there are free ones; whether any moved."""
+        moved = [name for name in self._replicas if self._spread_one(name)]
+        return bool(moved)
+
+    def _spread_one(self, name: TopicPartition) -> bool:
+        for source in reversed(self._replicas[name]):
+            if source in self._held:
                 target = self.best_for(name, instead_of=source)
                 if self._diversity(self._moved(name, source, target)) > self._diversity(self._replicas[name]):
                     self.move(name, source, target)
-                    moved = True
-                    break
+                    self._spread_one(name)
+                    return True
+        return False
 
     def level(self) -> None:
         """Have brokers hold equally many replicas, with the fewest moves; those of one topic are dealt out first."""
