@@ -1,7 +1,7 @@
 """Has markers written to all partitions of a transaction that ends: by their leaders, again and again until it is done.
 
 What goes to one broker at a time shares a request; what this broker leads is written without one. A topic that is
-gone needs no marker. Loop thread only.
+gone needs no marker; one that this broker has not heard of yet does. Loop thread only.
 """
 
 from __future__ import annotations
@@ -87,31 +87,54 @@ class Markers:
         self._write_here = write_here
         self._log = log
         self._batches: Batches[Written] = Batches(self._write)
+        self._looking: set[asyncio.Task[None]] = set()
+        """Whether partitions are gone."""
 
     def write(self, ending: Ending) -> None:
         """It is told when all are written."""
         self._send(ending, ending.left)
 
     async def close(self) -> None:
+        for task in self._looking:
+            task.cancel()
+        await asyncio.gather(*self._looking, return_exceptions=True)
         await self._batches.close()
         self._links.close()
 
     def _send(self, ending: Ending, partitions: Iterable[TopicPartition]) -> None:
         image = self._metadata.image
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
-        gone: list[TopicPartition] = []
+        unknown: list[TopicPartition] = []
         for partition in sorted(partitions):
             state = image.partition(partition)
             if state is None:
-                gone.append(partition)
+                unknown.append(partition)
             else:
                 by_leader.setdefault(state.leader, []).append(partition)
-        ending.settle(gone)
+        if unknown or not by_leader:
+            task = asyncio.get_running_loop().create_task(self._look_for(ending, unknown))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
         for leader, led in by_leader.items():
             if leader == NO_LEADER:
                 self._send_later(ending, led)
             else:
                 self._batches.add(leader, (ending, tuple(led)))
+
+    async def _look_for(self, ending: Ending, unknown: Sequence[TopicPartition]) -> None:
+        """Its leader may have heard of a new topic before this broker has."""
+        try:
+            if unknown:
+                await self._metadata.catch_up()
+        except PenstockError as error:
+            self._log.error_rarely("it is not known whether topics of a transaction are gone", error)
+            self._send_later(ending, unknown)
+            return
+        image = self._metadata.image
+        ending.settle(partition for partition in unknown if image.partition(partition) is None)
+        known = [partition for partition in unknown if image.partition(partition) is not None]
+        if known:
+            self._send_again(ending, known)
 
     def _send_later(self, ending: Ending, partitions: Sequence[TopicPartition]) -> None:
         asyncio.get_running_loop().call_later(RETRY_SECONDS, self._send_again, ending, partitions)

@@ -1,0 +1,188 @@
+"""Markers on their way: to each leader, again until it is written, and not for topics that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.cluster.image import NO_LEADER, ClusterImage, Partition, Topic
+from penstock.cluster.metadata import ClusterMetadata
+from penstock.errors import ErrorCode, StorageError
+from penstock.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from penstock.observability.logs import Log
+from penstock.records.control import Marker
+from penstock.transactions import markers as markers_module
+from penstock.transactions.links import BrokerLinks
+from penstock.transactions.markers import Ending, Markers
+
+ME, OTHER = BrokerId(1), BrokerId(2)
+P0, P1, P2 = (TopicPartition("orders", index) for index in range(3))
+
+
+class World:
+    """A cluster whose leaders answer as the test says."""
+
+    def __init__(self) -> None:
+        self.image = self._with_leaders(ME, OTHER, OTHER)
+        self.coming: ClusterImage | None = None
+        self.store_is_down = False
+        self.written: list[tuple[BrokerId, tuple[TopicPartition, ...]]] = []
+        self.refusals: list[ErrorCode | Exception] = []
+        log = Log(SystemClock(), lambda line: None, lambda *_: "")
+        self.markers = Markers(ME, cast(ClusterMetadata, self), cast(BrokerLinks, self), self.write_here, log)
+
+    @staticmethod
+    def _with_leaders(*leaders: BrokerId) -> ClusterImage:
+        partitions = tuple(Partition(leader, LeaderEpoch(1), (ME,), (ME,), 1) for leader in leaders)
+        topic = Topic("orders", TopicId(UUID(int=1)), partitions, {}, 1)
+        return ClusterImage("c").with_topics([topic] if partitions else [])
+
+    def lead(self, *leaders: BrokerId) -> None:
+        self.image = self._with_leaders(*leaders)
+
+    async def catch_up(self) -> None:
+        if self.store_is_down:
+            raise StorageError("the store is down")
+        if self.coming is not None:
+            self.image = self.coming
+
+    async def write_here(
+        self, marker: Marker, version: int, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        self.written.append((ME, tuple(partitions)))
+        return dict.fromkeys(partitions, self._outcome())
+
+    async def ask(self, broker_id: BrokerId, api_key: int, version: int, fields: Any) -> Any:
+        named = tuple(
+            TopicPartition(topic["name"], index)
+            for marker in fields["markers"]
+            for topic in marker["topics"]
+            for index in topic["partition_indexes"]
+        )
+        self.written.append((broker_id, named))
+        code = self._outcome()
+        partitions = [
+            SimpleNamespace(partition_index=partition.partition, error_code=code) for partition in named
+        ]
+        topics = [SimpleNamespace(name="orders", partitions=partitions)]
+        return SimpleNamespace(markers=[SimpleNamespace(producer_id=7, topics=topics)])
+
+    def close(self) -> None: ...
+
+    def _outcome(self) -> ErrorCode:
+        outcome = self.refusals.pop(0) if self.refusals else ErrorCode.none
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def end(self, *partitions: TopicPartition, until: Callable[[], object] | None = None) -> Ending:
+        done = asyncio.Event()
+        ending = Ending(Marker(7, 0, True, 1), 1, partitions, done.set)
+        self.markers.write(ending)
+        async with asyncio.timeout(10):
+            if until is None:
+                await done.wait()
+            else:
+                while not until():
+                    await asyncio.sleep(0.001)
+        return ending
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markers_module, "RETRY_SECONDS", 0.001)
+
+
+async def test_each_leader_writes_its_own() -> None:
+    world = World()
+    await world.end(P0, P1, P2)
+    assert sorted(world.written) == [(ME, (P0,)), (OTHER, (P1, P2))]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.kafka_storage_error,
+        ConnectionResetError(),
+        StorageError(),
+        KeyError(),
+    ],
+    ids=str,
+)
+async def test_what_was_refused_is_sent_again(refusal: ErrorCode | Exception) -> None:
+    world = World()
+    world.refusals = [refusal, refusal]
+    await world.end(P1)
+    assert world.written == [(OTHER, (P1,))] * 3
+
+
+async def test_later_epoch_in_a_partition_is_the_end_there_too() -> None:
+    world = World()
+    world.refusals = [ErrorCode.invalid_producer_epoch]
+    await world.end(P0)
+    assert world.written == [(ME, (P0,))]
+
+
+async def test_new_leader_is_found() -> None:
+    world = World()
+    world.lead(ME, NO_LEADER, OTHER)
+    ending = await world.end(P1, until=lambda: True)
+    world.lead(ME, ME, OTHER)
+    async with asyncio.timeout(10):
+        while not ending.is_done:
+            await asyncio.sleep(0.001)
+    assert world.written == [(ME, (P1,))]
+
+
+async def test_topic_that_is_gone_holds_up_nothing() -> None:
+    world = World()
+    world.coming = world.image = ClusterImage("c")
+    await world.end(P0, P1)
+    assert not world.written
+
+
+async def test_topic_that_was_not_heard_of_yet_gets_its_markers() -> None:
+    world = World()
+    world.coming, world.image = world.image, ClusterImage("c")
+    await world.end(P0)
+    assert world.written == [(ME, (P0,))]
+
+
+async def test_nothing_counts_as_gone_while_the_store_cannot_be_asked() -> None:
+    world = World()
+    world.coming = replace(world.image)
+    world.image = ClusterImage("c")
+    world.store_is_down = True
+    ending = await world.end(P0, until=lambda: True)
+    await asyncio.sleep(0.01)
+    assert ending.left == {P0}
+    world.store_is_down = False
+    async with asyncio.timeout(10):
+        while not ending.is_done:
+            await asyncio.sleep(0.001)
+    assert world.written == [(ME, (P0,))]
+
+
+async def test_transaction_without_partitions_ends_at_once() -> None:
+    world = World()
+    await world.end()
+    assert not world.written
+
+
+async def test_ending_that_another_coordinator_took_over_is_left_to_it() -> None:
+    world = World()
+    world.refusals = [ErrorCode.not_leader_or_follower]
+    ending = await world.end(P0, until=lambda: world.written)
+    ending.is_abandoned = True
+    await asyncio.sleep(0.01)
+    assert world.written == [(ME, (P0,))]
+    assert not ending.is_done
+    await world.markers.close()
