@@ -14,6 +14,7 @@ from transaction_wire import (
     Producer,
     committed_offset,
     fetch,
+    find_coordinator,
     seen,
 )
 
@@ -172,7 +173,7 @@ def test_internal_topics_are_in_no_transaction_of_clients(tmp_path: Path, topic:
     async def scenario(broker: Harness) -> None:
         producer = Producer(broker, version=2)
         await producer.init()
-        await broker.context.groups.find("g")
+        await find_coordinator(broker, 0, "g")
         code = await producer.produce(topic, b"x")
         assert code in (ErrorCode.invalid_topic_exception, ErrorCode.topic_authorization_failed)
 
@@ -188,7 +189,7 @@ def test_offsets_are_committed_with_the_transaction(tmp_path: Path, version: int
         await broker.create("a")
         producer = Producer(broker, version=version)
         await producer.init()
-        await broker.context.groups.find("g")
+        await find_coordinator(broker, 0, "g")
         for offset, commit, expected in ((5, True, 5), (9, False, 5), (12, True, 12)):
             assert await producer.send_offsets("g", "a", offset) is ErrorCode.none
             for asked in (7, 9):
@@ -208,7 +209,7 @@ def test_who_does_not_ask_for_stable_offsets_gets_the_last_ones(tmp_path: Path) 
         await broker.create("a")
         producer = Producer(broker, version=2)
         await producer.init()
-        await broker.context.groups.find("g")
+        await find_coordinator(broker, 0, "g")
         await producer.send_offsets("g", "a", 5)
         assert await committed_offset(broker, "g", "a", stable=False) == (-1, ErrorCode.none)
 
@@ -221,7 +222,7 @@ def test_offsets_in_every_version(tmp_path: Path, version: int) -> None:
         await broker.create("a")
         producer = Producer(broker, version=2 if version == 5 else 1)
         await producer.init()
-        await broker.context.groups.find("g")
+        await find_coordinator(broker, 0, "g")
         assert await producer.send_offsets("g", "a", 5, version=version) is ErrorCode.none
         code = await producer.send_offsets("g", "missing", 5, version=version)
         assert code is ErrorCode.unknown_topic_or_partition
@@ -237,7 +238,7 @@ def test_offsets_of_a_group_that_was_not_added_are_refused(tmp_path: Path) -> No
         await broker.create("a")
         producer = Producer(broker, version=1)
         await producer.init()
-        await broker.context.groups.find("g")
+        await find_coordinator(broker, 0, "g")
         assert await producer.send_offsets("g", "a", 5, add=False) is ErrorCode.invalid_txn_state
         code = await producer.send_offsets("g", "a", 5, add=False, version=4)
         assert code is ErrorCode.transaction_abortable

@@ -47,22 +47,33 @@ async def ask_raw(broker: Harness, frame: bytes) -> memoryview:
     return memoryview(b"".join(parts))[SIZE_PREFIX:]
 
 
+async def find_coordinator(broker: Harness, kind: int, key: str) -> int:
+    """The broker that coordinates a group (0) or a transactional id (1), when it is ready."""
+    async with asyncio.timeout(20):
+        while True:
+            asked = {"key_type": kind, "coordinator_keys": [key]}
+            [found] = (await broker.ask(FIND_COORDINATOR, 4, asked)).coordinators
+            if found.error_code == ErrorCode.none:
+                return int(found.node_id)
+            await asyncio.sleep(0.01)
+
+
 @dataclass
 class Producer:
+    """All it needs is at one broker, unless it is told where else to ask."""
+
     broker: Harness
     transactional_id: str = "mine"
     version: int = 1
     producer_id: int = -1
     epoch: int = -1
+    group_coordinator: Harness | None = None
 
     def __post_init__(self) -> None:
         self.sequences: dict[tuple[str, int], int] = {}
 
     async def init(self, timeout_ms: int = 60_000) -> None:
-        for kind in (1, 0):
-            await self.broker.ask(
-                FIND_COORDINATOR, 4, {"key_type": kind, "coordinator_keys": [self.transactional_id]}
-            )
+        await find_coordinator(self.broker, 1, self.transactional_id)
         answer = await self.broker.ask(
             INIT_PRODUCER_ID,
             4,
@@ -99,6 +110,7 @@ class Producer:
         sequence: int | None = None,
         transactional_id: str | None = "",
         version: int | None = None,
+        leader: Harness | None = None,
     ) -> ErrorCode:
         """Without adding the partition before; by hand for version 1."""
         place = (topic, partition)
@@ -114,16 +126,21 @@ class Producer:
         data = [ProduceTopic(topic, None, [ProducePartition(partition, memoryview(batch))])]
         version = version or (12 if self.version == 2 else 9)
         frame = encode_produce_request(7, version, "test", ProduceRequest(id_sent, -1, 5_000, data))
-        response = decode_produce_response(await ask_raw(self.broker, frame), version)
+        response = decode_produce_response(await ask_raw(leader or self.broker, frame), version)
         code = ErrorCode(response.topics[0].partitions[0].error_code)
         if code is ErrorCode.none:
             self.sequences[place] = base_sequence + len(values)
         return code
 
-    async def write(self, topic: str, *values: bytes, partition: int = 0) -> None:
+    async def write(
+        self, topic: str, *values: bytes, partition: int = 0, leader: Harness | None = None
+    ) -> None:
         if self.version == 1:
-            assert await self.add(topic, partition) is ErrorCode.none
-        code = await self.produce(topic, *values, partition=partition)
+            async with asyncio.timeout(20):
+                while (code := await self.add(topic, partition)) is ErrorCode.concurrent_transactions:
+                    await asyncio.sleep(0.01)
+            assert code is ErrorCode.none, code
+        code = await self.produce(topic, *values, partition=partition, leader=leader)
         assert code is ErrorCode.none, code
 
     async def end(self, *, commit: bool) -> ErrorCode:
@@ -166,7 +183,7 @@ class Producer:
                 },
             )
             assert answer.error_code == ErrorCode.none, answer.error_code
-        answer = await self.broker.ask(
+        answer = await (self.group_coordinator or self.broker).ask(
             OFFSET_COMMIT,
             (5 if self.version == 2 else 3) if version is None else version,
             {
