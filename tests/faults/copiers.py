@@ -87,15 +87,22 @@ class Reader:
         self._consumer.close()
 
 
-def prepare(bootstrap: str, messages: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (SOURCE, SINK)]).values():
-        future.result(60)
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    for number in range(messages):
-        producer.produce(SOURCE, str(number).encode(), partition=number % PARTITIONS)
-        producer.poll(0)
-    assert producer.flush(120) == 0
+class Feeder:
+    """Sends to the source what is to be copied, a portion at a time."""
+
+    def __init__(self, bootstrap: str) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for made in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (SOURCE, SINK)]).values():
+            made.result(60)
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+        )
+
+    def send(self, numbers: range) -> None:
+        for number in numbers:
+            self._producer.produce(SOURCE, str(number).encode(), partition=number % PARTITIONS)
+            self._producer.poll(0)
+        assert self._producer.flush(120) == 0
 
 
 def run(directory: Path, messages: int, kills: int, say: Callable[[str], None]) -> None:
@@ -104,11 +111,12 @@ def run(directory: Path, messages: int, kills: int, say: Callable[[str], None]) 
     copiers = reader = None
     try:
         cluster.start()
-        prepare(cluster.bootstrap, messages)
+        feeder = Feeder(cluster.bootstrap)
         copiers, reader = Copiers(cluster.bootstrap, directory), Reader(cluster.bootstrap)
         for number in range(1, kills + 1):
+            feeder.send(range(messages * (number - 1) // kills, messages * number // kills))
             copiers.keep_running()
-            reader.read(random.uniform(2, 6))
+            reader.read(random.uniform(0.5, 3))
             if number % 4 == 0:
                 copiers.kill_one()
             else:
