@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.main import run
+from penstock.model import LeaderEpoch, Offset
 from penstock.records.batch import assign
 from penstock.records.building import NewRecord, build_batch
+from penstock.records.control import build_marker
 
 FIRST_SEGMENT = "00000000000000000000.log"
 
@@ -31,6 +33,20 @@ def test_show_lists_the_batches_of_a_segment(directory: Path, capsys: pytest.Cap
     first, second = json.loads(capsys.readouterr().out)
     assert (first["position"], first["base_offset"], first["last_offset"], first["records"]) == (0, 0, 1, 2)
     assert (second["position"], second["base_offset"], second["leader_epoch"]) == (first["bytes"], 2, 3)
+
+
+def test_show_tells_transactions_and_their_markers(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    producer = {"producer_id": 7, "producer_epoch": 1}
+    data = build_batch([NewRecord(None, b"a", 1_000)], base_sequence=4, transactional=True, **producer)
+    marker = build_marker(7, 1, True, 0, 1_000)
+    assign(memoryview(marker), Offset(1), LeaderEpoch(0))
+    (directory / FIRST_SEGMENT).write_bytes(data + marker)
+    assert run(["log", "show", str(directory / FIRST_SEGMENT)]) == 0
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("4 - 4 (transaction)")
+    assert second.rstrip().endswith("marker")
 
 
 def test_show_lists_the_segments_of_a_directory(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:

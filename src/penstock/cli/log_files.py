@@ -48,7 +48,7 @@ class BatchRow:
             show_time(header.max_timestamp),
             header.leader_epoch,
             f"{header.producer_id}/{header.producer_epoch}" if header.has_producer else "-",
-            f"{header.base_sequence} - {header.last_sequence}" if header.has_producer else "-",
+            _sequence(header),
         )
 
     def as_json(self) -> dict[str, object]:
@@ -67,7 +67,17 @@ class BatchRow:
             "producer_id": header.producer_id,
             "producer_epoch": header.producer_epoch,
             "base_sequence": header.base_sequence,
+            "transactional": header.is_transactional,
+            "control": header.is_control,
         }
+
+
+def _sequence(header: BatchHeader) -> str:
+    """Where a batch stands among those of its producer; a marker ends a transaction and has no place."""
+    if header.is_control:
+        return "marker"
+    numbers = f"{header.base_sequence} - {header.last_sequence}" if header.base_sequence >= 0 else "-"
+    return f"{numbers} (transaction)" if header.is_transactional else numbers
 
 
 def find_segments(paths: Sequence[Path]) -> list[Path]:
