@@ -40,8 +40,8 @@ def group_records_are_answered_before_the_flush() -> AbstractContextManager[Any]
     """Who commits or joins is answered as soon as the batch is in the page cache."""
     append = Appender._append
 
-    def answer(self: Appender, batch: Any, now_ms: int) -> None:
-        append(self, batch, now_ms)
+    def answer(self: Appender, batch: Any, *rest: Any) -> None:
+        append(self, batch, *rest)
         self._finish(batch, None)
 
     return patch.object(Appender, "_append", answer)

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.cluster import znodes
+from penstock.cluster.tree import Entry, Transaction
+from penstock.simulation.loop import SimulationLoop
+from penstock.simulation.partition_history import PartitionHistory
+from penstock.simulation.trace import Trace
+
+PLACE = ("orders", 0)
+
+
+class Clock:
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def history(loop: SimulationLoop, trace: Trace, clock: Clock) -> PartitionHistory:
+    return PartitionHistory(trace, clock)
+
+
+def write(history: PartitionHistory, leader: int, epoch: int, isr: tuple[int, ...], writer: str = "") -> None:
+    node = znodes.PartitionNode(leader, epoch, (1, 2, 3), isr)
+    entry = Entry(znodes.encode(node), 0, 1)
+    history.on_transaction(Transaction({"/topics/orders/0": entry}, [], frozenset(), 1), writer)
+
+
+def problem(history: PartitionHistory) -> str:
+    return "" if history.problem is None else str(history.problem)
+
+
+def test_a_leader_of_the_in_sync_set_in_a_new_epoch_is_right(history: PartitionHistory) -> None:
+    write(history, 1, 0, (1, 2, 3))
+    write(history, 2, 1, (2, 3))
+    write(history, -1, 2, (2,))
+    write(history, 2, 3, (2,))
+    assert problem(history) == ""
+    assert history.leader_of(PLACE, 1) == 2
+
+
+def test_an_epoch_has_one_leader(history: PartitionHistory) -> None:
+    write(history, 1, 0, (1, 2, 3))
+    write(history, 2, 0, (1, 2, 3))
+    assert "epoch 0 is led by 1 and by 2" in problem(history)
+
+
+def test_epochs_do_not_go_back(history: PartitionHistory) -> None:
+    write(history, 1, 5, (1, 2, 3))
+    write(history, 2, 4, (1, 2, 3))
+    assert "epoch 5 is followed by 4" in problem(history)
+
+
+def test_nobody_is_elected_who_was_not_in_sync(history: PartitionHistory) -> None:
+    write(history, 1, 0, (1, 2))
+    write(history, 3, 1, (1, 2, 3))
+    assert "3 was elected" in problem(history)
+
+
+def test_a_leader_is_in_sync_with_itself(history: PartitionHistory) -> None:
+    write(history, 1, 0, (2, 3))
+    assert "its leader 1 is not in sync" in problem(history)
+
+
+def test_a_deleted_partition_may_begin_anew(history: PartitionHistory) -> None:
+    write(history, 1, 7, (1, 2, 3))
+    history.on_transaction(Transaction({"/topics/orders/0": None}, [], frozenset(), 2), "")
+    assert PLACE not in history.now
+    write(history, 2, 0, (1, 2, 3))
+    assert problem(history) == ""
+
+
+def test_the_largest_set_since_a_moment_counts_what_was_recorded_then(
+    history: PartitionHistory, clock: Clock
+) -> None:
+    for clock.seconds, isr in ((1.0, (1, 2, 3)), (2.0, (1,)), (3.0, (1, 2))):
+        write(history, 1, 0, isr)
+    assert history.most_in_sync(PLACE, 1.5) == 3
+    assert history.most_in_sync(PLACE, 2.5) == 2
+    assert history.most_in_sync(PLACE, 4.0) == 2
+    assert history.most_in_sync(("other", 0), 0.0) == 0
+
+
+def test_it_is_known_who_left_one_alone(history: PartitionHistory) -> None:
+    write(history, 1, 0, (1, 2), "broker-1/1")
+    write(history, 1, 0, (1,), "broker-2/4")
+    assert history.left_alone_by[PLACE] == "broker-2/4"
