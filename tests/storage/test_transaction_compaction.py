@@ -11,10 +11,12 @@ import pytest
 from compaction_helpers import batches, compact, compacting, roll
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_helpers import NOW_MS, checkpoint, make_context, make_log, open_manager, the_log
+from log_helpers import EPOCH, NOW_MS, checkpoint, make_context, make_log, open_manager, the_log
 from transaction_helpers import Writer, append_marker, commit_all, read_committed
 
 from penstock.model import BrokerEpoch, Offset
+from penstock.records.batch import read_header
+from penstock.records.building import NewRecord, build_batch
 from penstock.records.control import Marker, read_marker
 from penstock.simulation.disk import SimulatedDisk
 from penstock.simulation.trace import Trace
@@ -120,6 +122,25 @@ def test_a_marker_that_is_all_that_is_known_of_a_producer_stays(stage: Stage) ->
     for pass_number in range(4):
         stage.compact(NOW_MS + pass_number * 2 * RETENTION_MS)
     assert stage.markers() == [Marker(1, 1, False, 0)]
+
+
+def test_of_a_producer_without_sequences_only_the_last_marker_stays(stage: Stage) -> None:
+    """As a coordinator writes offsets for it, transaction after transaction in one epoch."""
+    for number in range(5):
+        batch = memoryview(
+            build_batch(
+                [NewRecord(b"key", b"%d" % number, NOW_MS)],
+                producer_id=1,
+                producer_epoch=0,
+                transactional=True,
+            )
+        )
+        stage.log.append(batch, read_header(batch), EPOCH, NOW_MS)
+        append_marker(stage.log, Marker(1, 0, number % 2 == 0, 0))
+    for pass_number in range(5):
+        stage.compact(NOW_MS + pass_number * 2 * RETENTION_MS)
+    assert stage.values() == [b"4"]
+    assert len(stage.markers()) == 1
 
 
 def test_readers_are_told_of_an_aborted_transaction_no_longer_than_its_marker_is_there(stage: Stage) -> None:

@@ -36,8 +36,8 @@ class LiveProducers:
 
     last_offsets: Mapping[int, int]
     """The offset of the last record of each that has written in its epoch."""
-    marker_epochs: Mapping[int, int]
-    """The epoch of the others, of whom a marker is the last that is known."""
+    marker_offsets: Mapping[int, int]
+    """The offset of the last marker of the others, of whom nothing else is known."""
 
     @classmethod
     def of(cls, entries: Mapping[int, ProducerEntry]) -> LiveProducers:
@@ -47,13 +47,13 @@ class LiveProducers:
                 for producer_id, entry in entries.items()
                 if entry.batches
             },
-            {producer_id: entry.epoch for producer_id, entry in entries.items() if not entry.batches},
+            {producer_id: entry.marker_offset for producer_id, entry in entries.items() if not entry.batches},
         )
 
     def keep(self, header: BatchHeader) -> bool:
         """Whether a batch is the last of its producer."""
         if header.is_control:
-            return self.marker_epochs.get(header.producer_id) == header.producer_epoch
+            return self.marker_offsets.get(header.producer_id) == header.base_offset
         return header.has_producer and self.last_offsets.get(header.producer_id) == header.last_offset
 
 

@@ -21,6 +21,7 @@ from penstock.storage.unstable_offsets import EndedTransaction, UnstableOffsets
 REMEMBERED_BATCHES = 5  # as many requests as a client may have in flight
 NO_TRANSACTION = -1
 NO_COORDINATOR_EPOCH = -1
+NO_MARKER = -1
 
 
 class AppendedBatch(NamedTuple):
@@ -40,6 +41,8 @@ class ProducerEntry(NamedTuple):
     """Of the last marker."""
     transaction_start: int = NO_TRANSACTION
     """The first offset of its open transaction."""
+    marker_offset: int = NO_MARKER
+    """Of the last marker."""
 
 
 class ProducerStates:
@@ -148,18 +151,18 @@ class ProducerStates:
                 ),
             )
         entry = entries.pop(producer_id, None)
-        coordinator_epoch, transaction_start = NO_COORDINATOR_EPOCH, NO_TRANSACTION
+        coordinator_epoch, transaction_start, marker_offset = NO_COORDINATOR_EPOCH, NO_TRANSACTION, NO_MARKER
         if entry is None:
             self._make_room(now_ms)
         else:
-            coordinator_epoch, transaction_start = entry.coordinator_epoch, entry.transaction_start
+            _, _, _, coordinator_epoch, transaction_start, marker_offset = entry
             if entry.epoch == header.producer_epoch:
                 batches = (*entry.batches[1 - REMEMBERED_BATCHES :], *batches)
         if header.attributes & TRANSACTIONAL_FLAG and transaction_start < 0:
             transaction_start = base_offset
             self.unstable.open(base_offset)
         entries[producer_id] = ProducerEntry(
-            header.producer_epoch, now_ms, batches, coordinator_epoch, transaction_start
+            header.producer_epoch, now_ms, batches, coordinator_epoch, transaction_start, marker_offset
         )
 
     def check_marker(self, marker: Marker, *, is_epoch_new: bool) -> bool:
@@ -198,7 +201,7 @@ class ProducerStates:
             if entry.epoch == marker.producer_epoch:
                 batches = entry.batches
         self._entries[marker.producer_id] = ProducerEntry(
-            marker.producer_epoch, now_ms, batches, marker.coordinator_epoch
+            marker.producer_epoch, now_ms, batches, marker.coordinator_epoch, marker_offset=offset
         )
 
     def _end(self, marker: Marker, first_offset: int, offset: int) -> None:

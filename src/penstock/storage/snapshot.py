@@ -5,8 +5,8 @@ the whole log.
     each epoch: epoch 4, start offset 8 |
     each ended transaction whose marker may be lost: marker offset 8, first offset 8 |
     each aborted transaction: producer id 8, first offset 8, last offset 8, where later ones begin 8 |
-    each producer: id 8, epoch 2, last write 8, coordinator epoch 4, start of its transaction 8, batches 1,
-        each: sequences 4 + 4, offsets 8 + 8, timestamp 8 |
+    each producer: id 8, epoch 2, last write 8, coordinator epoch 4, start of its transaction 8, last marker 8,
+        batches 1, each: sequences 4 + 4, offsets 8 + 8, timestamp 8 |
     crc32c 4                                                                               little endian
 
 A file `<offset>.snapshot` beside the segments, written whole under a name of its own. One that is damaged
@@ -36,7 +36,7 @@ _HEAD = Struct("<4sHqIIII")
 _EPOCH = Struct("<iq")
 _ENDED = Struct("<qq")
 _ABORTED = Struct("<qqqq")
-_PRODUCER = Struct("<qhqiqB")
+_PRODUCER = Struct("<qhqiqqB")
 _BATCH = Struct("<iiqqq")
 _CRC = Struct("<I")
 
@@ -68,6 +68,7 @@ class Snapshot:
                     entry.last_write_ms,
                     entry.coordinator_epoch,
                     entry.transaction_start,
+                    entry.marker_offset,
                     len(entry.batches),
                 )
             )
@@ -113,8 +114,8 @@ def _decode_body(
 def _decode_producers(content: bytes, position: int, count: int) -> dict[int, ProducerEntry]:
     states: dict[int, ProducerEntry] = {}
     for _ in range(count):
-        producer_id, epoch, last_write_ms, coordinator_epoch, start, batches = _PRODUCER.unpack_from(
-            content, position
+        producer_id, epoch, last_write_ms, coordinator_epoch, start, marker_offset, batches = (
+            _PRODUCER.unpack_from(content, position)
         )
         batches_at = position + _PRODUCER.size
         position = batches_at + batches * _BATCH.size
@@ -124,5 +125,6 @@ def _decode_producers(content: bytes, position: int, count: int) -> dict[int, Pr
             tuple(AppendedBatch(*batch) for batch in _BATCH.iter_unpack(content[batches_at:position])),
             coordinator_epoch,
             start,
+            marker_offset,
         )
     return states
