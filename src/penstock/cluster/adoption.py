@@ -29,6 +29,8 @@ ADOPTING = "/adopting"
 OF_ZOOKEEPER = "/zookeeper"
 """Its own, at the root of every server."""
 
+NUMBERED = (f"{znodes.CHANGES}/", f"{znodes.DELETED_TOPICS}/")
+
 MAX_ATTEMPTS = 20
 MAX_OPERATIONS = 500
 
@@ -110,11 +112,11 @@ def _batches(operations: Iterable[Operation]) -> Iterator[Sequence[Operation]]:
 
 
 async def _read_lasting(source: CoordinationStore) -> dict[str, bytes]:
-    """Without what belongs to a session, and without the list of changes, which nobody has to catch up with."""
+    """Without what belongs to a session, and without numbered lists for brokers that were away: there is none."""
     nodes = await _read(source)
     if znodes.CLUSTER not in nodes:
         raise NotAdopted("the broker has never been started")
-    return {path: data for path, data in nodes.items() if not path.startswith(znodes.CHANGE_PREFIX)}
+    return {path: data for path, data in nodes.items() if not path.startswith(NUMBERED)}
 
 
 async def _read(store: CoordinationStore) -> dict[str, bytes]:
