@@ -43,14 +43,12 @@ class Foreign:
         return [tool for tool in self.tools if shutil.which(tool) is None]
 
 
+_JAVA_TOOLS = ("java", "javac", "mvn")
+_JAVA_BUILD = (("mvn", "-q", "-B", "compile", "dependency:copy-dependencies", "-DoutputDirectory=jars"),)
+_JAVA_RUN = ("java", "-cp", "target/classes:jars/*")
 CLIENTS = (
-    Foreign(
-        "Java, kafka-clients",
-        "java",
-        ("java", "javac", "mvn"),
-        (("mvn", "-q", "-B", "compile", "dependency:copy-dependencies", "-DoutputDirectory=jars"),),
-        ("java", "-cp", "target/classes:jars/*", "Client"),
-    ),
+    Foreign("Java, kafka-clients", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Client")),
+    Foreign("Java, transactions", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Transactions")),
     Foreign("Go, franz-go", "go", ("go",), (("go", "build", "-o", "client", "."),), ("./client",)),
     Foreign(
         "JavaScript, kafkajs",
