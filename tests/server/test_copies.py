@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -105,5 +106,41 @@ def test_a_broker_that_lost_its_session_leads_nothing_and_joins_again_with_all_i
         await second.append(ORDERS, b"meanwhile")
         await brokers.start(1)
         await until(lambda: brokers.members(2, ORDERS) == {1, 2})
+
+    run(tmp_path, scenario)
+
+
+def test_a_copy_whose_directory_vanished_leaves_the_set_and_is_copied_again(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await started(brokers, 2)
+        await create(first, [1, 2])
+        await until(lambda: ORDERS in second.context.image.topics)
+        for number in range(5):
+            await first.append(ORDERS, bytes([number]))
+        await brokers.stop(2)
+        [directory] = (tmp_path / "2" / "logs").glob(f"{ORDERS}*")
+        shutil.rmtree(directory)
+        second = await brokers.start(2)
+        await until(lambda: brokers.members(1, ORDERS) == {1, 2})
+        copy = second.context.logs.get(first.context.image.topics[ORDERS].id, 0)
+        assert copy is not None
+        assert (copy.log_start_offset, copy.log_end_offset) == (0, 5)
+
+    run(tmp_path, scenario)
+
+
+def test_while_a_broker_of_three_is_away_no_topic_is_made_with_fewer_copies(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, *_ = await started(brokers, 3)
+        await first.create(ORDERS)
+        assert len(first.context.image.topics[ORDERS].partitions[0].replicas) == 3
+        await brokers.stop(3)
+        await until(lambda: len(first.context.image.brokers) == 2)
+        new = new_topic("payments", 1)
+        response = await first.ask(19, 7, {"topics": [new], "timeout": 5_000, "validate_only": False})
+        assert response.topics[0].error_code == ErrorCode.invalid_replication_factor
+        await brokers.start(3)
+        await until(lambda: len(first.context.image.brokers) == 3)
+        await first.create("payments")
 
     run(tmp_path, scenario)

@@ -106,6 +106,12 @@ class ClusterImage:
             return None
         return topic.partitions[name.partition]
 
+    @property
+    def known_brokers(self) -> frozenset[BrokerId]:
+        """Those that are there, and those that are away but hold a replica."""
+        partitions = (partition for topic in self.topics.values() for partition in topic.partitions)
+        return frozenset(self.brokers).union(*(partition.replicas for partition in partitions))
+
     def is_stopping(self, broker_id: BrokerId) -> bool:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_stopping

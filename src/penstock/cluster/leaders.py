@@ -93,16 +93,21 @@ def imbalanced(image: ClusterImage, percentage: int) -> frozenset[BrokerId]:
     )
 
 
-def depart(broker: BrokerId, has_lost: Callable[[TopicPartition], bool]) -> Rule:
+def depart(
+    broker: BrokerId,
+    has_lost: Callable[[TopicPartition], bool],
+    is_in_doubt: Callable[[TopicPartition], bool] = lambda _: True,
+) -> Rule:
     """What has to be before a broker comes back that did not stop in order.
 
     It may miss what it had acknowledged, so it leaves every in-sync set with other members. Alone it stays, for what
-    it had acknowledged then was on its disk; unless that is gone.
+    it had acknowledged then was on its disk; unless that is gone. One that did stop in order leaves only what is in
+    doubt all the same.
     """
 
     def rule(image: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
         rest = tuple(member for member in partition.isr if member != broker)
-        if broker not in partition.isr or not (rest or has_lost(name)):
+        if broker not in partition.isr or not is_in_doubt(name) or not (rest or has_lost(name)):
             return None
         left = replace(partition, isr=rest)
         if partition.leader != broker:

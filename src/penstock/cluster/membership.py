@@ -57,17 +57,25 @@ class Membership:
         self._changes = changes
         self._node_id = node_id
 
-    async def register(self, identity: Identity, has_log: Callable[[TopicPartition], bool]) -> BrokerEpoch:
-        """Announce this broker; `has_log` tells what is in its data directory."""
+    async def register(
+        self,
+        identity: Identity,
+        has_log: Callable[[TopicPartition], bool],
+        has_vanished: Callable[[TopicPartition], bool] = lambda _: False,
+    ) -> BrokerEpoch:
+        """Announce this broker; `has_log` tells what is in its data directory, `has_vanished` what was."""
         await self._check_not_taken(identity)
         last = await self._last_registration()
         is_same_disk = last is None or last.directory_id == identity.directory_id
         is_whole = last is not None and (
             last.epoch == identity.clean_epoch or (is_same_disk and identity.has_kept_all)
         )
-        if not is_whole:
-            await self._disown()
+        if is_whole:
+            rule = leaders.depart(self._node_id, lambda _: False, has_vanished)
+        else:
             rule = leaders.depart(self._node_id, lambda name: not (is_same_disk or has_log(name)))
+        if not is_whole or leaders.affected(self._metadata.image, self._metadata.image.topics, rule):
+            await self._disown()
             await self._changes.rule(rule, self._metadata.image.topics)
         epoch = await self._register(identity)
         await self._metadata.reread_members()

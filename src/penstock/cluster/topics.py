@@ -163,7 +163,7 @@ class TopicPlanner:
 
     def _default_replication_factor(self) -> int:
         is_set = self._config.source(DEFAULT_REPLICATION_FACTOR) is not Source.DEFAULT_CONFIG
-        is_cluster = len(self._image.brokers) >= COPIES
+        is_cluster = len(self._image.known_brokers) >= COPIES
         return COPIES if is_cluster and not is_set else self._config[DEFAULT_REPLICATION_FACTOR]
 
     def _with_min_insync(self, configs: dict[str, str], replication_factor: int) -> dict[str, str]:

@@ -217,7 +217,9 @@ class Broker:
         self._context.config = config = self._metadata.config
         self.port = await self._acceptor.listen(environment.network, config[HOST], config[PORT])
         address = config.advertised_address(self.port)
-        self._epoch = await self._membership.register(self._identity(address), self._has_log)
+        self._epoch = await self._membership.register(
+            self._identity(address), self._has_log, self._has_vanished
+        )
         await self._membership.take_leadership()
         await self._controller.start()
         self._metadata.subscribe(self._on_image)
@@ -252,6 +254,9 @@ class Broker:
     def _has_log(self, name: TopicPartition) -> bool:
         topic = self._metadata.image.topics[name.topic]
         return self._logs.get(topic.id, name.partition) is not None
+
+    def _has_vanished(self, name: TopicPartition) -> bool:
+        return self._logs.has_vanished(self._metadata.image.topics[name.topic].id, name.partition)
 
     async def _open_logs(self) -> None:
         now_ms = self._environment.clock.now_ms()

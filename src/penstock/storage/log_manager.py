@@ -248,6 +248,10 @@ class LogManager:
             self.problems.append(f"{log.directory} has vanished; its offsets go on at {log.log_end_offset}")
         return log
 
+    def has_vanished(self, topic_id: TopicId, partition: int) -> bool:
+        """Whether there was a log, and its directory is not there any more."""
+        return (topic_id, partition) in self._without_directory
+
     def forget(self, topic_id: TopicId, partition: int) -> None:
         """A log that is made for this partition begins at 0, whatever there was before."""
         self._without_directory.pop((topic_id, partition), None)
