@@ -52,6 +52,7 @@ class Target:
         except BaseException:
             self.show_log()
             self.stop()
+            self.remove()
             raise
         return self
 
