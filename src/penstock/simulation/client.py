@@ -25,6 +25,7 @@ from penstock.wire.produce_client import decode_produce_response, encode_produce
 T = TypeVar("T")
 
 ANSWER_SECONDS = 6.0
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _BROKER_TIMEOUT = timedelta(seconds=3)
 _PRODUCE_VERSIONS = (3, 5, 7, 8, 9, 11, 12)
 _FIRST_ZSTD_VERSION = 7
@@ -81,14 +82,24 @@ class SimulatedClient:
 
     # --- records
 
-    def produce(self, topic: str, partition: int, batch: bytes, acks: int, *, zstd: bool) -> SentBatch:
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        batch: bytes,
+        acks: int,
+        *,
+        zstd: bool,
+        transactional_id: str | None = None,
+        versions: tuple[int, ...] = _PRODUCE_VERSIONS,
+    ) -> SentBatch:
         """Put a batch on the wire behind those sent before; `connect` first."""
-        version = self._random.choice([v for v in _PRODUCE_VERSIONS if v >= _FIRST_ZSTD_VERSION or not zstd])
+        version = self._random.choice([v for v in versions if v >= _FIRST_ZSTD_VERSION or not zstd])
         parts = [ProduceTopic(topic, None, [ProducePartition(partition, memoryview(batch))])]
         client = self._connected()
         correlation_id = client.next_correlation_id()
         frame = encode_produce_request(
-            correlation_id, version, self.name, ProduceRequest(None, acks, 2_000, parts)
+            correlation_id, version, self.name, ProduceRequest(transactional_id, acks, 2_000, parts)
         )
         if acks == 0:
             client.send(frame)
@@ -104,6 +115,7 @@ class SimulatedClient:
         max_bytes: int,
         max_wait_ms: int,
         leader_epoch: int = -1,
+        isolation_level: int = READ_UNCOMMITTED,
     ) -> FetchResult:
         """`leader_epoch`: of which the client knows; a leader of another one refuses."""
         await self.connect()
@@ -112,7 +124,14 @@ class SimulatedClient:
         )
         asked = FetchPartition(partition, offset, max_bytes, current_leader_epoch=leader_epoch)
         wanted = [FetchTopic(topic, None, [asked])]
-        request = FetchRequest(max_wait_ms, min_bytes=1, topics=wanted, forgotten=[], max_bytes=max_bytes)
+        request = FetchRequest(
+            max_wait_ms,
+            min_bytes=1,
+            topics=wanted,
+            forgotten=[],
+            max_bytes=max_bytes,
+            isolation_level=isolation_level,
+        )
         client = self._connected()
         correlation_id = client.next_correlation_id()
         frame = encode_fetch_request(correlation_id, version, self.name, request)
@@ -124,7 +143,12 @@ class SimulatedClient:
         return result
 
     async def list_offset(
-        self, topic: str, partition: int, timestamp: int, leader_epoch: int = -1
+        self,
+        topic: str,
+        partition: int,
+        timestamp: int,
+        leader_epoch: int = -1,
+        isolation_level: int = READ_UNCOMMITTED,
     ) -> TimestampOffset:
         """The offset at a time, or the latest (-1) or earliest (-2)."""
         asked = {
@@ -132,7 +156,11 @@ class SimulatedClient:
             "timestamp": timestamp,
             "current_leader_epoch": leader_epoch,
         }
-        fields = {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}]}
+        fields = {
+            "replica_id": -1,
+            "isolation_level": isolation_level,
+            "topics": [{"name": topic, "partitions": [asked]}],
+        }
         versions = (1, 2, 3, 5, 6, 7) if leader_epoch < 0 else (5, 6, 7)
         response = await self.ask(_LIST_OFFSETS, versions, fields)
         found = response.topics[0].partitions[0]

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from penstock.simulation.client import NoAnswer, SimulatedClient, check_error
 
 NOBODY = -1
+GROUP, TRANSACTION = 0, 1
+"""What a coordinator is asked for."""
 _FIND_COORDINATOR = 10
 
 
@@ -22,7 +24,7 @@ class RoutingClient:
         self._random = random
         self._leaders: dict[tuple[str, int], int] = {}
         self._epochs: dict[tuple[str, int], int] = {}
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[str, int], int] = {}
 
     async def anybody(self) -> SimulatedClient:
         """A connection to some broker."""
@@ -53,22 +55,22 @@ class RoutingClient:
             if epoch >= self._epochs.get(place, -1):
                 self._leaders[place], self._epochs[place] = leader, epoch
 
-    # --- groups
+    # --- coordinators
 
-    async def coordinator(self, group: str) -> tuple[int, SimulatedClient]:
-        """The broker that answers for a group, and a connection to it."""
-        if group not in self._coordinators:
-            fields = {"key": group, "key_type": 0, "coordinator_keys": [group]}
+    async def coordinator(self, key: str, kind: int = GROUP) -> tuple[int, SimulatedClient]:
+        """The broker that answers for a group or a transactional id, and a connection to it."""
+        if (key, kind) not in self._coordinators:
+            fields = {"key": key, "key_type": kind, "coordinator_keys": [key]}
             response = await (await self.anybody()).ask(_FIND_COORDINATOR, (4, 6), fields)
             check_error(response.coordinators[0].error_code)
-            self._coordinators[group] = response.coordinators[0].node_id
-        node_id = self._coordinators[group]
+            self._coordinators[key, kind] = response.coordinators[0].node_id
+        node_id = self._coordinators[key, kind]
         try:
             await self._brokers[node_id].connect()
         except NoAnswer:
-            self.mistrust_coordinator(group)
+            self.mistrust_coordinator(key, kind)
             raise
         return node_id, self._brokers[node_id]
 
-    def mistrust_coordinator(self, group: str) -> None:
-        self._coordinators.pop(group, None)
+    def mistrust_coordinator(self, key: str, kind: int = GROUP) -> None:
+        self._coordinators.pop((key, kind), None)
