@@ -497,6 +497,28 @@ def test_silent_producer_does_not_hold_back_readers_for_ever(run: Any) -> None:
     run(scenario)
 
 
+def test_metrics_tell_what_is_open_and_how_it_ended(run: Any) -> None:
+    async def scenario(driver: Driver) -> None:
+        producer = await driver.start()
+        await driver.produce(producer)
+        shown = scrape(driver)
+        assert (shown["transactional_ids"], shown["open_transactions"]) == (1, 1)
+        assert shown["oldest_open_transaction_seconds"] >= 0
+        ended = await driver.end(producer)
+        await driver.end(Identity(ended.producer_id, ended.producer_epoch), commit=False)
+        await driver.settled()
+        shown = scrape(driver)
+        assert (shown["open_transactions"], shown["ending_transactions"]) == (0, 0)
+        assert (shown["transaction_commits"], shown["transaction_aborts"]) == (1, 0)
+
+    run(scenario)
+
+
+def scrape(driver: Driver) -> dict[str, float]:
+    readings = driver.broker.context.metrics.readings
+    return {reading.name.removeprefix("penstock_"): reading.read() for reading in readings}
+
+
 def test_clients_learn_that_there_is_version_2(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         asked = {"client_software_name": "test", "client_software_version": "1"}
