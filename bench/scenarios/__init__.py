@@ -28,6 +28,7 @@ from bench.scenarios import (
     start,
     stored_bytes,
     synchronous,
+    transactions,
 )
 from bench.target import Target
 
@@ -68,12 +69,14 @@ _ALONE: Alone = {
     "groups-commit": groups.committing,
     "groups-heartbeat": heartbeats.ten_thousand_groups,
     "profiles": profiles.both,
+    "transactions": transactions.one_broker,
 }
 _CLUSTERS: Paired = {
     "cluster-produce-1k": cluster_load.one_kilobyte,
     "cluster-synchronous": cluster_load.one_at_a_time,
     "cluster-one-record": cluster_load.one_record_requests,
     "cluster-end-to-end": cluster_pace.end_to_end,
+    "cluster-transactions": transactions.three_brokers,
     "cluster-surge": cluster_pace.surge,
 }
 _CLUSTERS_ALONE: Alone = {
