@@ -124,6 +124,10 @@ class Bench:
     def id_count(self) -> int:
         return len(self.shard.transactions)
 
+    @property
+    def id_characters(self) -> int:
+        return self.shard.id_characters
+
     def wall_ms(self) -> int:
         return self.wall
 

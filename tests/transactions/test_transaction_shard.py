@@ -228,6 +228,17 @@ async def test_more_ids_than_there_is_room_for_are_refused() -> None:
     await bench.init("a")
 
 
+async def test_long_names_take_the_room_of_several_and_give_it_back() -> None:
+    bench = Bench(transactional_id_max_count="4", transactional_id_expiration_ms="1000")
+    await bench.init("x" * 1_024)
+    assert await refused(bench.init("y")) is ErrorCode.policy_violation
+    bench.advance(1_000)
+    bench.shard.sweep()
+    await bench.init("y")
+    bench.crash()
+    assert bench.shard.id_characters == 1
+
+
 # --- late requests of version 1
 
 

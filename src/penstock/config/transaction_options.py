@@ -32,7 +32,8 @@ TRANSACTIONAL_ID_MAX_COUNT: Option[int] = TRANSACTIONS.option(
     "transactional.id.max.count",
     Integer(1, INT_MAX),
     1_000_000,
-    "The most transactional ids a broker remembers; beyond it new ones are refused with POLICY_VIOLATION.",
+    "The most transactional ids a broker remembers, fewer where their names are longer than 256 characters on average; "
+    "beyond it new ones are refused with POLICY_VIOLATION.",
     dynamic=True,
 )
 TRANSACTION_STATE_LOG_NUM_PARTITIONS: Option[int] = TRANSACTIONS.option(

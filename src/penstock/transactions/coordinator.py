@@ -161,6 +161,10 @@ class TransactionCoordinator:
     def id_count(self) -> int:
         return sum(len(shard.transactions) for shard in self.shards)
 
+    @property
+    def id_characters(self) -> int:
+        return sum(shard.id_characters for shard in self.shards)
+
     def wall_ms(self) -> int:
         return self._clock.now_ms()
 

@@ -26,6 +26,8 @@ from penstock.transactions.transaction import Identity, Transaction, Transaction
 
 COMPLETION_WAIT_SECONDS = 0.5
 """How long a request waits for the end of the transaction before it: mostly it comes in a moment."""
+USUAL_ID_CHARACTERS = 256
+"""At most, on average: where names are longer there is room for fewer."""
 
 
 class Shard:
@@ -42,6 +44,7 @@ class Shard:
         self.partition = partition
         self.coordinator_epoch: LeaderEpoch = appender.replica.partition.leader_epoch
         self._transactions = dict(transactions)
+        self.id_characters = sum(map(len, transactions))
         self._appender = appender
         self._around = surroundings
         self._uncommitted: dict[str, int] = {}
@@ -195,6 +198,7 @@ class Shard:
         ]
         for transactional_id in expired:
             del self._transactions[transactional_id]
+            self.id_characters -= len(transactional_id)
             self._connections.pop(transactional_id, None)
         records = [TransactionRecord(transactional_id, None) for transactional_id in expired]
         self._appender.add(records, self._on_tombstones)
@@ -223,6 +227,8 @@ class Shard:
             else:
                 future.set_result(None)
             return future
+        if known is None:
+            self.id_characters += len(transactional_id)
         self._transactions[transactional_id] = changed
         self._uncommitted[transactional_id] = self._uncommitted.get(transactional_id, 0) + 1
         if changed.state is TransactionState.ONGOING:
@@ -334,7 +340,11 @@ class Shard:
             raise BrokerError(self._closed.code)
 
     def _check_room(self, known: Transaction | None) -> None:
-        if known is None and self._around.id_count >= self._around.config[TRANSACTIONAL_ID_MAX_COUNT]:
+        max_count = self._around.config[TRANSACTIONAL_ID_MAX_COUNT]
+        if known is None and (
+            self._around.id_count >= max_count
+            or self._around.id_characters >= max_count * USUAL_ID_CHARACTERS
+        ):
             raise BrokerError(ErrorCode.policy_violation, "there are too many transactional ids")
 
 
