@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 START_PATIENCE_S = 120.0
 """Several start at once, and others work beside them."""
 POLL_S = 0.05
-SESSION_TIMEOUT_MS = 3_000
+SESSION_TIMEOUT_MS = 6_000
 QUICK = (f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}", "offsets.topic.num.partitions=6")
 
 
@@ -127,15 +127,19 @@ class ClusterProcesses:
 
     def wait_until_healed(self) -> None:
         """Until every partition has a leader and all its replicas are in sync, as every broker sees it."""
+        ills: list[str] = []
 
-        def healed(number: int) -> bool:
-            seen = self.metadata(number)
-            partitions = [p for topic in seen.topics.values() for p in topic.partitions.values()]
-            return set(seen.brokers) == set(self.brokers) and all(
-                p.leader in p.replicas and set(p.isrs) == set(p.replicas) for p in partitions
-            )
+        def healed() -> bool:
+            ills[:] = [
+                ill for number in self.brokers for ill in _ills(self.metadata(number), set(self.brokers))
+            ]
+            return not ills
 
-        self.until(lambda: all(healed(number) for number in self.brokers), "all replicas are in sync")
+        try:
+            self.until(healed, "all replicas are in sync")
+        except AssertionError as error:
+            error.add_note("\n".join(ills))
+            raise
 
     def make_groups_known(self) -> None:
         """The first group makes a topic; clients that give up at NOT_COORDINATOR must not be the first."""
@@ -152,6 +156,17 @@ class ClusterProcesses:
 
     def log_tails(self) -> str:
         return "\n".join(f"broker {number}:\n{b.log_tail()}" for number, b in self.brokers.items())
+
+
+def _ills(seen: ClusterMetadata, brokers: set[int]) -> Iterator[str]:
+    """What is not as it should be, as one broker sees it."""
+    by = f"seen by {seen.orig_broker_id}"
+    if set(seen.brokers) != brokers:
+        yield f"{by}: brokers {sorted(seen.brokers)}"
+    for topic in seen.topics.values():
+        for number, partition in topic.partitions.items():
+            if partition.leader == -1 or set(partition.isrs) != set(partition.replicas):
+                yield f"{by}: {topic.topic}-{number}: leader {partition.leader}, in sync {partition.isrs}"
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from penstock.cli.failures import Failure
 from penstock.cli.zookeeper_process import find_jars, find_java
 
 ALL_FAULTS = bool(os.environ.get("PENSTOCK_ALL_FAULTS"))
-SHORT_LAG = "replica.lag.time.max.ms=2000"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
-    """Starts clusters of the test's own; a follower counts as slow after two seconds."""
+    """Starts clusters of the test's own."""
     try:
         find_java()
         find_jars()
@@ -36,7 +35,7 @@ def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
 
         def start(*settings: str, size: int = 3, linked: bool = True) -> ClusterProcesses:
             kind = LinkedCluster if linked else ClusterProcesses
-            cluster = kind(tmp_path / "cluster", size, (SHORT_LAG, *settings))
+            cluster = kind(tmp_path / "cluster", size, settings)
             stack.callback(cluster.close)
             cluster.start()
             return cluster

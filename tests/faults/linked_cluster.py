@@ -55,7 +55,7 @@ class LinkedCluster(ClusterProcesses):
 
     def _who_connects(self, port: int) -> int | str:
         for number in self.running:
-            with suppress(psutil.NoSuchProcess):
+            with suppress(psutil.NoSuchProcess, AssertionError):  # it may be killed at this moment
                 own = psutil.Process(self.brokers[number].pid).net_connections("tcp4")
                 if any(each.laddr.port == port for each in own):
                     return number

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 CHUNK_BYTES = 1 << 16
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
+SETTLE_S = 0.01
 
 Result = TypeVar("Result")
 WhoConnects = Callable[[int], Hashable]
@@ -110,10 +111,15 @@ class Links:
         async def change() -> None:
             for server in self._servers:
                 server.close()
+            await asyncio.sleep(SETTLE_S)  # a connection that was just accepted gets its transport
+            for link in self._links.values():
+                for writer in list(link.writers):
+                    _reset(writer)
             others = asyncio.all_tasks() - {asyncio.current_task()}
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.sleep(SETTLE_S)  # transports that were closed close their sockets
 
         self._run(change())
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -40,6 +40,7 @@ def test_brokers_that_are_all_killed_at_once_come_back_with_everything(start_clu
 def test_a_leader_that_slept_through_its_session_follows_when_it_wakes(start_cluster: StartCluster) -> None:
     cluster = start_cluster(linked=False)
     with under_load(cluster, TOPIC) as load:
+        cluster.wait_until_healed()
         zombie = cluster.leader(TOPIC)
         [witness, _] = others(cluster, zombie)
         cluster.pause(zombie)

@@ -14,7 +14,7 @@ from penstock.records.building import NewRecord, build_batch
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
 TOPIC = "orders"
-PATIENT = "replica.lag.time.max.ms=60000"
+LONG_LAG = "replica.lag.time.max.ms=60000"
 
 
 def produce_request(value: bytes, acks: int) -> bytes:
@@ -40,6 +40,7 @@ def followers(cluster: LinkedCluster, leader: int) -> list[int]:
 def test_what_reached_a_leader_in_its_sleep_is_not_acknowledged(start_cluster: StartCluster) -> None:
     cluster = start_cluster(linked=False)
     create(cluster, NewTopic(TOPIC, 1, 3))
+    cluster.wait_until_healed()
     zombie = cluster.leader(TOPIC)
     [witness, _] = followers(cluster, zombie)
     with raw.RawClient(cluster.brokers[zombie].port, patience_seconds=60) as client:
@@ -58,7 +59,7 @@ def test_what_reached_a_leader_in_its_sleep_is_not_acknowledged(start_cluster: S
 
 
 def test_a_client_that_says_it_is_a_replica_moves_nothing(start_cluster: StartCluster) -> None:
-    cluster = start_cluster(PATIENT)
+    cluster = start_cluster(LONG_LAG)
     create(cluster, NewTopic(TOPIC, 1, 3))
     cluster.wait_until_healed()
     leader = cluster.leader(TOPIC)

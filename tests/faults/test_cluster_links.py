@@ -15,6 +15,7 @@ from cluster_processes import SESSION_TIMEOUT_MS
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(240)]
 TOPIC = "orders"
 SESSION_S = SESSION_TIMEOUT_MS / 1000
+SHORT_LAG = "replica.lag.time.max.ms=2000"
 CUT_OR_HELD = pytest.mark.parametrize("how", ["cut", pytest.param("hold", marks=pytest.mark.long_faults)])
 
 
@@ -39,7 +40,7 @@ def test_writing_goes_on_while_zookeeper_is_away(start_cluster: StartCluster, se
 def test_a_follower_that_cannot_reach_its_leader_leaves_the_set_and_writing_goes_on(
     start_cluster: StartCluster, how: str
 ) -> None:
-    cluster = start_cluster()
+    cluster = start_cluster(SHORT_LAG)
     with under_load(cluster, TOPIC, partitions=1) as load:
         leader = cluster.leader(TOPIC)
         [parted, _] = others(cluster, leader)
@@ -56,7 +57,7 @@ def test_a_follower_that_cannot_reach_its_leader_leaves_the_set_and_writing_goes
 def test_a_follower_that_is_heard_or_hears_one_way_only_leaves_the_set(
     start_cluster: StartCluster, way: str
 ) -> None:
-    cluster = start_cluster()
+    cluster = start_cluster(SHORT_LAG)
     with under_load(cluster, TOPIC, partitions=1) as load:
         leader = cluster.leader(TOPIC)
         [parted, _] = others(cluster, leader)
@@ -71,7 +72,7 @@ def test_a_follower_that_is_heard_or_hears_one_way_only_leaves_the_set(
 def test_a_slow_follower_leaves_the_set_and_is_back_when_it_has_caught_up(
     start_cluster: StartCluster,
 ) -> None:
-    cluster = start_cluster()
+    cluster = start_cluster(SHORT_LAG)
     with under_load(cluster, TOPIC, partitions=1) as load:
         leader = cluster.leader(TOPIC)
         [slow, _] = others(cluster, leader)
@@ -88,6 +89,7 @@ def test_a_slow_follower_leaves_the_set_and_is_back_when_it_has_caught_up(
 def test_a_leader_that_has_lost_zookeeper_is_replaced(start_cluster: StartCluster, how: str) -> None:
     cluster = start_cluster()
     with under_load(cluster, TOPIC) as load:
+        cluster.wait_until_healed()
         lost = cluster.leader(TOPIC)
         [witness, _] = others(cluster, lost)
         getattr(cluster.links, how)(lost, ZOOKEEPER)
@@ -105,6 +107,7 @@ def test_a_leader_alone_with_its_clients_acknowledges_nothing_and_is_replaced(
 ) -> None:
     cluster = start_cluster()
     with under_load(cluster, TOPIC, partitions=1) as load:
+        cluster.wait_until_healed()
         alone = cluster.leader(TOPIC)
         [witness, _] = others(cluster, alone)
         getattr(cluster.links, how)(alone, ZOOKEEPER)
@@ -122,7 +125,7 @@ def test_a_leader_without_followers_acknowledges_nothing_until_they_are_back(
     start_cluster: StartCluster, how: str
 ) -> None:
     """It still has ZooKeeper, so nobody may lead in its place."""
-    cluster = start_cluster()
+    cluster = start_cluster(SHORT_LAG)
     with under_load(cluster, TOPIC, partitions=1) as load:
         leader = cluster.leader(TOPIC)
         for other in others(cluster, leader):
