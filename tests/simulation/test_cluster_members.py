@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
+from cluster_mutants import joins_before_the_epoch_start
 
+from penstock.records.building import NewRecord, build_batch
+from penstock.replication.replica import Replica
 from penstock.server.maintenance import Maintenance
 from penstock.simulation.client import NoAnswer
 from penstock.simulation.cluster_member import ClusterMember
 from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.history import InvariantViolated
 from penstock.simulation.host import SimulatedWorld
+from penstock.simulation.inspector import Inspector
 from penstock.simulation.loop import SimulationLoop
 from penstock.simulation.partition_history import PartitionHistory, RecordedEnsemble
+from penstock.simulation.routing import RoutingClient
 from penstock.simulation.trace import Trace
 
 Scenario = Callable[[ClusterStage], Awaitable[None]]
@@ -22,13 +28,17 @@ Play = Callable[[Scenario], None]
 
 @pytest.fixture
 def play(loop: SimulationLoop, trace: Trace) -> Play:
-    """Runs a scenario with three brokers that are not started yet."""
+    """Runs a scenario with four brokers that are not started yet."""
 
     def play(scenario: Scenario) -> None:
         world = SimulatedWorld(1, loop, trace)
         ensemble = RecordedEnsemble(PartitionHistory(trace, loop.time))
-        settings = {"auto.create.topics.enable": "false"}
-        members = [ClusterMember(world, node_id, settings, ensemble, 2.0) for node_id in (1, 2, 3)]
+        settings = {
+            "auto.create.topics.enable": "false",
+            "replica.lag.time.max.ms": "1000",
+            "replica.fetch.response.max.bytes": "1",
+        }
+        members = [ClusterMember(world, node_id, settings, ensemble, 2.0) for node_id in (1, 2, 3, 4)]
         stage = ClusterStage(world, members, ensemble)
         loop.run_until_complete(scenario(stage))
         for member in members:
@@ -42,10 +52,12 @@ async def start(members: Sequence[ClusterMember]) -> None:
         await member.start()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(
+    condition: Callable[[], bool], seconds: float = 20.0, *, interval_seconds: float = 0.01
+) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(interval_seconds)
 
 
 def test_a_broker_that_is_lost_while_it_starts_serves_nobody_who_waits_at_its_door(
@@ -109,3 +121,64 @@ def test_another_broker_leads_when_the_leader_is_gone_and_nothing_is_lost(play: 
 def _leader(stage: ClusterStage) -> int:
     state = stage.partition("orders", 0)
     return -1 if state is None else state.leader
+
+
+async def _behind_the_epoch_start(stage: ClusterStage) -> None:
+    """A leader dies when all is acknowledged. The next one does not know that yet, and a follower lacks a record."""
+    await start(stage.members)
+    routing, network = stage.routing("client"), stage.world.network
+    await routing._brokers[3].create_topic("orders", 1, {"min.insync.replicas": "1"}, 4)
+    state = stage.partition("orders", 0)
+    assert state is not None
+    leader, heir, mute, late = (stage.member(node_id) for node_id in state.replicas)
+    await until(lambda: all(any(member.replicas()) for member in stage.members))
+    await send(routing, 5)
+    network.part(late.host.name, leader.host.name)
+    await send(routing, 5)  # the first waits until the late one is in sync no more
+    assert _in_sync(stage) == {leader.node_id, heir.node_id, mute.node_id}
+    network.part(mute.host.name, heir.host.name)  # in sync, but it does not say how far it is
+    leader.crash()
+    await until(lambda: _log_end(late) == 9, interval_seconds=0.0001)
+    assert (_log_end(heir), _high_watermark(heir)) == (10, 9)
+    network.sever(
+        heir.host.name, late.host.name
+    )  # what it has reaches the heir, the next record does not reach it
+    inspector = Inspector(stage)
+    inspector.expect("orders", 0, committed=10)
+    for _ in range(50):
+        await asyncio.sleep(0.01)
+        inspector.look()
+
+
+async def send(routing: RoutingClient, count: int) -> None:
+    for number in range(count):
+        leader, _ = await routing.leader("orders", 0)
+        batch = bytes(build_batch([NewRecord(None, b"%d" % number, 1_700_000_000_000)]))
+        assert await leader.produce("orders", 0, batch, -1, zstd=False).result() is not None
+
+
+def test_a_follower_is_in_sync_only_with_everything_from_before_the_leaders_epoch(play: Play) -> None:
+    play(_behind_the_epoch_start)
+
+
+def test_a_follower_that_joins_before_the_epoch_start_is_noticed(play: Play) -> None:
+    with joins_before_the_epoch_start(), pytest.raises(InvariantViolated, match="I11"):
+        play(_behind_the_epoch_start)
+
+
+def _replica(member: ClusterMember) -> Replica:
+    [replica] = [each for each in member.replicas() if each.name.topic == "orders"]
+    return replica
+
+
+def _log_end(member: ClusterMember) -> int:
+    return _replica(member).log.log_end_offset
+
+
+def _high_watermark(member: ClusterMember) -> int:
+    return _replica(member).partition.high_watermark
+
+
+def _in_sync(stage: ClusterStage) -> set[int]:
+    state = stage.partition("orders", 0)
+    return set() if state is None else set(state.isr)

@@ -19,6 +19,8 @@ from penstock.net.client import Client
 from penstock.net.network import Network
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
+from penstock.wire.init_producer_id import InitProducerIdRequest, encode_init_producer_id
+from penstock.wire.messages import decode_response_frame
 from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceResult, ProduceTopic
 from penstock.wire.produce_client import decode_produce_response, encode_produce_request
 
@@ -179,6 +181,27 @@ class SimulatedClient:
     async def init_producer_id(self) -> tuple[int, int]:
         fields = {"transactional_id": None, "transaction_timeout": _BROKER_TIMEOUT}
         response = await self.ask(_INIT_PRODUCER_ID, (0, 1, 2, 3, 4), fields)
+        check_error(response.error_code)
+        return response.producer_id, response.producer_epoch
+
+    async def init_transactions(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        before: tuple[int, int],
+        *,
+        is_held: bool,
+        seconds: float = ANSWER_SECONDS,
+    ) -> tuple[int, int]:
+        """`before`: producer id and epoch of one that names itself, or -1 both."""
+        await self.connect()
+        version = self._random.choice((0, 1, 2, 3, 4, 5) if before[0] < 0 and not is_held else (3, 4, 5))
+        client = self._connected()
+        correlation_id = client.next_correlation_id()
+        asked = InitProducerIdRequest(transactional_id, timeout_ms, *before, is_held)
+        frame = encode_init_producer_id(version, correlation_id, self.name, asked)
+        answer = await self._within_time(client.exchange(correlation_id, frame), seconds)
+        response = decode_response_frame(_INIT_PRODUCER_ID, version, answer)
         check_error(response.error_code)
         return response.producer_id, response.producer_epoch
 

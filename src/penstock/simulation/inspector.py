@@ -23,6 +23,11 @@ class Inspector:
         self._committed: dict[Place, int] = {}
         self._high_watermarks: dict[tuple[Place, int, int], int] = {}
 
+    def expect(self, topic: str, index: int, *, committed: int) -> None:
+        """Somebody knows that so much is committed, whatever leaders know."""
+        place = (topic, index)
+        self._committed[place] = max(self._committed.get(place, 0), committed)
+
     def look(self) -> None:
         if self._stage.history.problem is not None:
             raise self._stage.history.problem
