@@ -1,4 +1,4 @@
-// Administration, producing and a group: arguments are the bootstrap servers and a name for the topic.
+// Administration, producing, a group and transactions: arguments are the bootstrap servers and a name for the topic.
 package main
 
 import (
@@ -36,6 +36,7 @@ func main() {
 	produce(ctx)
 	readAsGroup(ctx, admin)
 	changeTopic(ctx, admin)
+	transact(ctx)
 }
 
 func connect(options ...kgo.Opt) *kgo.Client {
