@@ -35,8 +35,8 @@ func main() {
 	makeTopic(ctx, admin)
 	produce(ctx)
 	readAsGroup(ctx, admin)
+	transact(ctx, admin)
 	changeTopic(ctx, admin)
-	transact(ctx)
 }
 
 func connect(options ...kgo.Opt) *kgo.Client {

@@ -1,101 +1,162 @@
+// Transactions, of version 2: an epoch for each, a zombie, and what two sessions copy exactly once while a leader dies.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// transact commits, aborts, fences a zombie, and copies the topic exactly once.
-func transact(ctx context.Context) {
-	out := topic + "-transactions"
-	producer := connect(kgo.TransactionalID(topic+"-id"), kgo.AllowAutoTopicCreation())
-	defer producer.Close()
-	for round := range 4 {
-		must(producer.BeginTransaction())
-		for number := range 10 {
-			value := fmt.Sprintf("%d-%d", round, number)
-			must(producer.ProduceSync(ctx, &kgo.Record{Topic: out, Value: []byte(value)}).FirstErr())
-		}
-		must(producer.EndTransaction(ctx, round%2 == 0))
-	}
-	check(len(readCommitted(ctx, out, 20)) == 20, "not all messages of committed transactions were read")
+const (
+	sessions         = 2
+	perTransaction   = 50
+	transactionLimit = 20 * time.Second
+)
 
-	must(producer.BeginTransaction())
-	must(producer.ProduceSync(ctx, &kgo.Record{Topic: out, Value: []byte("zombie")}).FirstErr())
-	successor := connect(kgo.TransactionalID(topic + "-id"))
-	defer successor.Close()
-	must(successor.BeginTransaction())
-	must(successor.ProduceSync(ctx, &kgo.Record{Topic: out, Value: []byte("successor")}).FirstErr())
-	must(successor.EndTransaction(ctx, kgo.TryCommit))
-	err := producer.EndTransaction(ctx, kgo.TryCommit)
-	if !errors.Is(err, kerr.ProducerFenced) && !errors.Is(err, kerr.InvalidProducerEpoch) &&
-		!errors.Is(err, kerr.InvalidProducerIDMapping) {
-		check(false, fmt.Sprintf("the zombie was not fenced but told %v", err))
-	}
-	found := readCommitted(ctx, out, 21)
-	check(found["zombie"] == 0, "what the zombie wrote is read")
-	check(found["successor"] == 1, "what its successor wrote is not read")
-	say("transactions are committed, aborted and fenced")
-	copyInTransactions(ctx, out, 21)
+var copyTopic = topic + "-copies"
+
+func transact(ctx context.Context, admin *kadm.Client) {
+	made, err := admin.CreateTopics(ctx, partitions, copies, nil, copyTopic)
+	must(err)
+	must(made.Error())
+	commitAndAbort(ctx, admin)
+	fence(ctx)
+	copyAll(ctx)
 }
 
-func copyInTransactions(ctx context.Context, source string, count int) {
-	sink := source + "-copies"
+func connectTransactional(name string) *kgo.Client {
+	return connect(kgo.TransactionalID(topic+"-"+name), kgo.TransactionTimeout(transactionLimit))
+}
+
+func commitAndAbort(ctx context.Context, admin *kadm.Client) {
+	client := connectTransactional("rounds")
+	defer client.Close()
+	before := int16(-1)
+	for round := range 6 {
+		must(client.BeginTransaction())
+		for number := range partitions {
+			record := &kgo.Record{Topic: copyTopic, Value: fmt.Appendf(nil, "round-%d-%d", round, number)}
+			must(client.ProduceSync(ctx, record).FirstErr())
+		}
+		described, err := admin.DescribeTransactions(ctx, topic+"-rounds")
+		must(err)
+		found := described[topic+"-rounds"]
+		must(found.Err)
+		check(found.State == "Ongoing", "the transaction is "+found.State)
+		check(before == -1 || found.ProducerEpoch == before+1, "an epoch for each transaction")
+		before = found.ProducerEpoch
+		must(client.EndTransaction(ctx, kgo.TransactionEndTry(round%2 == 0)))
+	}
+	read := readCommitted(ctx, 3*partitions)
+	for value, times := range read {
+		check(times == 1, value+" is read more than once")
+		round, err := strconv.Atoi(strings.Split(value, "-")[1])
+		must(err)
+		check(round%2 == 0, value+" was aborted and is read")
+	}
+	check(len(read) == 3*partitions, fmt.Sprintf("%d of the committed are read", len(read)))
+	say("transactions are committed and aborted, each in an epoch of its own")
+}
+
+func fence(ctx context.Context) {
+	zombie := connectTransactional("zombie")
+	defer zombie.Close()
+	must(zombie.BeginTransaction())
+	must(zombie.ProduceSync(ctx, &kgo.Record{Topic: copyTopic, Value: []byte("zombie")}).FirstErr())
+	successor := connectTransactional("zombie")
+	defer successor.Close()
+	must(successor.BeginTransaction())
+	must(successor.ProduceSync(ctx, &kgo.Record{Topic: copyTopic, Value: []byte("successor")}).FirstErr())
+	err := zombie.EndTransaction(ctx, kgo.TryCommit)
+	isFenced := errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch)
+	check(isFenced, fmt.Sprintf("the zombie got %v", err))
+	must(successor.EndTransaction(ctx, kgo.TryCommit))
+	read := readCommitted(ctx, 3*partitions+1)
+	check(read["successor"] == 1 && read["zombie"] == 0, "the zombie is not read, its successor is")
+	say("a zombie is fenced")
+}
+
+func copyAll(ctx context.Context) {
+	say("PRODUCING")
+	stopped, stop := context.WithCancel(ctx)
+	ended := make(chan struct{}, sessions)
+	for number := range sessions {
+		go func() {
+			copyUntil(ctx, stopped, number)
+			ended <- struct{}{}
+		}()
+	}
+	expected := records + 3*partitions + 1
+	readCommitted(ctx, expected)
+	stop()
+	for range sessions {
+		<-ended
+	}
+	read := readCommitted(ctx, expected)
+	for number := range records {
+		times := read[strconv.Itoa(number)]
+		check(times == 1, fmt.Sprintf("%d is there %d times", number, times))
+	}
+	say(fmt.Sprintf("%d records are copied, each exactly once", records))
+}
+
+func copyUntil(ctx, stopped context.Context, number int) {
 	session, err := kgo.NewGroupTransactSession(
 		bootstrap,
-		kgo.TransactionalID(topic+"-copier"),
+		kgo.TransactionalID(fmt.Sprintf("%s-copier-%d", topic, number)),
+		kgo.TransactionTimeout(transactionLimit),
 		kgo.ConsumerGroup(topic+"-copiers"),
-		kgo.ConsumeTopics(source),
+		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.RequireStableFetchOffsets(),
-		kgo.AllowAutoTopicCreation(),
 	)
 	must(err)
 	defer session.Close()
-	for copied := 0; copied < count; {
-		fetches := session.PollFetches(ctx)
-		must(fetches.Err0())
+	for {
+		fetches := session.PollRecords(stopped, perTransaction)
+		if stopped.Err() != nil {
+			return
+		}
 		must(session.Begin())
-		batch := 0
+		end := kgo.TryCommit
+		fetches.EachError(func(string, int32, error) { end = kgo.TryAbort })
+		promise := kgo.AbortingFirstErrPromise(session.Client())
 		fetches.EachRecord(func(record *kgo.Record) {
-			session.Produce(ctx, &kgo.Record{Topic: sink, Value: record.Value}, nil)
-			batch++
+			session.Produce(ctx, &kgo.Record{Topic: copyTopic, Value: record.Value}, promise.Promise())
 		})
-		committed, err := session.End(ctx, kgo.TryCommit)
-		must(err)
-		if committed {
-			copied += batch
+		if promise.Err() != nil {
+			end = kgo.TryAbort
+		}
+		if _, err := session.End(ctx, end); err != nil {
+			fmt.Fprintf(os.Stderr, "session %d: %v\n", number, err)
 		}
 	}
-	found := readCommitted(ctx, sink, count)
-	check(len(found) == count, "not everything was copied")
-	for value, times := range found {
-		check(times == 1, "more than one copy of "+strconv.Quote(value))
-	}
-	say("a topic is copied exactly once")
 }
 
-func readCommitted(ctx context.Context, name string, count int) map[string]int {
+// What is read of the copies, and how often, until so many are there and no more come.
+func readCommitted(ctx context.Context, expected int) map[string]int {
 	client := connect(
-		kgo.ConsumeTopics(name),
+		kgo.ConsumeTopics(copyTopic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 	)
 	defer client.Close()
-	found := map[string]int{}
-	for seen := 0; seen < count; {
-		fetches := client.PollFetches(ctx)
-		must(fetches.Err0())
-		fetches.EachRecord(func(record *kgo.Record) {
-			found[string(record.Value)]++
-			seen++
-		})
-	}
-	return found
+	read := map[string]int{}
+	waitUntil(fmt.Sprintf("%d are read", expected), func() bool {
+		short, stop := context.WithTimeout(ctx, time.Second)
+		defer stop()
+		before := len(read)
+		client.PollFetches(short).EachRecord(func(record *kgo.Record) { read[string(record.Value)]++ })
+		return len(read) >= expected && len(read) == before
+	})
+	return read
 }
