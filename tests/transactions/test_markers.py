@@ -33,6 +33,7 @@ class World:
         self.image = self._with_leaders(ME, OTHER, OTHER)
         self.coming: ClusterImage | None = None
         self.store_is_down = False
+        self.stuck_producer = -1
         self.written: list[tuple[BrokerId, tuple[TopicPartition, ...]]] = []
         self.refusals: list[ErrorCode | Exception] = []
         log = Log(SystemClock(), lambda line: None, lambda *_: "")
@@ -57,6 +58,8 @@ class World:
         self, marker: Marker, version: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         self.written.append((ME, tuple(partitions)))
+        if marker.producer_id == self.stuck_producer:
+            await asyncio.Event().wait()
         return dict.fromkeys(partitions, self._outcome())
 
     async def ask(self, broker_id: BrokerId, api_key: int, version: int, fields: Any) -> Any:
@@ -169,6 +172,16 @@ async def test_nothing_counts_as_gone_while_the_store_cannot_be_asked() -> None:
         while not ending.is_done:
             await asyncio.sleep(0.001)
     assert world.written == [(ME, (P0,))]
+
+
+async def test_partition_that_cannot_commit_holds_up_no_other_transaction() -> None:
+    world = World()
+    world.stuck_producer = 8
+    stuck = Ending(Marker(8, 0, True, 1), 1, [P0], lambda: None)
+    world.markers.write(stuck)
+    await world.end(P0)
+    assert stuck.left == {P0}
+    await world.markers.close()
 
 
 async def test_transaction_without_partitions_ends_at_once() -> None:

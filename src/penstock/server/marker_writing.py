@@ -32,13 +32,22 @@ class MarkerWriter:
         self._newest[broker_id] = number
 
     async def write(
-        self, marker: Marker, version: int, partitions: Sequence[TopicPartition]
+        self,
+        marker: Marker,
+        version: int,
+        partitions: Sequence[TopicPartition],
+        wait_seconds: float | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """`version` is that of the transaction: since version 2 a marker has an epoch of its own."""
+        """`version` is that of the transaction: since version 2 a marker has an epoch of its own. What is not committed
+        after `wait_seconds` is answered with REQUEST_TIMED_OUT."""
         # All are appended before any is waited for.
-        outcomes = [self._append(marker, version, partition) for partition in partitions]
-        codes = await asyncio.gather(*outcomes)
-        return dict(zip(partitions, codes, strict=True))
+        outcomes = {partition: self._append(marker, version, partition) for partition in partitions}
+        if outcomes:
+            await asyncio.wait(outcomes.values(), timeout=wait_seconds)
+        return {
+            partition: outcome.result() if outcome.done() else ErrorCode.request_timed_out
+            for partition, outcome in outcomes.items()
+        }
 
     def _append(self, marker: Marker, version: int, name: TopicPartition) -> asyncio.Future[ErrorCode]:
         done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()

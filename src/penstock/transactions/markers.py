@@ -7,7 +7,7 @@ gone needs no marker; one that this broker has not heard of yet does. Loop threa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.cluster.image import NO_LEADER
@@ -87,17 +87,17 @@ class Markers:
         self._write_here = write_here
         self._log = log
         self._batches: Batches[Written] = Batches(self._write)
-        self._looking: set[asyncio.Task[None]] = set()
-        """Whether partitions are gone."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Markers for partitions that this broker leads, and questions whether partitions are gone."""
 
     def write(self, ending: Ending) -> None:
         """It is told when all are written."""
         self._send(ending, ending.left)
 
     async def close(self) -> None:
-        for task in self._looking:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._looking, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._batches.close()
         self._links.close()
 
@@ -112,14 +112,20 @@ class Markers:
             else:
                 by_leader.setdefault(state.leader, []).append(partition)
         if unknown or not by_leader:
-            task = asyncio.get_running_loop().create_task(self._look_for(ending, unknown))
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
+            self._start(self._look_for(ending, unknown))
         for leader, led in by_leader.items():
             if leader == NO_LEADER:
                 self._send_later(ending, led)
+            elif leader == self._node_id:
+                # Each by itself: a partition that cannot commit at present holds up nobody else.
+                self._start(self._write(leader, [(ending, tuple(led))]))
             else:
                 self._batches.add(leader, (ending, tuple(led)))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _look_for(self, ending: Ending, unknown: Sequence[TopicPartition]) -> None:
         """Its leader may have heard of a new topic before this broker has."""

@@ -15,6 +15,8 @@ from penstock.records.control import Marker
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.transactions.transaction import VERSION_1
 
+MAX_WAIT_SECONDS = 1.0
+
 
 async def handle(request: Request, message: Any) -> Fields:
     if request.session.broker_id is not None:
@@ -38,7 +40,10 @@ async def _write(request: Request, asked: Any) -> Fields:
         codes = dict.fromkeys(partitions, ErrorCode.cluster_authorization_failed)
     else:
         version = getattr(asked, "transaction_version", VERSION_1)
-        codes = await request.broker.marker_writer.write(marker, version, list(dict.fromkeys(partitions)))
+        # Others come on the same connection: they do not wait for a partition that cannot commit at present.
+        codes = await request.broker.marker_writer.write(
+            marker, version, list(dict.fromkeys(partitions)), MAX_WAIT_SECONDS
+        )
     return {"producer_id": asked.producer_id, "topics": _topics(codes)}
 
 
