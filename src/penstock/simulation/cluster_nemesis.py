@@ -66,7 +66,7 @@ class ClusterNemesis:
         return frozenset(act.__name__.strip("_") for act in self._acts)
 
     async def rage(self) -> None:
-        for _ in range(self._random.randint(2, 8)):
+        for _ in range(self._random.randint(2, 6)):
             await self._sleep(0.05, 0.8)
             if self._acts:
                 act, member = self._random.choice(self._acts), self._choose()
