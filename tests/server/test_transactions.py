@@ -120,6 +120,7 @@ def test_a_batch_of_a_partition_that_was_not_added_is_refused(tmp_path: Path) ->
 def test_a_producer_that_was_replaced_writes_nothing(tmp_path: Path, version: int) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", partitions=2)
+        await find_coordinator(broker, 0, "g")
         zombie = Producer(broker, version=version)
         await zombie.init()
         await zombie.write("a", b"zombie")

@@ -173,7 +173,7 @@ class Replica:
             return AppendInfo(last_offset, last_offset, -1, self.log.log_start_offset, duplicate=True)
         batch = memoryview(build_marker(*marker, now_ms))
         info = self.append(batch, read_header(batch), now_ms)
-        self.verified.on_marker(marker.producer_id)
+        self.verified.on_marker(marker, is_epoch_new=is_epoch_new)
         if self.on_marker is not None:
             self.on_marker(marker, info)
         return info

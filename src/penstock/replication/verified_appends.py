@@ -1,9 +1,10 @@
 """First batches of transactions, held until the coordinator has said that the partition belongs to them (KIP-890).
 
 So nothing is stored that no marker would follow. While one is held, later ones of its producer wait behind it, and
-others go on. What the coordinator said counts until the transaction is begun here or a marker comes: one that ended
-it meanwhile takes it back. After a refusal no later batch of a producer the log does not know may come first: its
-retry would be taken for old. Loop thread only, on the leader.
+others go on. What the coordinator said counts until the transaction is begun here or ended by a marker, and batches
+that are held then are refused: asked about again, they might be taken for the next transaction's. After a refusal no
+later batch of a producer the log does not know may come first: its retry would be taken for old. Loop thread only, on
+the leader.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.records.batch import BatchHeader
+from penstock.records.control import Marker
 from penstock.storage.log import Log
 
 MAX_REFUSED = 1_000
@@ -26,7 +28,7 @@ Verify = Callable[[], Coroutine[Any, Any, ErrorCode]]
 """Asks whether the partition belongs to the transaction of a batch."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Unverified:
     header: BatchHeader
     verify: Verify
@@ -37,13 +39,11 @@ class _Unverified:
 class _Queue:
     """The batches of one producer; the first is asked about."""
 
-    __slots__ = ("asking", "held", "is_outdated")
+    __slots__ = ("asking", "held")
 
     def __init__(self) -> None:
         self.held: deque[_Unverified] = deque()
         self.asking: Task[ErrorCode] | None = None
-        self.is_outdated = False
-        """A marker has come since it was asked."""
 
 
 class VerifiedAppends:
@@ -97,13 +97,29 @@ class VerifiedAppends:
         self._verified.pop(producer_id, None)
         self._refused.pop(producer_id, None)
 
-    def on_marker(self, producer_id: int) -> None:
-        """What was said of the producer's transaction, or is about to be, was said of one that has ended."""
-        self._verified.pop(producer_id, None)
-        self._refused.pop(producer_id, None)
+    def on_marker(self, marker: Marker, *, is_epoch_new: bool) -> None:
+        """The producer's transactions up to the marker's epoch have ended; below it, where the marker has the epoch of
+        the next one."""
+        producer_id = marker.producer_id
+        ended_below = marker.producer_epoch if is_epoch_new else marker.producer_epoch + 1
+        if self._verified.get(producer_id, ended_below) < ended_below:
+            del self._verified[producer_id]
+        if self._refused.get(producer_id, (ended_below, 0))[0] < ended_below:
+            del self._refused[producer_id]
         queue = self._queues.get(producer_id)
         if queue is not None:
-            queue.is_outdated = True
+            self._refuse_ended(marker, queue, ended_below)
+
+    def _refuse_ended(self, marker: Marker, queue: _Queue, ended_below: int) -> None:
+        asked = queue.held[0]
+        ended = [held for held in queue.held if held.header.producer_epoch < ended_below]
+        queue.held = deque(held for held in queue.held if held.header.producer_epoch >= ended_below)
+        if asked in ended:
+            self._go_on_asking(marker.producer_id, queue)  # what is said of it no longer matters
+        for held in ended:
+            is_old = held.header.producer_epoch < marker.producer_epoch
+            code = ErrorCode.invalid_producer_epoch if is_old else ErrorCode.invalid_txn_state
+            held.refuse(BrokerError(code, "the transaction has ended"))
 
     def give_up(self, error: BrokerError) -> None:
         """This broker leads no more: whoever waits is told so."""
@@ -120,22 +136,24 @@ class VerifiedAppends:
         return self._verified.get(header.producer_id) == header.producer_epoch
 
     def _ask(self, producer_id: int, queue: _Queue) -> None:
-        queue.is_outdated = False
         queue.asking = asyncio.get_running_loop().create_task(queue.held[0].verify())
         queue.asking.add_done_callback(partial(self._on_answer, producer_id, queue))
 
+    def _go_on_asking(self, producer_id: int, queue: _Queue) -> None:
+        if queue.held:
+            self._ask(producer_id, queue)
+        else:
+            del self._queues[producer_id]
+
     def _on_answer(self, producer_id: int, queue: _Queue, asked: Task[ErrorCode]) -> None:
-        if self._queues.get(producer_id) is not queue:
-            return  # given up meanwhile
+        if self._queues.get(producer_id) is not queue or queue.asking is not asked:
+            return  # given up, or ended by a marker meanwhile
         code = ErrorCode.coordinator_not_available
         try:
             code = asked.result()
         finally:
             # Whatever went wrong, those that wait are not held up for ever.
-            if code is ErrorCode.none and queue.is_outdated:
-                self._ask(producer_id, queue)
-            else:
-                self._settle(producer_id, queue, code)
+            self._settle(producer_id, queue, code)
 
     def _settle(self, producer_id: int, queue: _Queue, code: ErrorCode) -> None:
         """The answer goes for all batches of its epoch that have come so far."""
@@ -143,10 +161,7 @@ class VerifiedAppends:
         settled = []
         while queue.held and queue.held[0].header.producer_epoch == epoch:
             settled.append(queue.held.popleft())
-        if queue.held:
-            self._ask(producer_id, queue)
-        else:
-            del self._queues[producer_id]
+        self._go_on_asking(producer_id, queue)
         if code is ErrorCode.none:
             self._verified[producer_id] = epoch
             for held in settled:
