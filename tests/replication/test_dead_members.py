@@ -1,14 +1,16 @@
-"""Members of an in-sync set that die leave it at once: nothing waits for them until a tick."""
+"""Members of an in-sync set that die leave it at once: nothing waits for them until a tick, or for another write."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from replication_cluster import Cluster, until
+from replication_cluster import WAIT_SECONDS, Cluster, until
 
+from penstock.model import BrokerId
 from penstock.replication import in_sync_writer
 
 SETTINGS = {"replica.lag.time.max.ms": "600000"}
@@ -76,3 +78,42 @@ def test_the_dead_leave_all_sets_at_once_before_anything_waits_for_them(tmp_path
         await until(lambda: all(set(cluster.state(index).isr) == {1, 2} for index in (0, 1)), "it is out")
 
     run(tmp_path, APART, scenario, partitions=2)
+
+
+def test_what_a_machine_has_that_is_left_alone_is_committed_without_another_write(tmp_path: Path) -> None:
+    """Its follower was not asked to fsync while there were two machines; now only what is fsynced counts."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.nodes[BrokerId(3)].replicas._fetchers.stop()
+        await cluster.nodes[BrokerId(2)].replica().flushed()
+        committed = cluster.append(b"the last for a long time")
+        await until(lambda: cluster.nodes[BrokerId(2)].replica().log.log_end_offset == 2, "it is copied")
+        await cluster.remove(3)
+        assert await asyncio.wait_for(committed, WAIT_SECONDS) is None
+        assert set(cluster.state().isr) == {1, 2}
+
+    run(tmp_path, {1: "one", 2: "one", 3: "two"}, scenario)
+
+
+def test_a_follower_tells_its_next_leader_too_when_what_it_has_is_durable(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        follower = cluster.nodes[BrokerId(2)]
+        flush, release = follower.threads.run, asyncio.Event()
+
+        async def late(work: Callable[[], Any]) -> Any:
+            await release.wait()
+            return await flush("flush", work)
+
+        def run_late(pool: Any, work: Callable[[], Any]) -> asyncio.Future[Any]:
+            return asyncio.ensure_future(late(work)) if pool == "flush" else flush(pool, work)
+
+        follower.threads.run = run_late  # type: ignore[method-assign]
+        cluster.append(b"the last for a long time")
+        await until(lambda: all(node.replica().log.log_end_offset == 2 for node in cluster.nodes.values()))
+        await cluster.elect(3)
+        known = cluster.leader().partition.in_sync.followers[BrokerId(2)]
+        await until(lambda: known.log_end == 2, "it has said what it has")
+        release.set()
+        await until(lambda: cluster.leader().partition.high_watermark == 2, "it is committed")
+
+    run(tmp_path, TOGETHER, scenario)

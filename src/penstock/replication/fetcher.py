@@ -100,6 +100,12 @@ class Fetcher:
             self._said.pop(key, None)
             self._forgotten[key] = None
 
+    def say_again(self, replica: Replica) -> None:
+        """What is said of it now is more than before; while it is being worked on it is named afterwards anyway."""
+        key = (replica.topic_id, replica.name.partition)
+        if key in self._said:
+            self._say(key)
+
     async def stop(self) -> None:
         for task in (self._task, *self._work):
             task.cancel()
@@ -169,8 +175,12 @@ class Fetcher:
         topics: dict[TopicId, FetchTopic] = {}
         unsaid, self._unsaid = self._unsaid, {}
         for topic_id, index in unsaid:
-            followed = self._said[topic_id, index] = self._followed[topic_id, index]
-            log = followed.replica.log
+            key = (topic_id, index)
+            followed = self._said[key] = self._followed[key]
+            replica, log = followed.replica, followed.replica.log
+            if replica.flushes_as_follower and not log.failed:
+                # What it has from before, of another leader or as one, may not be durable yet.
+                replica.when_flushed(partial(self._on_flushed, key, replica))
             partition = FetchPartition(
                 index,
                 log.log_end_offset,

@@ -31,6 +31,12 @@ class Fetchers:
         if leader is not None:
             self._fetchers[leader].unfollow(replica)
 
+    def say_again(self, replica: Replica) -> None:
+        """Have its leader told anew where it is and how far it has fsynced."""
+        leader = self._leaders.get(replica)
+        if leader is not None:
+            self._fetchers[leader].say_again(replica)
+
     async def stop(self) -> None:
         await asyncio.gather(*(fetcher.stop() for fetcher in self._fetchers.values()))
         self._fetchers.clear()

@@ -297,7 +297,7 @@ class ReplicaManager:
             replica.on_moved(partition.on_in_sync())
         if partition.is_leader:
             self._see_who_leaves(replica, state)
-        replica.flushes_as_follower = self._counts_by_flush(replica, state)
+        self._see_how_it_counts(replica, state)
 
     def _see_who_leaves(self, replica: Replica, state: State) -> None:
         """A move gives up some, or brokers stop: a leader does not wait until they are gone."""
@@ -324,6 +324,14 @@ class ReplicaManager:
         brokers = {} if self._image is None else self._image.brokers
         return {broker.node_id: broker.machine_id for broker in brokers.values()}
 
+    def _see_how_it_counts(self, replica: Replica, state: State) -> None:
+        before, replica.flushes_as_follower = (
+            replica.flushes_as_follower,
+            self._counts_by_flush(replica, state),
+        )
+        if replica.flushes_as_follower and not before:
+            self._fetchers.say_again(replica)  # nothing else may come that would have it flushed
+
     def _counts_by_flush(self, replica: Replica, state: State) -> bool:
         """Whether a set with this broker in it may be one machine, as the leader reckons (`InSync`)."""
         durability = replica.partition.durability
@@ -346,7 +354,7 @@ class ReplicaManager:
                 if state is not None:
                     self._see_who_leaves(replica, state)
             elif state is not None:
-                replica.flushes_as_follower = self._counts_by_flush(replica, state)
+                self._see_how_it_counts(replica, state)
 
     async def cut(self, replica: Replica, work: Callable[[], None]) -> bool:
         """Have the end of a follower's log cut in a pool; false when another job changes its files."""
