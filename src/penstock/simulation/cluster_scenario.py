@@ -28,6 +28,7 @@ from penstock.simulation.partition_history import PartitionHistory, RecordedEnse
 from penstock.simulation.process import SimulatedCrash
 from penstock.simulation.running import Report
 from penstock.simulation.trace import Trace
+from penstock.simulation.transaction_cast import TransactionCast
 
 _LOOK_SECONDS = 0.02
 _START_SECONDS = 120.0
@@ -54,6 +55,7 @@ class ClusterScenario:
             for node_id in range(1, random.choice((3, 3, 3, 4, 5)) + 1)
         ]
         self._stage = ClusterStage(self._world, members, ensemble)
+        self._transactions = TransactionCast(self._stage)
         self._nemesis = ClusterNemesis(self._stage, self._durability, session_seconds)
         self._inspector = Inspector(self._stage)
         self._admin = ClusterAdmin(self._stage)
@@ -63,8 +65,8 @@ class ClusterScenario:
 
     @property
     def traits(self) -> frozenset[str]:
-        """What can happen in this seed: its faults, and the durability of its topics."""
-        return self._nemesis.faults | {self._durability}
+        """What can happen in this seed: its faults, the durability of its topics, transactions if there are."""
+        return self._nemesis.faults | {self._durability} | self._transactions.traits
 
     async def run(self) -> Report:
         keepers = [asyncio.ensure_future(self._keep(member)) for member in self._stage.members]
@@ -79,6 +81,7 @@ class ClusterScenario:
             await self._racing(self._heal(), tasks + actors)
             self._stage.is_at_rest = True
             await asyncio.wait(actors, timeout=_LAST_STEP_SECONDS)
+            await self._racing(self._transactions.audit(), tasks)
             await self._racing(self._auditor.audit(), tasks)
         finally:
             await _end(actors + tasks)
@@ -102,6 +105,7 @@ class ClusterScenario:
         """Everybody is there, and the first topics."""
         await self._until(self._all_serve, "the brokers do not start")
         await self._admin.create_first_topics()
+        await self._transactions.open()
 
     async def _heal(self) -> None:
         """Nothing is broken any more: in time everything is as it should be."""
@@ -126,6 +130,7 @@ class ClusterScenario:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             self._inspector.look()
+            self._transactions.look()
             self._check_problems()
 
     # --- brokers
@@ -163,7 +168,7 @@ class ClusterScenario:
     # --- clients
 
     def _actors(self) -> list[Coroutine[Any, Any, None]]:
-        actors: list[_Actor] = [self._admin, *self._committers]
+        actors: list[_Actor] = [self._admin, *self._committers, *self._transactions.actors]
         is_strict = not self.traits & {"pause", "keep_from_store", "isolate"}
         actors += [
             ClusterProducer(self._stage, number, is_strict=is_strict)
@@ -207,6 +212,7 @@ def cluster_settings(random: Any) -> dict[str, str]:
         "leader.imbalance.check.interval.seconds": str(random.choice((1, 5))),
         "log.cleaner.backoff.ms": "3600000",
         "offsets.topic.num.partitions": str(random.choice((1, 2))),
+        "transaction.state.log.num.partitions": "2",
     }
 
 

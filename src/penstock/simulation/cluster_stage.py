@@ -37,18 +37,17 @@ class ClusterStage(Stage):
         return self.ensemble.history
 
     def routing(self, name: str) -> RoutingClient:
-        network = self.world.network.host(CLIENT_HOST)
-        brokers = {
-            member.node_id: SimulatedClient(
-                f"{name}@{member.node_id}",
-                network,
-                (member.host.name, PORT),
-                self.gate,
-                self.world.random(f"{name}/client/{member.node_id}"),
-            )
-            for member in self.members
-        }
+        brokers = {member.node_id: self.connection(name, member.node_id) for member in self.members}
         return RoutingClient(name, brokers, self.world.random(f"{name}/routing"))
+
+    def connection(self, name: str, node_id: int) -> SimulatedClient:
+        return SimulatedClient(
+            f"{name}@{node_id}",
+            self.world.network.host(CLIENT_HOST),
+            (self.member(node_id).host.name, PORT),
+            self.gate,
+            self.world.random(f"{name}/client/{node_id}"),
+        )
 
     def member(self, node_id: int) -> ClusterMember:
         return next(member for member in self.members if member.node_id == node_id)

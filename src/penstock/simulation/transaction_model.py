@@ -92,7 +92,8 @@ class TransactionModel:
         owner = self._given.setdefault((instance.transactional_id, instance.producer), instance)
         if owner is not instance:
             raise InvariantViolated(
-                "T29", f"{instance.name} is {instance.producer} of {instance.transactional_id}, as {owner.name}"
+                "T29",
+                f"{instance.name} is {instance.producer} of {instance.transactional_id}, as {owner.name}",
             )
 
     def _fence(self, instance: Instance) -> None:
@@ -130,7 +131,9 @@ class TransactionModel:
     def on_progress(self, transaction: ModelTransaction, offset: int, *, was_fenced: bool) -> None:
         """An offset was taken as part of the transaction."""
         if was_fenced:
-            raise InvariantViolated("T29", f"{transaction}: offsets of a producer that was replaced were taken")
+            raise InvariantViolated(
+                "T29", f"{transaction}: offsets of a producer that was replaced were taken"
+            )
         transaction.progress = offset
 
     def on_commit_sent(self, transaction: ModelTransaction) -> None:
@@ -171,22 +174,11 @@ class TransactionModel:
             transaction = self._transactions[shown.metadata]
             self._on_effect(transaction, f"offset {shown.offset} of {group}")
             if transaction.progress not in (None, shown.offset):
-                raise InvariantViolated("I12", f"{group} is at {shown.offset}, {transaction} committed another")
+                raise InvariantViolated(
+                    "I12", f"{group} is at {shown.offset}, {transaction} committed another"
+                )
         if offset < least:
             raise InvariantViolated("I12", f"{group} is at {offset}, {least} was committed before")
-
-    def committed_progress(self, group_of: Mapping[str, str], group: str) -> int:
-        """How far transactions have certainly brought a group; `group_of` each transactional id."""
-        return max(
-            (
-                transaction.progress
-                for transaction in self._transactions.values()
-                if transaction.outcome is Outcome.OK
-                and transaction.progress is not None
-                and group_of.get(transaction.instance.transactional_id) == group
-            ),
-            default=0,
-        )
 
     def _on_effect(self, transaction: ModelTransaction, what: str) -> None:
         """Something of a transaction counts, so all of it must."""
@@ -204,7 +196,9 @@ class TransactionModel:
         if known != value:
             raise InvariantViolated("I3", f"{place} {offset} was {label(known)} and is {label(value)}")
         if self._offsets.setdefault(value, offset) != offset:
-            raise InvariantViolated("I2", f"{label(value)} is at {self._offsets[value]} and again at {offset}")
+            raise InvariantViolated(
+                "I2", f"{label(value)} is at {self._offsets[value]} and again at {offset}"
+            )
 
     # --- the end
 
@@ -236,6 +230,7 @@ class TransactionModel:
         shown = {value for records in committed.values() for _, value in records}
         for transaction in self._transactions.values():
             parts = [value in shown for value in transaction.values]
-            if any(parts) != all(parts) or (transaction.outcome is Outcome.OK and not all(parts)):
+            is_committed = any(parts) or transaction.outcome is Outcome.OK
+            if is_committed and not all(parts):
                 missing = transaction.values[parts.index(False)]
                 raise InvariantViolated("I7", f"{transaction} is torn: {label(missing)} is not shown")

@@ -26,7 +26,9 @@ _MAX_BYTES = (1, 2_000, 100_000)
 Shown = tuple[int, bytes]
 
 
-def readable(place: Place, result: FetchResult, position: int, *, is_committed: bool) -> tuple[int, list[Shown]]:
+def readable(
+    place: Place, result: FetchResult, position: int, *, is_committed: bool
+) -> tuple[int, list[Shown]]:
     """Offsets and values that a fetch from `position` shows, and where the next one begins."""
     assert not isinstance(result.records, LogSlice)
     aborted = sorted(result.aborted_transactions or (), key=lambda each: each.first_offset)

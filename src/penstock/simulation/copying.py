@@ -1,0 +1,97 @@
+"""A simulated copier: it reads what is committed, writes it elsewhere, and commits how far it came in the transaction.
+
+So everything that it has read is copied once, whoever of those that share its group and transactional id did it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.history import InvariantViolated, Outcome, label
+from penstock.simulation.partition_history import Place
+from penstock.simulation.transacting import Role, TransactionalProducer
+from penstock.simulation.transaction_model import ModelTransaction, TransactionModel
+from penstock.simulation.transaction_reading import Shown, read_from
+
+_MAX_BYTES = (1, 600, 2_000)
+
+
+class Copies:
+    """What the copiers of one group and one transactional id have in common."""
+
+    def __init__(self, group: str, source: Place) -> None:
+        self.group = group
+        self.source = source
+        self.of: dict[bytes, bytes] = {}
+        """What each value is a copy of."""
+        self.transactions: list[ModelTransaction] = []
+
+    @property
+    def certain_progress(self) -> int:
+        done = (each.progress for each in self.transactions if each.outcome is Outcome.OK)
+        return max((progress for progress in done if progress is not None), default=0)
+
+    def check(self, progress: int, committed: Mapping[Place, Sequence[Shown]]) -> None:
+        """What lies before the group's offset is copied, once; nothing else is."""
+        sources = [value for offset, value in committed[self.source] if offset < progress]
+        copies = [
+            self.of[value] for records in committed.values() for _, value in records if value in self.of
+        ]
+        if sorted(sources) != sorted(copies):
+            missing = [label(value) for value in sources if value not in copies]
+            extra = [label(value) for value in copies if value not in sources or copies.count(value) > 1]
+            raise InvariantViolated(
+                "I7", f"{self.group} is at {progress}; not copied: {missing}, copied too often: {extra}"
+            )
+
+
+class Copier(TransactionalProducer):
+    def __init__(
+        self,
+        stage: ClusterStage,
+        model: TransactionModel,
+        name: str,
+        role: Role,
+        places: Sequence[Place],
+        copies: Copies,
+    ) -> None:
+        super().__init__(stage, model, name, role, places)
+        self._copies = copies
+        self._records: list[Shown] = []
+        self._end_of_records = 0
+
+    async def _is_ready(self) -> bool:
+        self._end_of_records, self._records = await read_from(
+            self._routing,
+            self._copies.source,
+            await self.progress(),
+            self._random.choice(_MAX_BYTES),
+            is_committed=True,
+        )
+        for offset, value in self._records:
+            self._model.on_committed(self._copies.source, offset, value)
+        return bool(self._records)
+
+    async def _fill(self, transaction: ModelTransaction) -> None:
+        self._copies.transactions.append(transaction)
+        for _, source in self._records:
+            value = self._value(transaction, f" copy of {label(source)}")
+            self._copies.of[value] = source
+            await self._write(transaction, self._random.choice(self._places), [value])
+        was_fenced, end = transaction.instance.is_fenced, self._end_of_records
+        await self._tried(
+            lambda: self._client.commit_offset(
+                transaction.instance.producer, self._copies.group, self._copies.source, end, transaction.name
+            )
+        )
+        self._model.on_progress(transaction, end, was_fenced=was_fenced)
+        self._note("progress", transaction.name, end)
+
+    async def progress(self) -> int:
+        """How far the group is, as its coordinator says."""
+        least = self._copies.certain_progress
+        shown = await self._client.committed_offset(self._copies.group, self._copies.source)
+        self._note("offset", shown)
+        self._model.on_offset(self._copies.group, shown, least)
+        return 0 if shown is None else shown.offset
