@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.errors import InvalidBatch
 from penstock.records.batch import crc_matches, read_header
@@ -58,3 +60,21 @@ def test_clients_may_not_write_markers() -> None:
     batch = memoryview(build_marker(7, 3, True, 12, 1_000))
     with pytest.raises(InvalidBatch, match="control"):
         check_batch(batch, max_bytes=1_000)
+
+
+@given(
+    key=st.none() | st.binary(max_size=8),
+    value=st.none() | st.binary(max_size=10),
+    cut=st.integers(0, 90),
+    flips=st.lists(st.tuples(st.integers(61, 80), st.integers(0, 255)), max_size=3),
+)
+def test_whatever_the_bytes_are_they_are_a_marker_or_none(
+    key: bytes | None, value: bytes | None, cut: int, flips: list[tuple[int, int]]
+) -> None:
+    content = build_batch([NewRecord(key, value, 0)], producer_id=1, producer_epoch=0, control=True)
+    for position, byte in flips:
+        content[position % len(content)] = byte
+    batch = memoryview(content)
+    header = read_header(batch)
+    marker = read_marker(batch[: max(61, len(batch) - cut)], header)
+    assert marker is None or marker.producer_id == header.producer_id
