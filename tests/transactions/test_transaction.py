@@ -129,6 +129,19 @@ def test_highest_epoch_is_for_fencing_and_is_given_to_nobody(asking: Identity) -
     assert init(fenced.completed(6_000), asking).producer == Identity(FRESH, ProducerEpoch(0))
 
 
+@pytest.mark.parametrize("version", [VERSION_1, VERSION_2])
+def test_who_claims_the_highest_epoch_is_fenced(version: int) -> None:
+    """There is none above it, under which its transaction could be ended."""
+    aborted = ongoing(LAST_EPOCH_OF_CLIENTS).timed_out(4_000).completed(5_000)
+    claimed = producer(MAX_EPOCH)
+    assert aborted.producer == claimed
+    assert (
+        code_of(lambda: aborted.with_partitions(claimed, [P0], version, 6_000)) is ErrorCode.producer_fenced
+    )
+    assert code_of(lambda: aborted.ended(claimed, False, version, FRESH, 6_000)) is ErrorCode.producer_fenced
+    assert init(aborted, claimed).producer == Identity(FRESH, ProducerEpoch(0))
+
+
 # --- partitions
 
 
@@ -221,6 +234,14 @@ def test_late_end_is_not_taken_for_a_repeat_after_the_producer_was_initialised()
     assert given.producer == producer(2)
     assert code_of(lambda: given.ended(producer(1), True, VERSION_2, None, 6_000)) is (
         ErrorCode.producer_fenced
+    )
+
+
+def test_nobody_repeats_the_end_of_a_transaction() -> None:
+    """The one that timed out was ended by no producer's request, so there is none whose repeat is answered alike."""
+    aborted = ongoing(3, VERSION_2).timed_out(4_000)
+    assert code_of(lambda: aborted.ended(NOBODY, False, VERSION_2, None, 5_000)) is (
+        ErrorCode.invalid_producer_id_mapping
     )
 
 

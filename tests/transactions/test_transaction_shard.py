@@ -72,6 +72,23 @@ async def test_partition_is_verified_when_its_place_in_the_transaction_is_commit
     await adding
 
 
+async def test_partition_that_joins_while_another_is_verified_is_not_taken_for_committed() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    first = asyncio.ensure_future(bench.shard.add_partitions("t", producer, [P0], VERSION_1))
+    await turns()
+    verifying = asyncio.ensure_future(bench.shard.verify("t", producer, [P1]))
+    await turns()
+    second = asyncio.ensure_future(bench.shard.add_partitions("t", producer, [P1], VERSION_1))
+    await turns()
+    bench.log.commit(2)
+    await turns()
+    assert not verifying.done(), "a coordinator that takes over now knows nothing of the second"
+    await bench.rest()
+    assert await verifying == {P1: ErrorCode.none}
+    await asyncio.gather(first, second)
+
+
 async def test_next_transaction_begins_as_soon_as_the_last_has_ended() -> None:
     bench = Bench()
     producer = await bench.init()
@@ -105,6 +122,7 @@ async def test_who_would_wait_for_too_long_is_told_to_come_back(monkeypatch: pyt
     assert await refused(bench.shard.init_producer_id("t", NOBODY, 60_000, False, 1)) is (
         ErrorCode.concurrent_transactions
     )
+    assert bench.shard._waiting == {}, "who was told waits no more, however long the end takes"
 
 
 async def test_request_of_a_broker_does_not_wait() -> None:
@@ -218,6 +236,19 @@ async def test_idle_id_is_forgotten_for_good_and_an_open_one_is_not() -> None:
         ErrorCode.invalid_producer_id_mapping
     )
     assert (await bench.init("idle", producer)).producer_id != producer.producer_id
+
+
+async def test_ids_that_expire_together_are_not_forgotten_in_one_batch() -> None:
+    """What is added together is never parted, and a batch of any size can be copied by nobody."""
+    bench = Bench(transactional_id_expiration_ms="1000")
+    for number in range(3):
+        await bench.init(f"idle-{number}")
+    bench.advance(1_000)
+    bench.shard.sweep()
+    assert [len(records) for records, _ in bench.log.waiting] == [1, 1, 1]
+    await bench.rest()
+    bench.crash()
+    assert not bench.shard.transactions
 
 
 async def test_more_ids_than_there_is_room_for_are_refused() -> None:

@@ -50,7 +50,7 @@ class Shard:
         self._uncommitted: dict[str, int] = {}
         """How many records of an id are on their way into the log."""
         self._endings: dict[str, Ending] = {}
-        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
         """For the end of a transaction that is being ended."""
         self._opened_ms: dict[str, int] = {}
         """When each open transaction began, by a clock that only goes forward."""
@@ -132,9 +132,11 @@ class Shard:
         self, transactional_id: str, producer: Identity, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether each is in the open transaction of this producer, for good."""
-        await self._record(transactional_id, self._existing(transactional_id))
-        known = self._existing(transactional_id)
-        return {partition: known.verify(producer, partition) for partition in partitions}
+        while True:
+            known = self._existing(transactional_id)
+            await self._record(transactional_id, known)
+            if known is self._existing(transactional_id):
+                return {partition: known.verify(producer, partition) for partition in partitions}
 
     async def end(self, transactional_id: str, producer: Identity, commit: bool, version: int) -> Identity:
         """The outcome is decided for good; who may begin the next transaction."""
@@ -200,8 +202,8 @@ class Shard:
             del self._transactions[transactional_id]
             self.id_characters -= len(transactional_id)
             self._connections.pop(transactional_id, None)
-        records = [TransactionRecord(transactional_id, None) for transactional_id in expired]
-        self._appender.add(records, self._on_tombstones)
+            # Each by itself: what is added together has to fit into one batch.
+            self._appender.add([TransactionRecord(transactional_id, None)], self._on_tombstone)
 
     def close(self, code: ErrorCode) -> None:
         if self._closed is not None:
@@ -281,7 +283,7 @@ class Shard:
         _ignore(self._record(transactional_id, transaction.completed(self._around.wall_ms())))
         self._wake(transactional_id)
 
-    def _on_tombstones(self, error: BrokerError | None) -> None:
+    def _on_tombstone(self, error: BrokerError | None) -> None:
         if error is not None:
             self._lose()
 
@@ -290,12 +292,17 @@ class Shard:
         if error.code is not ErrorCode.concurrent_transactions:
             raise error
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(transactional_id, []).append(future)
+        waiting = self._waiting.setdefault(transactional_id, {})
+        waiting[future] = None
         try:
             async with asyncio.timeout(COMPLETION_WAIT_SECONDS):
                 await future
         except TimeoutError:
             raise error from None
+        finally:
+            waiting.pop(future, None)
+            if not waiting and self._waiting.get(transactional_id) is waiting:
+                del self._waiting[transactional_id]
 
     def _wake(self, transactional_id: str) -> None:
         for future in self._waiting.pop(transactional_id, ()):

@@ -170,7 +170,7 @@ class Transaction:
         self, producer: Identity, commit: bool, version: int, next_id: ProducerId | None, now_ms: int
     ) -> Transaction:
         """The decision is made with this; markers follow, then `completed`. The same value: it was made before."""
-        if version >= VERSION_2 and self._has_ended and producer == self.earlier:
+        if version >= VERSION_2 and self._has_ended and producer == self.earlier != NOBODY:
             self._check_outcome(commit)
             return self
         self._check_producer(producer)
@@ -240,7 +240,7 @@ class Transaction:
             raise BrokerError(
                 ErrorCode.invalid_producer_id_mapping, "the transactional id has another producer id"
             )
-        if producer != self.successor:
+        if producer != self.successor or producer.epoch > LAST_EPOCH_OF_CLIENTS:
             raise _fenced()
 
     def _check_outcome(self, commit: bool) -> None:
