@@ -12,7 +12,7 @@ KILLS ?= 30
 BROKERS ?= 1
 SEEDS ?= 1000
 
-.PHONY: help setup run test lint format bench test-cluster clients faults kill-cycles copiers simulate mutants fuzz lock clean
+.PHONY: help setup run test lint format bench test-cluster clients faults kill-cycles copy-cycles simulate mutants fuzz lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -62,7 +62,7 @@ faults: $(VENV)/.dev  ## Maltreat clusters of real processes in all ways we test
 kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times (200), resumable; BROKERS=3 is a cluster
 	$(BIN)/python tests/faults/kill_cycles.py --cycles $(CYCLES) --brokers $(BROKERS) $(ARGS)
 
-copiers: $(VENV)/.dev  ## Move MESSAGES (100000) exactly once while brokers and copiers are killed, KILLS times (30)
+copy-cycles: $(VENV)/.dev  ## Move MESSAGES (100000) exactly once while brokers and copiers are killed, KILLS times (30)
 	$(BIN)/python tests/faults/copiers.py --messages $(MESSAGES) --kills $(KILLS) $(ARGS)
 
 simulate: $(VENV)/.dev  ## Run brokers and whole clusters in virtual time, from SEEDS seeds each (1000), resumable

@@ -2,7 +2,8 @@
 
     copiers.py --messages 100000 --kills 30
 
-What was sent to the source is in the sink afterwards, each message exactly once, and nothing stays open.
+There is always something to copy, so that a kill falls into transactions. What was sent to the source is in the sink
+afterwards, each message exactly once, and nothing stays open.
 """
 
 from __future__ import annotations
@@ -19,62 +20,100 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cluster_processes import ClusterProcesses
+from cluster_processes import PATIENCE_S, ClusterProcesses
 
 PROGRAM = Path(__file__).with_name("copier_program.py")
 SOURCE, SINK, GROUP = "source", "sink", "copiers"
 PARTITIONS = 6
 COPIERS = 3
+AHEAD = 600
+"""Messages that wait to be copied: enough for all copiers, few beside those that are copied between two kills."""
+DEATH_S = 3.0
+"""The longest that a killed broker stays away."""
+STALL_S = 120.0
 SETTINGS = (
     "transaction.state.log.num.partitions=6",
     "group.min.session.timeout.ms=1000",
     "group.initial.rebalance.delay.ms=0",
 )
+VICTIMS = ("broker", "broker", "copier", "broker", "cluster")
+"""Who is killed, in turns; the cluster is all brokers at once."""
 
 
 class Copiers:
+    """Each has a transactional id of its own, which its successor gets: what one left open is aborted at once."""
+
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self._bootstrap = bootstrap
         self._directory = directory
         self._started = 0
-        self._running: list[subprocess.Popen[bytes]] = []
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def keep_running(self) -> None:
         """One that has ended is replaced by another."""
-        self._running = [each for each in self._running if each.poll() is None]
-        while len(self._running) < COPIERS:
-            self._started += 1
-            with (self._directory / f"copier-{self._started}.log").open("wb") as output:
-                arguments = [sys.executable, str(PROGRAM), self._bootstrap, SOURCE, SINK, GROUP]
-                self._running.append(subprocess.Popen(arguments, stdout=output, stderr=output))
+        for number in range(COPIERS):
+            transactional_id = f"copier-{number}"
+            process = self._running.get(transactional_id)
+            if process is None or process.poll() is not None:
+                self._running[transactional_id] = self._start(transactional_id)
 
     def kill_one(self) -> None:
-        random.choice(self._running).kill()
+        random.choice(list(self._running.values())).kill()
 
     def close(self) -> None:
-        for each in self._running:
+        for each in self._running.values():
             each.kill()
             each.wait()
+
+    def _start(self, transactional_id: str) -> subprocess.Popen[bytes]:
+        self._started += 1
+        arguments = [sys.executable, str(PROGRAM), self._bootstrap, SOURCE, SINK, GROUP, transactional_id]
+        with (self._directory / f"copier-{self._started}.log").open("wb") as output:
+            return subprocess.Popen(arguments, stdout=output, stderr=output)
+
+
+class Feeder:
+    """Keeps the source ahead of the copiers."""
+
+    def __init__(self, bootstrap: str, messages: int) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for made in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (SOURCE, SINK)]).values():
+            made.result(PATIENCE_S)
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+        )
+        self._messages = messages
+        self._sent = 0
+        self._errors: list[str] = []
+
+    def feed(self, copied: int) -> None:
+        for number in range(self._sent, min(copied + AHEAD, self._messages)):
+            value = str(number).encode()
+            self._producer.produce(
+                SOURCE, value, partition=number % PARTITIONS, on_delivery=self._on_delivery
+            )
+            self._sent = number + 1
+        self._producer.poll(0)
+        assert not self._errors, f"{len(self._errors)} messages did not get to the source: {self._errors[0]}"
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._errors.append(str(error))
 
 
 class Reader:
     """What readers of committed data have seen of the sink."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "audit",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "log_level": 0,
-            }
-        )
-        self._consumer.assign([TopicPartition(SINK, index, OFFSET_BEGINNING) for index in range(PARTITIONS)])
+        self._bootstrap = bootstrap
+        self._consumer = self._connect("read_committed")
+        self._partitions = [TopicPartition(SINK, index, OFFSET_BEGINNING) for index in range(PARTITIONS)]
+        self._consumer.assign(self._partitions)
         self.seen: Counter[bytes] = Counter()
+        self._ends = [0] * PARTITIONS
 
     def read(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -82,64 +121,99 @@ class Reader:
             for message in self._consumer.consume(500, min(left, 0.2)):
                 if message.error() is None:
                     self.seen[message.value()] += 1
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    self._ends[message.partition()] = message.offset()
+
+    def read_to_end(self) -> None:
+        """Until nothing is open in the sink, and then whatever is there."""
+        everything = self._connect("read_uncommitted")
+        deadline = time.monotonic() + STALL_S
+        while self._ends != (ends := [self._end(everything, each) for each in self._partitions]):
+            assert time.monotonic() < deadline, f"read up to {self._ends}, but the ends are {ends}"
+            self.read(0.5)
+        everything.close()
 
     def close(self) -> None:
         self._consumer.close()
 
+    def _end(self, consumer: Consumer, partition: TopicPartition) -> int:
+        _, end = consumer.get_watermark_offsets(partition, PATIENCE_S)
+        return int(end)
 
-class Feeder:
-    """Sends to the source what is to be copied, a portion at a time."""
-
-    def __init__(self, bootstrap: str) -> None:
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        for made in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (SOURCE, SINK)]).values():
-            made.result(60)
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+    def _connect(self, isolation: str) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "audit",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": isolation,
+                "log_level": 0,
+            }
         )
 
-    def send(self, numbers: range) -> None:
-        for number in numbers:
-            self._producer.produce(SOURCE, str(number).encode(), partition=number % PARTITIONS)
-            self._producer.poll(0)
-        assert self._producer.flush(120) == 0
+
+class Experiment:
+    def __init__(self, cluster: ClusterProcesses, directory: Path, messages: int) -> None:
+        self._cluster = cluster
+        self._messages = messages
+        self._feeder = Feeder(cluster.bootstrap, messages)
+        self._reader = Reader(cluster.bootstrap)
+        self._copiers = Copiers(cluster.bootstrap, directory)
+
+    def run(self, kills: int, say: Callable[[str], None]) -> None:
+        """AssertionError where a message is missing, or there twice, or no more come."""
+        for number, due in enumerate(sorted(random.sample(range(self._messages), kills))):
+            self._copy_until(due)
+            victim = VICTIMS[number % len(VICTIMS)]
+            say(f"{len(self._reader.seen)} of {self._messages} copied; a {victim} is killed")
+            self._kill(victim)
+        self._copy_until(self._messages)
+        self._copiers.close()
+        self._reader.read_to_end()
+        twice = [value for value, count in self._reader.seen.items() if count > 1]
+        assert not twice, f"{len(twice)} messages came more than once, the first is {twice[0]!r}"
+        assert self._reader.seen.keys() == {str(number).encode() for number in range(self._messages)}
+
+    def close(self) -> None:
+        self._copiers.close()
+        self._reader.close()
+
+    def _copy_until(self, copied: int) -> None:
+        seen = self._reader.seen
+        before, deadline = len(seen), time.monotonic() + STALL_S
+        while len(seen) < copied:
+            self._copy_for(0.05)
+            if len(seen) > before:
+                before, deadline = len(seen), time.monotonic() + STALL_S
+            assert time.monotonic() < deadline, f"{before} came, then none for {STALL_S} s"
+
+    def _copy_for(self, seconds: float) -> None:
+        self._feeder.feed(len(self._reader.seen))
+        self._copiers.keep_running()
+        self._reader.read(seconds)
+
+    def _kill(self, victim: str) -> None:
+        if victim == "copier":
+            self._copiers.kill_one()
+            return
+        running = self._cluster.running
+        chosen = running if victim == "cluster" else [random.choice(running)]
+        self._cluster.kill_brokers(chosen)
+        self._copy_for(random.uniform(0, DEATH_S))
+        self._cluster.start_brokers(chosen)
 
 
 def run(directory: Path, messages: int, kills: int, say: Callable[[str], None]) -> None:
-    """AssertionError where a message is missing, or there twice, or the end does not come."""
     cluster = ClusterProcesses(directory, settings=SETTINGS)
-    copiers = reader = None
     try:
         cluster.start()
-        feeder = Feeder(cluster.bootstrap)
-        copiers, reader = Copiers(cluster.bootstrap, directory), Reader(cluster.bootstrap)
-        for number in range(1, kills + 1):
-            feeder.send(range(messages * (number - 1) // kills, messages * number // kills))
-            copiers.keep_running()
-            reader.read(random.uniform(0.5, 3))
-            if number % 4 == 0:
-                copiers.kill_one()
-            else:
-                victim = random.choice(cluster.running)
-                cluster.kill_brokers([victim])
-                reader.read(random.uniform(0, 3))
-                cluster.start_brokers([victim])
-            say(f"{number} kills, {len(reader.seen)} of {messages} copied")
-        deadline = time.monotonic() + 120 + messages / 200
-        while len(reader.seen) < messages:
-            assert time.monotonic() < deadline, f"only {len(reader.seen)} of {messages} came"
-            copiers.keep_running()
-            reader.read(1)
-            say(f"{len(reader.seen)} of {messages} copied")
-        reader.read(10)
-        twice = [value for value, count in reader.seen.items() if count > 1]
-        assert not twice, f"{len(twice)} messages came more than once, the first is {twice[0]!r}"
-        assert reader.seen.keys() == {str(number).encode() for number in range(messages)}
+        experiment = Experiment(cluster, directory, messages)
+        try:
+            experiment.run(kills, say)
+        finally:
+            experiment.close()
     finally:
-        if copiers is not None:
-            copiers.close()
-        if reader is not None:
-            reader.close()
         cluster.close()
 
 
@@ -148,9 +222,11 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=30)
     options = parser.parse_args()
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="penstock-copiers-") as directory:
-        run(Path(directory), options.messages, options.kills, print)
-    print(f"{options.messages} messages, each exactly once")
+        run(Path(directory), options.messages, options.kills, lambda text: print(text, flush=True))
+    took_s = time.monotonic() - began
+    print(f"{options.messages} messages, {options.kills} kills, each message exactly once, in {took_s:.0f} s")
 
 
 if __name__ == "__main__":
