@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 from node import ClusterNode
 
-from penstock.cluster import change_list, controller, znodes
+from penstock.cluster import change_list, controller, metadata, znodes
 from penstock.cluster.config_changes import ConfigAlteration, ConfigChange, ConfigResourceType
-from penstock.cluster.coordination import Delete, Node
+from penstock.cluster.coordination import Create, Delete, Node, Set
 from penstock.cluster.image import ImageChange
 from penstock.cluster.loading import load_image, read_topics
 from penstock.cluster.memory import MemoryEnsemble, MemoryStore
@@ -157,5 +157,36 @@ def test_a_partition_that_is_missing_is_damage_and_never_looks_like_a_deletion()
         with pytest.raises(StorageError, match="partition 1 of topic a"):
             await second.metadata.reload()
         assert len(second.metadata.image.topics["a"].partitions) == 3
+
+    run(scenario)
+
+
+def test_what_strangers_put_beside_brokers_is_not_looked_at() -> None:
+    async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
+        await first.store.multi([Create(f"{znodes.BROKER_IDS}/a note")])
+        await first.administration.create_topics([NewTopic("a", 1, 1)])
+        await until(lambda: "a" in second.metadata.image.topics)
+        await first.stop()
+        await first.store.close()
+        await until(lambda: set(second.metadata.image.brokers) == {2})
+
+    run(scenario)
+
+
+def test_a_damaged_node_stops_nobody_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "RETRY_SECONDS", 0.01)
+
+    async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
+        await first.administration.create_topics([NewTopic("a", 1, 1)])
+        await until(lambda: "a" in second.metadata.image.topics)
+        path = znodes.topic_path("a")
+        whole = await first.store.get(path)
+        told = znodes.encode(znodes.ChangeNode("by hand", topics=("a",)))
+        entry = Create(znodes.CHANGE_PREFIX, told, sequential=True)
+        await first.store.multi([Set(path, b"{", whole.version), entry])
+        with pytest.raises(StorageError, match="TopicNode"):
+            await second.metadata.catch_up()
+        await first.store.set(path, whole.data, whole.version + 1)
+        await until(lambda: second.metadata.image.topics["a"].version == whole.version + 2)
 
     run(scenario)

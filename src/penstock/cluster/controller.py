@@ -20,7 +20,7 @@ from penstock.config import (
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
     LEADER_IMBALANCE_PER_BROKER_PERCENTAGE,
 )
-from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId
 from penstock.observability.logs import Log
 
@@ -85,7 +85,7 @@ class Controller:
                 await self._act()
             except SessionExpired:
                 return
-            except PenstockError as error:
+            except Exception as error:  # noqa: BLE001 - a loop that dies would end elections for good
                 self._log.error_rarely("the controller could not act", error)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._woken.set()

@@ -42,7 +42,8 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
 
 async def read_members(store: CoordinationStore) -> tuple[list[Broker], BrokerId]:
     """The brokers that are there, and the controller."""
-    broker_ids = [BrokerId(int(name)) for name in await store.children(znodes.BROKER_IDS)]
+    names = await store.children(znodes.BROKER_IDS)
+    broker_ids = [BrokerId(int(name)) for name in names if name.isdecimal()]
     paths = [znodes.CONTROLLER, *(znodes.broker_path(broker_id) for broker_id in broker_ids)]
     controller, *nodes = await store.get_many(paths)
     brokers = [

@@ -22,7 +22,6 @@ from penstock.cluster.loading import (
     reread_partitions,
 )
 from penstock.config import BrokerConfig
-from penstock.errors import PenstockError
 from penstock.model import BrokerId
 from penstock.observability.logs import Log
 
@@ -114,7 +113,7 @@ class ClusterMetadata:
                 await self.catch_up()
             except SessionExpired:
                 return  # there is another one for the next session
-            except PenstockError as error:
+            except Exception as error:  # noqa: BLE001 - a loop that dies would leave an old image for good
                 self._log.error_rarely("the cluster's metadata cannot be read", error)
                 self._members_changed = True
                 self._woken.set()

@@ -25,6 +25,7 @@ from uuid import UUID
 
 import msgspec
 
+from penstock.errors import StorageError
 from penstock.model import BrokerId, TopicId
 
 CLUSTER = "/cluster"
@@ -184,4 +185,8 @@ def encode(node: msgspec.Struct) -> bytes:
 
 
 def decode(data: bytes, node_type: type[N]) -> N:
-    return msgspec.json.decode(data, type=node_type)
+    """StorageError for what no broker has written."""
+    try:
+        return msgspec.json.decode(data, type=node_type)
+    except msgspec.MsgspecError as error:
+        raise StorageError(f"a {node_type.__name__} in the coordination store is damaged: {error}") from error
