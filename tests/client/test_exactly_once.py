@@ -20,9 +20,12 @@ from penstock import (
     Out,
     Producer,
     ProducerFenced,
+    TimedOut,
     TransactionAborted,
     process,
 )
+from penstock.client import transactions
+from penstock.client.transactions import Transactions
 
 pytestmark = pytest.mark.process
 IDLE_S = 1.5
@@ -219,6 +222,48 @@ def test_transform_that_raises_ends_the_work_and_leaves_nothing_half_done(
         source, lambda message: message.value, sink, group=group, bootstrap=bootstrap, idle_timeout_s=IDLE_S
     )
     assert done == 5
+
+
+def test_producer_that_got_stuck_is_replaced_and_nothing_is_written_twice(
+    bootstrap: str, make_topic: MakeTopic, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = make_topic(1)
+    sink, group = f"{source}-sink", f"g-{uuid.uuid4().hex[:8]}"
+    admin.topics.create(sink, partitions=1)
+    with Producer(bootstrap) as producer:
+        for number in range(10):
+            producer.send(source, str(number))
+    commit = Transactions.commit
+    calls: list[Transactions] = []
+
+    def commit_without_an_answer(self: Transactions) -> None:
+        """The second is carried out though its producer does not hear of it, the third is not."""
+        calls.append(self)
+        if len(calls) != 3:
+            commit(self)
+        if len(calls) in (2, 3):
+            raise TimedOut("no answer")
+
+    monkeypatch.setattr(Transactions, "commit", commit_without_an_answer)
+    process(
+        source,
+        lambda message: message.value,
+        sink,
+        group=group,
+        bootstrap=bootstrap,
+        idle_timeout_s=IDLE_S,
+        max_messages=2,
+    )
+    assert len(set(calls)) == 3
+    assert read(bootstrap, sink) == sorted(str(number) for number in range(10))
+
+
+def test_call_that_never_returns_is_left_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "STUCK_MARGIN_S", 0.01)
+    returns = threading.Event()
+    with pytest.raises(TimedOut):
+        transactions._watched(lambda: bool(returns.wait()) and None, 0.01)
+    returns.set()
 
 
 async def test_async_producer_has_transactions_too(bootstrap: str, make_topic: MakeTopic) -> None:

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 from penstock.client.consumer import Consumer
 from penstock.client.consumer_options import ConsumerOptions
-from penstock.client.errors import InvalidSetting, NotDelivered, TransactionAborted
+from penstock.client.errors import (
+    ClientError,
+    InvalidSetting,
+    NotDelivered,
+    ProducerFenced,
+    TimedOut,
+    TransactionAborted,
+)
 from penstock.client.message import Message
 from penstock.client.producer import Producer
 from penstock.client.producer_options import ProducerOptions
@@ -79,33 +88,51 @@ def process(
     if not group:
         raise InvalidSetting("a group is needed to know how far the work has come")
     topics = (source,) if isinstance(source, str) else source
+    max_messages, idle_timeout_s = options.get("max_messages", MAX_MESSAGES), options.get("idle_timeout_s")
+    # The same for each producer that has to be replaced, so that what the one before left is ended first.
+    transactional_id = options.get("transactional_id") or f"penstock-{uuid.uuid4()}"
     done = failures = 0
-    with Consumer(*topics, **_consumer_options(group, options)) as consumer, _producer(options) as producer:
-        while batch := consumer.batch(
-            options.get("max_messages", MAX_MESSAGES), options.get("idle_timeout_s")
-        ):
-            try:
-                with producer.transaction() as transaction:
-                    for message in batch:
-                        for out in _outs(transform(message), message):
-                            producer.send(
-                                sink if out.topic is None else out.topic,
-                                out.value,
-                                key=out.key,
-                                partition=out.partition,
-                                headers=out.headers,
-                            )
-                    transaction.commit_progress(consumer)
-                done += len(batch)
-                failures = 0
-            except (TransactionAborted, NotDelivered) as error:
-                failures += 1
-                if failures >= MAX_TRIES:
-                    raise
-                logger.warning("%d messages are read again: %s", len(batch), error)
-                consumer.reader.rewind()
-                time.sleep(RETRY_S)
+    with Consumer(*topics, **_consumer_options(group, options)) as consumer:
+        producer = _producer(transactional_id, options)
+        try:
+            while batch := consumer.batch(max_messages, idle_timeout_s):
+                try:
+                    _transact(batch, transform, sink, consumer, producer)
+                    done += len(batch)
+                    failures = 0
+                except (TransactionAborted, NotDelivered, ProducerFenced, TimedOut) as error:
+                    failures += 1
+                    is_replaced = isinstance(error, ProducerFenced) and "transactional_id" in options
+                    if is_replaced or failures >= MAX_TRIES:
+                        raise
+                    logger.warning("%d messages are read again: %s", len(batch), error)
+                    time.sleep(RETRY_S)
+                    if isinstance(error, ProducerFenced | TimedOut):
+                        _give_up(producer)
+                        producer = _producer(transactional_id, options)
+                        consumer.reader.resume_committed()  # what was under way may have been committed
+                    else:
+                        consumer.reader.rewind()
+        finally:
+            _give_up(producer)
     return done
+
+
+def _transact(
+    batch: Sequence[Message], transform: Transform, sink: str, consumer: Consumer, producer: Producer
+) -> None:
+    with producer.transaction() as transaction:
+        for message in batch:
+            for out in _outs(transform(message), message):
+                topic = sink if out.topic is None else out.topic
+                producer.send(topic, out.value, key=out.key, partition=out.partition, headers=out.headers)
+        transaction.commit_progress(consumer)
+
+
+def _give_up(producer: Producer) -> None:
+    """Nothing of it is open any more, or somebody else ends it."""
+    with suppress(ClientError):
+        producer.close()
 
 
 def _consumer_options(group: str, options: ProcessOptions) -> ConsumerOptions:
@@ -122,14 +149,16 @@ def _consumer_options(group: str, options: ProcessOptions) -> ConsumerOptions:
     return chosen
 
 
-def _producer(options: ProcessOptions) -> Producer:
-    chosen = ProducerOptions(delivery="exactly-once", config=options.get("producer_config", {}))
+def _producer(transactional_id: str, options: ProcessOptions) -> Producer:
+    chosen = ProducerOptions(
+        delivery="exactly-once",
+        transactional_id=transactional_id,
+        config=options.get("producer_config", {}),
+    )
     if "key_serializer" in options:
         chosen["key_serializer"] = options["key_serializer"]
     if "value_serializer" in options:
         chosen["value_serializer"] = options["value_serializer"]
-    if "transactional_id" in options:
-        chosen["transactional_id"] = options["transactional_id"]
     if "transaction_timeout_s" in options:
         chosen["transaction_timeout_s"] = options["transaction_timeout_s"]
     return Producer(options.get("bootstrap"), **chosen)

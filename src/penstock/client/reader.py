@@ -120,6 +120,17 @@ class Reader:
         self.seek(TopicPartition(*place, offset) for place, offset in first.items() if place in assigned)
         self._handed = []
 
+    def resume_committed(self) -> None:
+        """Go on where the group has committed, whatever was read since."""
+        assigned = self.consumer.assignment()
+        with translated("cannot look up what was committed"):
+            committed = self.consumer.committed(assigned, timeout=REQUEST_S)
+        self.seek(
+            TopicPartition(each.topic, each.partition, each.offset if each.offset >= 0 else OFFSET_BEGINNING)
+            for each in committed
+        )
+        self._handed = []
+
     def start_over(self) -> None:
         """The reader iterates anew: what it did not finish is handed over again, if the delivery asks for it."""
         if self._progress.hands_over_again:

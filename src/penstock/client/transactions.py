@@ -6,6 +6,7 @@ aborted, or its producer is of no use any more.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from penstock.client.errors import ClientError, ProducerFenced, TimedOut, Transa
 WAIT_S = 1.0
 """Waits come in slices, so that Ctrl-C gets through."""
 INIT_TIMEOUT_S = 60.0
+STUCK_MARGIN_S = 5.0
 
 
 class Transactions:
@@ -39,8 +41,9 @@ class Transactions:
 
     def add_offsets(self, offsets: list[TopicPartition], group_metadata: Any) -> None:
         """What a consumer has read is committed with the transaction, or not at all."""
+        send = self._producer.send_offsets_to_transaction
         self._insist(
-            lambda wait_s: self._producer.send_offsets_to_transaction(offsets, group_metadata, wait_s),
+            lambda _: _watched(lambda: send(offsets, group_metadata, self._timeout_s), self._timeout_s),
             self._timeout_s,
             "the offsets were not taken",
         )
@@ -83,6 +86,25 @@ def abort_after(error: BaseException, transactions: Transactions) -> None:
         transactions.abort()
     except ClientError as failure:
         error.add_note(f"besides, {failure}")
+
+
+def _watched(call: Callable[[], None], timeout_s: float) -> None:
+    """librdkafka may wait for ever for a group's coordinator that has gone: such a call is left to itself."""
+    problems: list[KafkaException] = []
+
+    def work() -> None:
+        try:
+            call()
+        except KafkaException as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=work, name="penstock-transaction", daemon=True)
+    thread.start()
+    thread.join(timeout_s + STUCK_MARGIN_S)
+    if thread.is_alive():
+        raise TimedOut("the offsets were not taken in time; make a new producer")
+    if problems:
+        raise problems[0]
 
 
 @contextmanager
