@@ -11,6 +11,12 @@ from penstock.cli.failures import Failure
 from penstock.cli.zookeeper_process import Member, ZooKeeperProcess, find_jars, find_java
 
 
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody leads there is nobody to wait for."""
+    monkeypatch.setattr("penstock.cluster.membership.BE_LEFT_SECONDS", 0.05)
+
+
 @pytest.fixture(scope="session")
 def zookeeper_parts() -> None:
     try:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
 from node import ClusterNode
 
 from penstock.cluster import znodes
+from penstock.cluster.change_list import Scope
 from penstock.cluster.coordination import Set
+from penstock.cluster.decisions import Decision
 from penstock.cluster.image import NO_LEADER, ImageChange, Partition
 from penstock.cluster.loading import encode_partition, load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble
+from penstock.cluster.topic_writes import Writes
 from penstock.cluster.topics import NewTopic
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch
@@ -197,3 +201,44 @@ def test_an_unknown_outcome_gives_no_epoch_twice(seed: int) -> None:
         assert sorted(set(given)) == given
 
     run(scenario)
+
+
+def test_one_that_lost_power_is_taken_out_by_the_living_before_it_leaves_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They fsync first; until then it is not registered, so that nobody elects it."""
+    monkeypatch.setattr("penstock.cluster.membership.BE_LEFT_SECONDS", 10.0)
+
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        first, second = await opened(ensemble, 1), await opened(ensemble, 2)
+        await first.register()
+        await second.register()
+        await second.metadata.reread_members()
+        await second.administration.create_topics([NewTopic("both", assignment=[(0, [2, 1])])])
+        again = await opened(ensemble, 1)
+        registering = asyncio.create_task(again.register())
+        await second.metadata.until(lambda image: 1 not in image.brokers)
+        [state] = second.metadata.image.topics["both"].partitions
+        assert state.isr == (2, 1)
+        assert not registering.done()
+        changed = replace(state, isr=(BrokerId(2),))
+        writes = Writes(
+            (Set(znodes.partition_path("both", 0), encode_partition(changed), state.partition_epoch),)
+        )
+        await second.changes.make(
+            lambda image: Decision(
+                None,
+                writes if image.topics["both"].partitions[0] == state else Writes(),
+                Scope(partitions={"both": (0,)}),
+            )
+        )
+        await registering
+        image = await load_image(second.store)
+        assert image.topics["both"].partitions[0] == replace(
+            changed, partition_epoch=state.partition_epoch + 1
+        )
+        for node in (first, second, again):
+            await node.stop()
+
+    asyncio.run(body())

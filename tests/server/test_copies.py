@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import Harness, new_topic
@@ -142,5 +144,37 @@ def test_while_a_broker_of_three_is_away_no_topic_is_made_with_fewer_copies(tmp_
         await brokers.start(3)
         await until(lambda: len(first.context.image.brokers) == 3)
         await first.create("payments")
+
+    run(tmp_path, scenario)
+
+
+async def delete_below(harness: Harness, offset: int, timeout_ms: int = 10_000) -> Any:
+    asked = {"partition_index": 0, "offset": offset}
+    timeout = timedelta(milliseconds=timeout_ms)
+    fields = {"topics": [{"name": ORDERS, "partitions": [asked]}], "timeout": timeout}
+    response = await harness.ask(21, 2, fields)
+    return response.topics[0].partitions[0]
+
+
+def test_records_are_deleted_on_all_copies_in_sync_before_that_is_said(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await started(brokers, 2)
+        await create(first, [1, 2])
+        await until(lambda: ORDERS in second.context.image.topics)
+        for number in range(5):
+            await first.append(ORDERS, bytes([number]))
+        copy = second.context.logs.get(first.context.image.topics[ORDERS].id, 0)
+        assert copy is not None
+        result = await delete_below(first, 3)
+        assert (result.error_code, result.low_watermark) == (ErrorCode.none, 3)
+        assert copy.log_start_offset == 3
+        # One that does not follow any more leaves the set in time; until then nobody can say it is done.
+        await second.context.replicas._fetchers.stop()
+        late = await delete_below(first, 5, timeout_ms=100)
+        assert late.error_code == ErrorCode.request_timed_out
+        await produce(first, topic(ORDERS, batch()))
+        result = await delete_below(first, 5)
+        assert (result.error_code, result.low_watermark) == (ErrorCode.none, 5)
+        assert brokers.members(1, ORDERS) == {1}
 
     run(tmp_path, scenario)

@@ -117,6 +117,16 @@ def depart(
     return rule
 
 
+def shared(image: ClusterImage, broker: BrokerId) -> bool:
+    """Whether it is in an in-sync set with another that lives and could take it out."""
+    return any(
+        broker in partition.isr
+        and any(member != broker and member in image.brokers for member in partition.isr)
+        for topic in image.topics.values()
+        for partition in topic.partitions
+    )
+
+
 def come_back(broker: BrokerId) -> Rule:
     """A broker that started leads what it led, and what was waiting for it.
 

@@ -6,7 +6,9 @@ leads in new leader epochs afterwards. A registration lasts as long as the sessi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -30,6 +32,9 @@ from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.topic_writes import Writes
 from penstock.errors import BrokerError, ErrorCode, UnknownOutcome
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
+
+BE_LEFT_SECONDS = 3.0
+"""How long one that comes back after a loss of power waits for others to take it out of in-sync sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class Membership:
             rule = leaders.depart(self._node_id, lambda name: not (is_same_disk or has_log(name)))
         if not is_whole or leaders.affected(self._metadata.image, self._metadata.image.topics, rule):
             await self._disown()
+            await self._be_left()
             await self._changes.rule(rule, self._metadata.image.topics)
         epoch = await self._register(identity)
         await self._metadata.reread_members()
@@ -128,6 +134,21 @@ class Membership:
             await self._metadata.catch_up()
             return
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
+
+    async def _be_left(self) -> None:
+        """Let those that live take this broker out of what it shares with them, as of the dead: they fsync first.
+
+        Were it to leave a set itself, the last machine in it might lose its power before it has.
+        """
+        path = znodes.broker_path(self._node_id)
+        [stale] = await self._store.get_many([path])
+        if stale is not None:
+            with suppress(NoNode, BadVersion, UnknownOutcome):  # it may have expired meanwhile
+                await self._store.delete(path, stale.version)
+        await self._metadata.reread_members()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BE_LEFT_SECONDS):
+                await self._metadata.until(lambda image: not leaders.shared(image, self._node_id))
 
     async def _register(self, identity: Identity) -> BrokerEpoch:
         for _ in range(MAX_ATTEMPTS):

@@ -245,6 +245,7 @@ class Fetcher:
             if result.records:
                 assert isinstance(result.records, memoryview)
                 replica.append_fetched(result.records, self._services.clock.now_ms())
+            log_start = replica.log.log_start_offset
             replica.on_heard(Offset(result.high_watermark), Offset(result.log_start_offset))
         except BrokerError as error:
             self._services.log.error_rarely("replica could not follow", error, partition=replica.name)
@@ -257,6 +258,8 @@ class Fetcher:
             on_flushed = partial(self._on_flushed, key, replica)
             if not replica.flushes_as_follower or replica.when_flushed(on_flushed):
                 self._say(key)
+        elif replica.log.log_start_offset != log_start:
+            self._say(key)  # whoever deletes records waits for it
         return None
 
     def _on_flushed(self, key: Key, replica: Replica, error: BrokerError | None) -> None:

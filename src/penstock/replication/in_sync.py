@@ -31,6 +31,8 @@ class Follower:
     flushed: Offset = _UNKNOWN
     leader_log_end: Offset = _UNKNOWN
     """The leader's log end at its last fetch."""
+    log_start: Offset = _UNKNOWN
+    """It serves nothing below."""
     broker_epoch: BrokerEpoch = _NO_EPOCH
     """The life of the broker that said so: after a crash it may have less."""
 
@@ -142,6 +144,11 @@ class InSync:
                     end = min(end, follower.log_end)
         return end
 
+    def low_watermark(self, log_start: Offset) -> Offset:
+        """Below it neither the leader nor any member of the recorded set serves anything."""
+        members = (self.followers[member] for member in self.recorded if member != self._me)
+        return min((member.log_start for member in members), default=log_start)
+
     def needs_flush(self, durability: Durability) -> bool:
         """Whether what the leader has not fsynced cannot be committed."""
         return any(condition.needs_flush(durability) for condition in self._conditions)
@@ -156,6 +163,7 @@ class InSync:
         flushed: Offset,
         leader_log_end: Offset,
         now_ms: int,
+        log_start: Offset = _UNKNOWN,
     ) -> bool:
         """A follower asks for what comes from `offset` on: it has everything below. False if it is not to be counted:
         no replica, or a former life of it."""
@@ -170,6 +178,7 @@ class InSync:
         follower.broker_epoch = broker_epoch
         follower.log_end = offset
         follower.flushed = min(flushed, offset)
+        follower.log_start = log_start
         follower.fetched_ms = now_ms
         follower.leader_log_end = leader_log_end
         return True

@@ -14,6 +14,8 @@ from penstock.config import Durability
 from penstock.model import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from penstock.replication.in_sync import InSync, InSyncChange
 
+_UNKNOWN = Offset(-1)
+
 
 class Partition:
     """Follows nobody until it is told to lead or to follow."""
@@ -131,10 +133,18 @@ class Partition:
     # --- who is in sync
 
     def on_follower_fetch(
-        self, replica: BrokerId, broker_epoch: BrokerEpoch, offset: Offset, flushed: Offset, now_ms: int
+        self,
+        replica: BrokerId,
+        broker_epoch: BrokerEpoch,
+        offset: Offset,
+        flushed: Offset,
+        now_ms: int,
+        log_start: Offset = _UNKNOWN,
     ) -> bool:
         """A follower has everything below `offset`; true when the high watermark moved."""
-        counted = self.in_sync.on_fetch(replica, broker_epoch, offset, flushed, self._log_end, now_ms)
+        counted = self.in_sync.on_fetch(
+            replica, broker_epoch, offset, flushed, self._log_end, now_ms, log_start
+        )
         return counted and self._advance()
 
     def propose(self, alive: Mapping[BrokerId, BrokerEpoch], lag_ms: int, now_ms: int) -> InSyncChange | None:

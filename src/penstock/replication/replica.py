@@ -85,6 +85,7 @@ class Replica:
         """Set while the end of the log is cut: no role is taken before that is done."""
         self._commit_waiters = CommitWaiters()
         self._flush_waiters = CommitWaiters()
+        self._start_waiters = CommitWaiters()
         self._flusher = flusher
         self._threads = threads
         self._changed = changed
@@ -118,6 +119,7 @@ class Replica:
             self.partition.follow(self.partition.leader_epoch)
             self.give_up_held()
             self._commit_waiters.fail(self._departure())
+            self._start_waiters.fail(self._departure())
             self.data_waiters.wake()
             self._tell_watchers()
 
@@ -132,6 +134,8 @@ class Replica:
         """Something about who is in sync has changed, and perhaps with it the high watermark."""
         if has_moved:
             self._on_high_watermark()
+        if self._start_waiters:
+            self._tell_starts()
         if self.partition.needs_flush:
             self._flusher.request(self)
 
@@ -371,14 +375,40 @@ class Replica:
         self.data_waiters.wake()
 
     def on_follower_fetch(
-        self, replica: BrokerId, broker_epoch: BrokerEpoch, offset: Offset, flushed: Offset, now_ms: int
+        self,
+        replica: BrokerId,
+        broker_epoch: BrokerEpoch,
+        offset: Offset,
+        flushed: Offset,
+        now_ms: int,
+        log_start: Offset,
     ) -> None:
-        """A follower has everything below `offset` as we have it."""
+        """A follower has everything below `offset` as we have it, and nothing below `log_start`."""
         partition = self.partition
-        if partition.on_follower_fetch(replica, broker_epoch, offset, flushed, now_ms):
+        if partition.on_follower_fetch(replica, broker_epoch, offset, flushed, now_ms, log_start):
             self._on_high_watermark()
+        if self._start_waiters:
+            self._tell_starts()
         if partition.waits_for_dead or partition.in_sync.may_join(replica, partition.high_watermark):
             self._on_in_sync_due()
+
+    async def started_everywhere(self) -> None:
+        """Wait until no copy in sync serves anything below the log's start; BrokerError when that is not to be."""
+        done: Future[None] = asyncio.get_running_loop().create_future()
+
+        def finish(error: BrokerError | None) -> None:
+            if not done.done():
+                done.set_result(None) if error is None else done.set_exception(error)
+
+        self._start_waiters.add(self.log.log_start_offset, finish)
+        self._tell_starts()
+        await done
+
+    def _tell_starts(self) -> None:
+        if self.partition.is_leader:
+            self._start_waiters.committed(self.partition.in_sync.low_watermark(self.log.log_start_offset))
+        else:
+            self._start_waiters.fail(self._departure())
 
     def _on_high_watermark(self) -> None:
         self.log.high_watermark = self.partition.high_watermark

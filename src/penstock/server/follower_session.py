@@ -24,6 +24,7 @@ class FollowedPartition:
     fetched_epoch: int
     flushed: int
     max_bytes: int
+    log_start: int = -1
     replica: Replica | None = None
     told_high_watermark: int = -1
     told_log_start: int = -1

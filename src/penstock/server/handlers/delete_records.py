@@ -1,8 +1,11 @@
-"""DeleteRecords: truncate partitions up to an offset. Answered when no crash can bring the records back."""
+"""DeleteRecords: truncate partitions up to an offset. Answered when no crash and no other leader in sync can bring the
+records back."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 from penstock.cluster.internal_topics import refuse_internal
@@ -28,6 +31,9 @@ async def handle(request: Request, message: Any) -> Fields:
     }
     moved = [outcome for outcome in outcomes.values() if isinstance(outcome, Replica)]
     failure = await _make_durable(request, moved) if moved else None
+    if failure is None:
+        late = await _on_all_copies(moved, message.timeout)
+        outcomes.update({(each.name.topic, each.name.partition): error for each, error in late.items()})
     return {
         "throttle_time": NO_TIME,
         "topics": [
@@ -76,6 +82,23 @@ async def _make_durable(request: Request, moved: list[Replica]) -> BrokerError |
         with suppress(OSError, StorageError):  # what stays is freed by retention, or at the next start
             await delete_segments(broker, replica, kept_offset)
     return None
+
+
+async def _on_all_copies(moved: list[Replica], patience: timedelta) -> dict[Replica, BrokerError]:
+    """Until the copies in sync have followed; those that have not in time, or will not."""
+    late: dict[Replica, BrokerError] = {}
+
+    async def follow(replica: Replica) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, patience.total_seconds())):
+                await replica.started_everywhere()
+        except BrokerError as error:
+            late[replica] = error
+        except TimeoutError:
+            late[replica] = BrokerError(ErrorCode.request_timed_out, "not every copy has followed in time")
+
+    await asyncio.gather(*map(follow, moved))
+    return late
 
 
 def _result(partition: int, outcome: Replica | BrokerError, failure: BrokerError | None) -> Fields:

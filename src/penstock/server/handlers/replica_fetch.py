@@ -40,6 +40,7 @@ def handle_replica_fetch(request: Request, fetch: FetchRequest) -> Answer:
                     asked.last_fetched_epoch,
                     asked.flushed_offset,
                     asked.max_bytes,
+                    asked.log_start_offset,
                 )
             )
     for forgotten in fetch.forgotten:
@@ -216,6 +217,7 @@ class _ReplicaFetch:
             Offset(followed.offset),
             Offset(followed.flushed),
             self._request.broker.clock.now_ms(),
+            Offset(followed.log_start),
         )
 
     def _describe(self, found: _Found) -> None:
