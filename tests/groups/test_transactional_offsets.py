@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shard_bench import ORDERS, P0, P1, Bench, outside, turns
 
-from penstock.errors import BrokerError, ErrorCode
+from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.groups.group import LeavingMember
 from penstock.groups.offsets import OffsetCommit, Offsets
 from penstock.groups.records import OffsetKey, OffsetValue
@@ -38,12 +38,14 @@ class Stage:
         partition: TopicPartition = P0,
         commit: OffsetCommit | None = None,
         group: str = "g",
+        connection: int = 1,
     ) -> asyncio.Future[None]:
         return self.bench.shard.transactional.commit(
             group,
             commit or outside(offset, partition),
             ProducerId(producer_id),
             ProducerEpoch(epoch),
+            connection,
             self.verify,
         )
 
@@ -182,13 +184,44 @@ def test_who_may_commit_is_asked_when_the_coordinator_has_answered(tmp_path: Pat
             return await answer
 
         mine = OffsetCommit("m1", None, generation, outside(7).offsets)
-        sent = stage.bench.shard.transactional.commit("g", mine, ProducerId(1), ProducerEpoch(0), verify)
+        sent = stage.bench.shard.transactional.commit("g", mine, ProducerId(1), ProducerEpoch(0), 1, verify)
         await turns()
         await stage.bench.flushed(stage.bench.shard.leave("g", [LeavingMember("m1", None)]))
         answer.set_result(ErrorCode.none)
         with pytest.raises(BrokerError) as refused:
             await stage.bench.flushed(sent)
         assert refused.value.code is ErrorCode.unknown_member_id
+
+    run(scenario, tmp_path)
+
+
+def test_late_offsets_do_not_take_the_place_of_newer_ones(tmp_path: Path) -> None:
+    """They were on their way while the producer sent them again, and then others, over a newer connection."""
+
+    async def scenario(stage: Stage) -> None:
+        await stage.commit(10, connection=2)
+        await stage.end()
+        await stage.commit(20, connection=2)
+        with pytest.raises(ProtocolError):
+            await stage.commit(10, connection=1)
+        await stage.end()
+        assert stage.fetched() == 20
+        await stage.commit(30, connection=3)
+        await stage.end()
+        assert stage.bench.shard.transactional._connections == {}
+
+    run(scenario, tmp_path)
+
+
+def test_a_zombie_s_newer_connection_does_not_make_its_successor_late(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        await stage.commit(10, epoch=0, connection=5)
+        stage.bench.replica.append_marker(Marker(1, 1, False, 0), is_epoch_new=False, now_ms=0)
+        await stage.commit(20, epoch=2, connection=2)
+        assert await stage.refusal(15, epoch=0, connection=6) is ErrorCode.invalid_producer_epoch
+        await stage.commit(30, epoch=2, connection=2)
+        await stage.end(epoch=2)
+        assert stage.fetched() == 30
 
     run(scenario, tmp_path)
 

@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.errors import BrokerError, ErrorCode
+from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.groups.records import GroupRecord, OffsetKey
 from penstock.model import ProducerEpoch, ProducerId
@@ -33,6 +33,8 @@ class TransactionalCommits:
         self._shard = shard
         self._appender = appender
         self._replica = appender.replica
+        self._connections: dict[ProducerId, tuple[ProducerEpoch, int]] = {}
+        """Of each open transaction the producer's epoch, and the newest connection its offsets came over."""
         self._replica.on_marker = self._on_marker
 
     def close(self) -> None:
@@ -45,14 +47,21 @@ class TransactionalCommits:
         commit: OffsetCommit,
         producer_id: ProducerId,
         producer_epoch: ProducerEpoch,
+        connection: int,
         verify: Verify,
     ) -> asyncio.Future[None]:
-        """Done when it is committed to the log, or a BrokerError; it counts when the transaction is committed."""
+        """Done when it is committed to the log, or a BrokerError; it counts when the transaction is committed.
+
+        ProtocolError for one that was on its way while its producer went on over a newer connection: it would take the
+        place of offsets that were committed after it.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         records = commit.records(group_id)
         content = self._appender.build_transactional(records, producer_id, producer_epoch)
         header, verified = read_header(content), self._replica.verified
-        go_on = partial(self._append, group_id, commit, content, producer_id, future)
+        go_on = partial(
+            self._append, group_id, commit, content, producer_id, producer_epoch, connection, future
+        )
         if verified.must_hold(header):
             verified.hold(header, verify, go_on, partial(self._refuse, future))
         else:
@@ -65,9 +74,16 @@ class TransactionalCommits:
         commit: OffsetCommit,
         content: memoryview,
         producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        connection: int,
         future: asyncio.Future[None],
     ) -> None:
         shard = self._shard
+        epoch, newest = self._connections.get(producer_id, (producer_epoch, connection))
+        if epoch == producer_epoch and connection < newest:
+            if not future.done():
+                future.set_exception(ProtocolError("late offsets, from a connection that was given up"))
+            return
         try:
             shard.check_commit(group_id, commit, is_transactional=True)
         except BrokerError as error:
@@ -81,6 +97,8 @@ class TransactionalCommits:
         shard.offsets.transactional.begin(offsets)
         done = partial(self._on_commit, group_id, offsets, producer_id, future)
         self._appender.add_transactional(content, done)
+        if self._replica.log.producers.is_in_transaction(read_header(content)):
+            self._connections[producer_id] = producer_epoch, connection
         if not future.done():
             shard.limit_wait(future)
 
@@ -119,6 +137,7 @@ class TransactionalCommits:
 
     def _on_ended(self, marker: Marker, error: BrokerError | None) -> None:
         shard = self._shard
+        self._connections.pop(ProducerId(marker.producer_id), None)
         if error is None and not shard.is_closed:
             groups = shard.offsets.transactional.groups_of(marker.producer_id)
             shard.offsets.end_transaction(marker.producer_id, is_commit=marker.is_commit)

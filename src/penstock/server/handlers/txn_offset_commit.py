@@ -44,7 +44,9 @@ async def handle(request: Request, message: Any) -> Fields:
             )
             producer = ProducerId(message.producer_id), ProducerEpoch(message.producer_epoch)
             verify = partial(_verify, request, message.transactional_id, *producer, shard.partition)
-            await shard.transactional.commit(message.group_id, commit, *producer, verify)
+            await shard.transactional.commit(
+                message.group_id, commit, *producer, request.session.number, verify
+            )
     except BrokerError as error:
         outcome = error.code
     return {
