@@ -53,6 +53,7 @@ from penstock.observability.metrics import BrokerMetrics, TopicSize
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync_store import RecordedInSync
 from penstock.replication.in_sync_writer import InSyncWriter
+from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.replication.replication_metrics import ReplicationMetrics
 from penstock.replication.services import ReplicaServices
@@ -152,7 +153,7 @@ class Broker:
         )
         self._dispatcher = Dispatcher(self._context, apis)
         self._acceptor = Acceptor(self._context, self._dispatcher, log)
-        self._maintenance = Maintenance(self._context, self._logs, environment.disk, log)
+        self._maintenance = Maintenance(self._context, self._logs, environment.disk, log, self._on_failed_log)
         self._http = HttpService(threads, self._metrics, self._health)
         self._loop_lag = LoopLag(self._metrics.event_loop_lag)
 
@@ -365,6 +366,12 @@ class Broker:
         self._acceptor.close()
         self._replicas.on_lost_session()
         self._on_lost()
+
+    def _on_failed_log(self, replica: Replica) -> None:
+        """Only a start recovers it. Where there are others they lead and are in sync meanwhile, without what the disk
+        may have lost; alone a broker goes on with the rest."""
+        if len(self._metadata.image.brokers) > 1:
+            self._lose(f"the log of {replica.name} has failed")
 
     def _on_connection_lost(self, broker_id: BrokerId) -> None:
         self._context.lost_leaders.suspect(self._metadata.image, broker_id)

@@ -1,4 +1,4 @@
-"""What a broker does beside serving: moving recovery points, retention, compaction, watching the free space.
+"""What a broker does beside serving: moving recovery points, retention, compaction, watching space and failed logs.
 
 Each is a loop of its own that looks around at its interval; whatever may wait for the disk runs in a pool. A loop
 that meets an error says so and goes on at its next turn.
@@ -27,16 +27,25 @@ from penstock.storage.disk import Disk
 from penstock.storage.log_manager import LogManager
 
 _FREE_SPACE_SECONDS = 1.0
+_FAILED_LOGS_SECONDS = 0.5
 _BIG_LOGS_SECONDS = 1.0
 _REPLICAS_PER_TURN = 200
 
 
 class Maintenance:
-    def __init__(self, broker: BrokerContext, logs: LogManager, disk: Disk, log: Log) -> None:
+    def __init__(
+        self,
+        broker: BrokerContext,
+        logs: LogManager,
+        disk: Disk,
+        log: Log,
+        on_failed_log: Callable[[Replica], None],
+    ) -> None:
         self._broker = broker
         self._logs = logs
         self._disk = disk
         self._log = log
+        self._on_failed_log = on_failed_log
         self._stopping = asyncio.Event()
         self._cleaning = Cleaning(broker, log, self._stopping)
         self._is_outdated = False
@@ -45,6 +54,7 @@ class Maintenance:
     async def start(self) -> None:
         await self._watch_free_space()
         self._every(lambda _: _FREE_SPACE_SECONDS, self._watch_free_space)
+        self._every(lambda _: _FAILED_LOGS_SECONDS, self._watch_failed_logs)
         self._every(lambda _: _BIG_LOGS_SECONDS, self._checkpoint_big_logs)
         self._every(_seconds(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self._checkpoint_logs)
         self._every(_seconds(LOG_RETENTION_CHECK_INTERVAL_MS), self._cleaning.retain)
@@ -81,6 +91,11 @@ class Maintenance:
             self._logs.full = full
             message = "disk is full: writes are refused" if full else "disk has space again: writes go on"
             self._log.warning(message, free_bytes=free_bytes, floor_bytes=floor_bytes)
+
+    async def _watch_failed_logs(self) -> None:
+        failed = next((replica for replica in self._broker.replicas if replica.log.failed), None)
+        if failed is not None:
+            self._on_failed_log(failed)
 
     async def _checkpoint_big_logs(self) -> None:
         """A log that grew much since its last checkpoint gets another, so that recovery stays short.

@@ -110,10 +110,6 @@ class ClusterScenario:
     async def _heal(self) -> None:
         """Nothing is broken any more: in time everything is as it should be."""
         await self._until(self._all_serve, "not all brokers serve")
-        for member in self._stage.members:
-            if any(replica.log.failed for replica in member.replicas()):
-                await member.stop()
-        await self._until(self._all_serve, "not all brokers serve again")
         await self._until(self._inspector.is_whole, "copies are missing", self._inspector.unhealthy)
 
     def _all_serve(self) -> bool:

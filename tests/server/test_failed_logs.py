@@ -1,0 +1,46 @@
+"""A log fails in a cluster: its broker goes, others lead without it, and it comes back with what they have."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from test_copies import create, started
+from test_moving import ORDERS, state, values
+from whole_brokers import Brokers, run, until
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_broker_with_a_failed_log_gives_way_to_others_and_comes_back_whole(
+    tmp_path: Path, leader: int
+) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second, _ = await started(brokers, 3)
+        await create(first, [leader, 3 - leader, 3])
+        await until(lambda: ORDERS in second.context.image.topics)
+        await (first if leader == 1 else second).append(ORDERS, b"before")
+        await until(lambda: state(first).isr and (ORDERS, 0) in first.context.replicas._replicas)
+        first.context.replicas._replicas[ORDERS, 0].log.fail(OSError(errno.EIO, "the disk is broken"))
+        await until(lambda: brokers.running[1].is_lost)
+        await brokers.stop(1)
+        await until(lambda: state(second).leader == 2)
+        await second.append(ORDERS, b"after")
+        first = await brokers.start(1)
+        await until(lambda: set(state(second).isr) == {1, 2, 3})
+        assert values(second) == [b"before", b"after"]
+        assert first.context.replicas._replicas[ORDERS, 0].log.log_end_offset == 2
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_alone_goes_on_with_the_logs_that_have_not_failed(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        (first,) = await started(brokers, 1)
+        await create(first, [1])
+        replica = first.context.replicas.get(ORDERS, 0)
+        replica.log.fail(OSError(errno.EIO, "the disk is broken"))
+        await brokers.running[1]._maintenance._watch_failed_logs()
+        assert not brokers.running[1].is_lost
+
+    run(tmp_path, scenario)
