@@ -50,8 +50,8 @@ format: $(VENV)/.dev  ## Format the code, mend what can be mended, write docs/co
 bench: $(VENV)/.dev  ## Measure beside Apache Kafka (ARGS="--quick --only produce-1k"; see bench/README.md)
 	$(BIN)/python -m bench $(ARGS)
 
-test-cluster: $(VENV)/.dev  ## Run all client tests against a cluster of three brokers
-	PENSTOCK_TEST_CLUSTER=3 $(BIN)/python -m pytest tests/clients tests/client $(ARGS)
+test-cluster: $(VENV)/.dev  ## Run the client tests against a cluster of three brokers (TESTS: some of them)
+	PENSTOCK_TEST_CLUSTER=3 $(BIN)/python -m pytest $(or $(TESTS),tests/clients tests/client) $(ARGS)
 
 clients: $(VENV)/.dev  ## Run clients in Java, Go and JavaScript against a cluster, where their tools are installed
 	$(BIN)/python tests/foreign/run.py $(ARGS)

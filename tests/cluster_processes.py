@@ -11,10 +11,10 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from broker_process import BrokerProcess, answers, free_ports
@@ -144,7 +144,14 @@ class ClusterProcesses:
     def make_groups_known(self) -> None:
         """The first group makes a topic; clients that give up at NOT_COORDINATOR must not be the first."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "first", "log_level": 0})
-        consumer.committed([TopicPartition("none", 0)], PATIENCE_S)
+
+        def known() -> bool:
+            with suppress(KafkaException):
+                consumer.committed([TopicPartition("none", 0)], PATIENCE_S)
+                return True
+            return False
+
+        self.until(known, "groups have coordinators")
         consumer.close()
         self.wait_until_healed()
 
