@@ -87,11 +87,6 @@ def shrink_counts_before_it_is_recorded() -> AbstractContextManager[Any]:
     return patch.object(InSync, "_refresh", refresh_for_pending)
 
 
-def unknown_is_taken_for_refused() -> AbstractContextManager[Any]:
-    """A change of the in-sync set without a clear answer is forgotten."""
-    return patch.object(InSync, "unknown", InSync.refused)
-
-
 def joins_before_the_epoch_start() -> AbstractContextManager[Any]:
     """A follower is in sync when it has what its leader knows to be committed.
 
@@ -157,24 +152,6 @@ def alone_without_fsync() -> AbstractContextManager[Any]:
     return patch.object(Partition, "_advance", advance_at_once)
 
 
-def follower_says_it_has_fsynced() -> AbstractContextManager[Any]:
-    """What a follower has counts as fsynced."""
-    on_fetch = InSync.on_fetch
-
-    def count(
-        self: InSync,
-        member: BrokerId,
-        broker_epoch: BrokerEpoch,
-        offset: Offset,
-        flushed: Offset,
-        leader_log_end: Offset,
-        now_ms: int,
-    ) -> bool:
-        return on_fetch(self, member, broker_epoch, offset, offset, leader_log_end, now_ms)
-
-    return patch.object(InSync, "on_fetch", count)
-
-
 def unclean_restart_stays_in_sync() -> AbstractContextManager[Any]:
     """A broker that did not stop in order comes back as if nothing were lost."""
     return patch.object(leaders, "depart", lambda *_: lambda *_: None)
@@ -208,22 +185,6 @@ def elected_in_the_same_epoch() -> AbstractContextManager[Any]:
     return patch.object(leaders, "led_by", lambda partition, leader: replace(partition, leader=leader))
 
 
-def epoch_is_not_noted() -> AbstractContextManager[Any]:
-    """A new leader does not note where its epoch starts."""
-    return patch.object(Log, "assign_epoch", lambda *_: None)
-
-
-def follower_believes_the_high_watermark() -> AbstractContextManager[Any]:
-    """A follower takes its leader's high watermark for its own, whatever it has."""
-
-    def on_heard(self: Partition, high_watermark: Offset) -> bool:
-        has_moved = high_watermark > self.high_watermark
-        self.high_watermark = max(high_watermark, self.high_watermark)
-        return has_moved
-
-    return patch.object(Partition, "on_heard", on_heard)
-
-
 def former_life_counts() -> AbstractContextManager[Any]:
     """What a broker said before it crashed still counts after it."""
     propose = InSync.propose
@@ -237,11 +198,6 @@ def former_life_counts() -> AbstractContextManager[Any]:
         return propose(self, *before, alive, lag_ms, now_ms)
 
     return patch.object(InSync, "propose", propose_anyhow)
-
-
-def answers_of_another_following_count() -> AbstractContextManager[Any]:
-    """What a leader of an earlier epoch sent is appended after there is another."""
-    return patch.object(fetcher._Followed, "is_current", True)
 
 
 def followers_forget_producers() -> AbstractContextManager[Any]:
@@ -268,20 +224,15 @@ CLUSTER_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[st
     cut_too_little: frozenset(),
     no_epoch_fence: frozenset(),
     shrink_counts_before_it_is_recorded: frozenset(),
-    unknown_is_taken_for_refused: frozenset({"confuse_store"}),
     joins_below_the_high_watermark: frozenset(),
     counted_when_it_is_sent: frozenset(),
     no_fsync_before_a_set_of_one: frozenset({"leave_one", "auto"}),
     alone_without_fsync: frozenset({"leave_one", "auto"}),
-    follower_says_it_has_fsynced: frozenset({"crash_all", "fsync"}),
     unclean_restart_stays_in_sync: frozenset({"lose_power"}),
     emptied_disk_stays_in_sync: frozenset({"empty_disk"}),
     anybody_is_elected: frozenset(),
     elected_in_the_same_epoch: frozenset(),
-    epoch_is_not_noted: frozenset(),
-    follower_believes_the_high_watermark: frozenset(),
     former_life_counts: frozenset({"lose_power"}),
-    answers_of_another_following_count: frozenset(),
     followers_forget_producers: frozenset(),
     min_insync_is_ignored: frozenset(),
 }

@@ -61,6 +61,7 @@ def test_seeds_differ() -> None:
     assert run_seed(1).digest != run_seed(2).digest
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_caught(name: str) -> None:
     assert hunt(name, SEEDS_OF_A_HUNT) is not None
