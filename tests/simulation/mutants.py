@@ -15,6 +15,7 @@ from unittest.mock import patch
 import msgspec
 from cluster_mutants import CLUSTER_MUTANTS
 from group_mutants import GROUP_MUTANTS
+from transaction_mutants import TRANSACTION_MUTANTS
 
 from penstock.model import Offset
 from penstock.replication.partition import Partition
@@ -171,7 +172,8 @@ BROKER_MUTANTS: dict[str, Mutant] = {
         *GROUP_MUTANTS,
     )
 }
-MUTANTS = [*BROKER_MUTANTS, *(mutant.__name__ for mutant in CLUSTER_MUTANTS)]
+IN_CLUSTERS = {**CLUSTER_MUTANTS, **TRANSACTION_MUTANTS}
+MUTANTS = [*BROKER_MUTANTS, *(mutant.__name__ for mutant in IN_CLUSTERS)]
 SEEDS = range(1, 301)
 """How many a bug may survive."""
 
@@ -180,7 +182,7 @@ def hunt(name: str, seeds: range) -> tuple[int, Exception] | None:
     """The first seed that notices the bug, and what it noticed."""
     if name in BROKER_MUTANTS:
         return _hunt(BROKER_MUTANTS[name], seeds, run_seed)
-    [(mutant, needs)] = [each for each in CLUSTER_MUTANTS.items() if each[0].__name__ == name]
+    [(mutant, needs)] = [each for each in IN_CLUSTERS.items() if each[0].__name__ == name]
     fit = [seed for seed in seeds if needs <= cluster_traits(seed)]
     return _hunt(mutant, fit, run_cluster_seed)
 

@@ -62,13 +62,18 @@ class Copier(TransactionalProducer):
         self._end_of_records = 0
 
     async def _is_ready(self) -> bool:
-        self._end_of_records, self._records = await read_from(
-            self._routing,
-            self._copies.source,
-            await self.progress(),
-            self._random.choice(_MAX_BYTES),
-            is_committed=True,
-        )
+        end = await self.progress()
+        self._records, position = [], -1
+        while not self._records and end > position:  # what was aborted is passed over
+            position = end
+            end, self._records = await read_from(
+                self._routing,
+                self._copies.source,
+                position,
+                self._random.choice(_MAX_BYTES),
+                is_committed=True,
+            )
+        self._end_of_records = end
         for offset, value in self._records:
             self._model.on_committed(self._copies.source, offset, value)
         return bool(self._records)

@@ -156,6 +156,7 @@ class TransactionalProducer:
         for place in self._random.sample(list(self._places), self._random.randint(1, len(self._places))):
             values = [self._value(transaction) for _ in range(self._random.randint(1, 3))]
             await self._write(transaction, place, values)
+            await self._send_late()
             await asyncio.sleep(self._random.choice((0.0, 0.0, 0.02, 0.3)))
 
     async def _write(self, transaction: ModelTransaction, place: Place, values: Sequence[bytes]) -> None:
@@ -163,7 +164,6 @@ class TransactionalProducer:
         instance = transaction.instance
         if not self.role.dialect.is_implicit:
             await self._tried(lambda: self._client.add_partitions(instance.producer, [place]))
-        await self._send_late()
         batches = {value: self._batch(instance.producer, place, value) for value in values}
         for value in values:
             self._sent += 1

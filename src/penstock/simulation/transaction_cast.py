@@ -63,7 +63,8 @@ class TransactionCast:
     def traits(self) -> frozenset[str]:
         if not self.is_there:
             return frozenset()
-        return frozenset({"transactions"}) | {f"version {role.dialect.version}" for role in self._roles}
+        versions = {f"version {role.dialect.version}" for role in self._roles}
+        return frozenset(versions | {"transactions"} | ({"copiers"} if self._copiers else set()))
 
     @property
     def actors(self) -> list[Actor]:

@@ -1,0 +1,130 @@
+"""Bugs of transactions, planted on purpose as in `mutants.py`: each makes one torn, seen too early, or endless."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from penstock.groups.transactional_commits import TransactionalCommits
+from penstock.model import Offset
+from penstock.replication.verified_appends import VerifiedAppends
+from penstock.storage.aborted_transactions import AbortedTransaction, AbortedTransactions
+from penstock.storage.served_log import ServedLog
+from penstock.transactions import transaction
+from penstock.transactions.markers import Ending, Markers
+from penstock.transactions.shard import Shard
+from penstock.transactions.transaction import Transaction
+
+
+def no_epoch_bump() -> AbstractContextManager[Any]:
+    """A new producer of a transactional id gets the epoch of the one before."""
+    return patch.object(transaction, "_bumped", lambda producer: producer)
+
+
+def markers_are_sent_twice() -> AbstractContextManager[Any]:
+    """A marker comes once more when the next transaction may have begun."""
+    write = Markers.write
+
+    def write_twice(self: Markers, ending: Ending) -> None:
+        again = Ending(ending.marker, ending.version, ending.left, lambda: None)
+        asyncio.get_running_loop().call_later(0.1, write, self, again)
+        write(self, ending)
+
+    return patch.object(Markers, "write", write_twice)
+
+
+def aborted_list_is_cut_short() -> AbstractContextManager[Any]:
+    """A reader is not told of the last of several aborted transactions."""
+    between = AbortedTransactions.between
+
+    def all_but_the_last(self: AbortedTransactions, start: int, end: int) -> list[AbortedTransaction]:
+        found = between(self, start, end)
+        return found[:-1] if len(found) > 1 else found
+
+    return patch.object(AbortedTransactions, "between", all_but_the_last)
+
+
+def last_stable_offset_is_read_twice() -> AbstractContextManager[Any]:
+    """Whether a transaction is open was looked at before; then a reader gets everything up to the high watermark."""
+    read_committed = ServedLog.read_committed
+    was_stable: dict[ServedLog, bool] = {}
+
+    def read(self: ServedLog, offset: Offset, max_bytes: int, *, below: Offset, **options: Any) -> Any:
+        is_stable = was_stable.get(self, False)
+        was_stable[self] = below >= self.high_watermark
+        limit = self.high_watermark if is_stable else below
+        return read_committed(self, offset, max_bytes, below=limit, **options)
+
+    return patch.object(ServedLog, "read_committed", read)
+
+
+def late_end_is_taken() -> AbstractContextManager[Any]:
+    """An EndTxn of the last transaction, from a connection that was given up, ends this one."""
+    return patch.object(Shard, "check_connection", lambda *_: None)
+
+
+def offsets_count_before_the_end() -> AbstractContextManager[Any]:
+    """Offsets that are part of a transaction are committed although it is open."""
+    on_commit = TransactionalCommits._on_commit
+
+    def commit_at_once(self: Any, group_id: str, offsets: Any, producer_id: Any, *rest: Any) -> None:
+        on_commit(self, group_id, offsets, producer_id, *rest)
+        if not self._shard.is_closed:
+            self._shard.offsets.end_transaction(producer_id, is_commit=True)
+
+    return patch.object(TransactionalCommits, "_on_commit", commit_at_once)
+
+
+def first_batch_is_not_verified() -> AbstractContextManager[Any]:
+    """A leader takes batches of transactions that no coordinator knows of."""
+
+    @contextmanager
+    def plant() -> Iterator[None]:
+        with (
+            patch.object(VerifiedAppends, "must_hold", lambda *_: False),
+            patch.object(VerifiedAppends, "check", lambda *_: None),
+        ):
+            yield
+
+    return plant()
+
+
+def prepared_ones_are_not_resumed() -> AbstractContextManager[Any]:
+    """A coordinator that takes over does not go on with what was about to end."""
+    return patch.object(Shard, "resume", lambda self: None)
+
+
+def timeouts_are_forgotten() -> AbstractContextManager[Any]:
+    """A transaction whose producer is gone stays open."""
+    return patch.object(Shard, "on_due", lambda *_: None)
+
+
+def answered_before_it_is_recorded() -> AbstractContextManager[Any]:
+    """A producer is told of a commit that may be lost with the coordinator."""
+    record = Shard._record
+
+    def answer_at_once(self: Shard, transactional_id: str, changed: Transaction) -> asyncio.Future[None]:
+        record(self, transactional_id, changed).add_done_callback(lambda done: done.exception())
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        return future
+
+    return patch.object(Shard, "_record", answer_at_once)
+
+
+TRANSACTION_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[str]] = {
+    no_epoch_bump: frozenset({"transactions"}),
+    markers_are_sent_twice: frozenset({"version 1"}),
+    aborted_list_is_cut_short: frozenset({"transactions"}),
+    last_stable_offset_is_read_twice: frozenset({"transactions"}),
+    late_end_is_taken: frozenset({"version 1"}),
+    offsets_count_before_the_end: frozenset({"copiers"}),
+    first_batch_is_not_verified: frozenset({"transactions"}),
+    prepared_ones_are_not_resumed: frozenset({"transactions"}),
+    timeouts_are_forgotten: frozenset({"transactions"}),
+    answered_before_it_is_recorded: frozenset({"transactions"}),
+}
+"""What a seed has to have for each to show."""
