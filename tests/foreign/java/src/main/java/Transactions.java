@@ -41,6 +41,7 @@ public final class Transactions {
             client.commitAndAbort(source, admin);
             client.fence(source);
             client.copy(source, sink);
+            new Movers(client.settings(), source).run(admin);
         }
         System.out.println("passed");
     }
