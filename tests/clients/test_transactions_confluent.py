@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewTopic
 from samples import PATIENCE_S
 
-from broker_process import Address, BrokerProcess, StartBroker
+from broker_process import Address, StartBroker
 from cluster_processes import BROKERS
 
 pytestmark = pytest.mark.process
@@ -194,12 +194,10 @@ def test_consume_transform_produce_repeats_what_was_aborted_and_nothing_else(
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_open_transaction_survives_a_restart_of_the_broker(start_broker: StartBroker, kill: bool) -> None:
+def test_open_transaction_survives_a_restart_of_all_brokers(start_broker: StartBroker, kill: bool) -> None:
     process = start_broker(["durability=auto"])
-    if not isinstance(process, BrokerProcess):
-        pytest.skip("of one broker")
     admin = AdminClient({"bootstrap.servers": process.bootstrap})
-    create(admin, NewTopic("orders", 2, 1))
+    create(admin, NewTopic("orders", 2, BROKERS))
     producer = started_producer(process.bootstrap, "t")
     transact(producer, "orders", ["before"])
     producer.begin_transaction()
