@@ -305,3 +305,12 @@ def test_a_status_needs_to_know_of_which_cluster(
     assert "--data-dir or --bootstrap" in capsys.readouterr().err
     assert run(["cluster", "status", "--bootstrap", "127.0.0.1:1"]) == 1
     assert "cannot reach a broker at 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_where_there_is_no_cluster_nothing_is_stopped_or_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (["down"], ["start", "1"], ["kill", "1"], ["status"]):
+        assert run(["cluster", *command, "--data-dir", str(tmp_path / "elsewhere")]) == 2
+        assert "holds no cluster" in capsys.readouterr().err
+    assert not (tmp_path / "elsewhere").exists()

@@ -189,6 +189,7 @@ def _look_after(file: ClusterFile, started: ClusterStart) -> None:
 
 def _stop(file: ClusterFile) -> None:
     """In order; a signal meanwhile ends everything at once, which is safe, as any crash is."""
+    file.load()  # where there is none, nothing is made, not even a lock
     with file.locked():
         cluster = file.load()
         brokers = [broker.running for broker in cluster.brokers if broker.running]
