@@ -36,7 +36,7 @@ class Environment:
     threads: Threads
     store: CoordinationStore
     machine_id: str = "localhost"
-    """The same for every broker on a machine: two of them are not two copies when it dies."""
+    """The same for all brokers that one loss of power takes the memory of: together they are one copy then."""
     boot_id: str = ""
     """Another one after every start of the machine; empty where that is not known."""
 
@@ -46,6 +46,7 @@ def real_environment(config: BrokerConfig) -> Environment:
     disk = RealDisk(data_dir)
     network = TcpNetwork(config[SOCKET_SEND_BUFFER_BYTES])
     threads = ThreadPools()
+    boot_id = _read_boot_id()
     return Environment(
         SystemClock(),
         random.SystemRandom(),
@@ -53,8 +54,9 @@ def real_environment(config: BrokerConfig) -> Environment:
         network,
         threads,
         _open_store(config, threads),
-        machine_id=socket.gethostname(),
-        boot_id=_read_boot_id(),
+        # Containers have host names of their own, but the kernel and its page cache are the machine's.
+        machine_id=boot_id or socket.gethostname(),
+        boot_id=boot_id,
     )
 
 
