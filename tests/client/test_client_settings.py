@@ -64,6 +64,8 @@ def test_groups_are_cooperative_or_of_the_new_protocol() -> None:
 def test_exactly_once_is_transactions_on_both_sides() -> None:
     sending = producer(delivery="exactly-once", transactional_id="t", transaction_timeout_s=5)
     assert (sending["transactional.id"], sending["transaction.timeout.ms"]) == ("t", 5_000)
+    assert 0 < sending["connections.max.idle.ms"] < 60_000
+    assert "connections.max.idle.ms" not in producer()
     assert (sending["acks"], sending["delivery.timeout.ms"]) == ("all", 5_000)
     ids = {producer(delivery="exactly-once")["transactional.id"] for _ in range(2)}
     assert len(ids) == 2

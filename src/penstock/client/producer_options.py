@@ -14,6 +14,9 @@ from penstock.client.serializers import Format, Serializer
 
 DELIVERY_TIMEOUT_S = 120.0
 TRANSACTION_TIMEOUT_S = 60.0
+IDLE_CONNECTION_MS = 5_000
+"""librdkafka waits for a group's coordinator that it has taken off its list until any connection comes or goes, without a
+limit (its issues 5511 and 5456); where idle ones are closed it looks again while the transaction can still be committed."""
 
 
 class ProducerOptions(TypedDict, total=False):
@@ -74,4 +77,5 @@ def _transaction_settings(delivery: Delivery, options: ProducerOptions) -> dict[
     return {
         "transactional.id": options.get("transactional_id") or f"penstock-{uuid.uuid4()}",
         "transaction.timeout.ms": round(transaction_timeout_s(options) * 1000),
+        "connections.max.idle.ms": IDLE_CONNECTION_MS,
     }
