@@ -22,7 +22,7 @@ from penstock.simulation.transaction_client import VERSION_1, VERSION_2, Transac
 from penstock.simulation.transaction_model import TransactionModel
 from penstock.simulation.transaction_reading import Shown, TransactionReader, read_from
 
-_SHARE = 0.35
+_SHARE = 0.25
 """Of the seeds."""
 _TIMEOUTS_MS = (300, 1_000, 3_000)
 _END_SECONDS = 3.0 + 10.0

@@ -75,12 +75,7 @@ async def read_from(
             leader_epoch=epoch,
             isolation_level=READ_COMMITTED if is_committed else READ_UNCOMMITTED,
         )
-    except BrokerError as error:
-        routing.mistrust(*place)
-        if error.code is ErrorCode.offset_out_of_range:
-            raise InvariantViolated("I5", f"{place}: {position} is out of range") from error
-        raise
-    except NoAnswer:
+    except (BrokerError, NoAnswer):
         routing.mistrust(*place)
         raise
     return readable(place, result, position, is_committed=is_committed)
@@ -115,9 +110,14 @@ class TransactionReader:
     async def _read(self, place: Place) -> None:
         position = self.positions[place]
         max_bytes = self._random.choice(_MAX_BYTES)
-        end, shown = await read_from(
-            self._routing, place, position, max_bytes, is_committed=self.is_committed
-        )
+        try:
+            end, shown = await read_from(
+                self._routing, place, position, max_bytes, is_committed=self.is_committed
+            )
+        except BrokerError as error:
+            if error.code is ErrorCode.offset_out_of_range:
+                raise InvariantViolated("I5", f"{place}: {position} is out of range") from error
+            raise
         self._stage.note(self.name, "read", *place, position, end)
         learn = self._model.on_committed if self.is_committed else self._model.on_uncommitted
         for offset, value in shown:
