@@ -15,8 +15,8 @@ from penstock.client.serializers import Format, Serializer
 DELIVERY_TIMEOUT_S = 120.0
 TRANSACTION_TIMEOUT_S = 60.0
 IDLE_CONNECTION_MS = 5_000
-"""librdkafka waits for a group's coordinator that it has taken off its list until any connection comes or goes, without a
-limit (its issues 5511 and 5456); where idle ones are closed it looks again while the transaction can still be committed."""
+"""librdkafka waits without a limit for the coordinator of a group that it has taken off its list, until any connection
+comes or goes (its issues 5511 and 5456); where idle ones are closed it looks again before the transaction times out."""
 
 
 class ProducerOptions(TypedDict, total=False):
