@@ -175,3 +175,17 @@ def test_a_cluster_has_to_be_named(
     monkeypatch.delenv("PENSTOCK_BOOTSTRAP", raising=False)
     assert run(["cluster", *arguments]) == 2
     assert "--data-dir or --bootstrap" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("throttle", [[], ["--throttle", "1000"]])
+def test_who_breaks_off_a_move_is_told_what_goes_on(
+    throttle: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster_mover, "_move", interrupted)
+    run(["cluster", "balance", "--bootstrap", "127.0.0.1:1", *throttle])
+    told = capsys.readouterr().err
+    assert "what was begun goes on in the cluster" in told
+    assert ("so does the throttle" in told) == bool(throttle)

@@ -40,6 +40,11 @@ def move(
         raise Failure(str(error), "Start another broker first.") from None
     except KeyboardInterrupt:
         typer.echo(f"what was begun goes on in the cluster; {again} waits for it", err=True)
+        if throttle is not None:
+            typer.echo(
+                "so does the throttle, also for brokers that come back: it ends with a command that has --throttle",
+                err=True,
+            )
         raise
 
 
