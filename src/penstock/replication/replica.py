@@ -146,6 +146,10 @@ class Replica:
         kind = header.attributes & (TRANSACTIONAL_FLAG | CONTROL_FLAG)
         if kind == TRANSACTIONAL_FLAG:
             self.verified.check(header)
+            superseded = self.log.producers.superseded(header)
+            if superseded is not None:
+                # Its coordinator has lost it with a power loss: what commits the next one must not commit this one too.
+                self.append_marker(superseded, is_epoch_new=False, now_ms=now_ms)
         try:
             info = self.log.append(batch, header, self.partition.leader_epoch, now_ms)
         except BrokerError:

@@ -189,6 +189,13 @@ class ProducerStates:
             )
         return not is_epoch_new or marker.producer_epoch > entry.epoch
 
+    def superseded(self, header: BatchHeader) -> Marker | None:
+        """What ends the open transaction of an earlier epoch of the batch's producer, if there is one."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None or entry.transaction_start < 0 or entry.epoch >= header.producer_epoch:
+            return None
+        return Marker(header.producer_id, entry.epoch, False, entry.coordinator_epoch)
+
     def end_transaction(self, marker: Marker, offset: int, now_ms: int) -> None:
         """The marker was written at `offset`."""
         entry = self._entries.pop(marker.producer_id, None)
