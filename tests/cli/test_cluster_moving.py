@@ -189,3 +189,17 @@ def test_who_breaks_off_a_move_is_told_what_goes_on(
     told = capsys.readouterr().err
     assert "what was begun goes on in the cluster" in told
     assert ("so does the throttle" in told) == bool(throttle)
+
+
+async def test_no_request_names_more_partitions_than_brokers_answer(follow: Callable[..., None]) -> None:
+    names = [TopicPartition("orders", number) for number in range(1_201)]
+    before, after = dict.fromkeys(names, ids(1)), dict.fromkeys(names, ids(2))
+    follow(situation(after))
+    client = Answering()
+    await carry_out(cast(ClusterClient, client), situation(before), moves_of(situation(before), after))
+    elections = [fields for key, fields in client.asked if key == cluster_moves.ELECT_LEADERS]
+    elected = [
+        number for each in elections for topic in each["topic_partitions"] for number in topic["partitions"]
+    ]
+    assert elected == list(range(1_201))
+    assert len(elections) == 3

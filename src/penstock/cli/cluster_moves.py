@@ -167,8 +167,10 @@ def _has_arrived(situation: Situation, move: Move) -> bool:
 
 async def _elect(client: ClusterClient, names: Iterable[TopicPartition]) -> None:
     """Where the preferred replica cannot lead now, the controller sees to it later."""
-    topics = _by_topic((name.topic, name.partition) for name in names)
-    if topics:
+    chosen = list(names)
+    for start in range(0, len(chosen), PARTITIONS_PER_REQUEST):
+        some = chosen[start : start + PARTITIONS_PER_REQUEST]
+        topics = _by_topic((name.topic, name.partition) for name in some)
         partitions = [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()]
         fields = {"election_type": PREFERRED, "topic_partitions": partitions, "timeout": TIMEOUT_MS}
         _check(await client.ask(ELECT_LEADERS, 2, fields), "the election of leaders")
