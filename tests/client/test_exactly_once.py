@@ -258,6 +258,26 @@ def test_producer_that_got_stuck_is_replaced_and_nothing_is_written_twice(
     assert read(bootstrap, sink) == sorted(str(number) for number in range(10))
 
 
+def test_work_goes_on_where_it_began_while_nothing_is_committed(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    """Not at the beginning of a topic of which only what is new was asked for."""
+    source = make_topic(1)
+    latest = {"auto.offset.reset": "latest"}
+    with (
+        Producer(bootstrap) as producer,
+        Consumer(
+            source, bootstrap=bootstrap, group=f"g-{source}", delivery="exactly-once", config=latest
+        ) as consumer,
+    ):
+        producer.send_and_wait(source, "old")
+        while not (batch := consumer.batch(10, 0.5)):
+            producer.send_and_wait(source, "new")
+        assert batch[0].offset > 0
+        consumer.reader.resume_committed()
+        assert consumer.batch(10, 30.0)[0].offset == batch[0].offset
+
+
 def test_call_that_never_returns_is_left_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "STUCK_MARGIN_S", 0.01)
     returns = threading.Event()

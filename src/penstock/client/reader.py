@@ -113,23 +113,29 @@ class Reader:
 
     def rewind(self) -> None:
         """Read again what the reader was handed, where it is still ours."""
-        first: dict[Place, int] = {}
-        for message in self._handed:
-            first.setdefault((message.topic(), message.partition()), message.offset())
         assigned = {_place(each) for each in self.consumer.assignment()}
+        first = self._first_handed()
         self.seek(TopicPartition(*place, offset) for place, offset in first.items() if place in assigned)
         self._handed = []
 
     def resume_committed(self) -> None:
-        """Go on where the group has committed, whatever was read since."""
+        """Go on where the group has committed, whatever was read since. Where it never has, what the reader was handed
+        was the first of all."""
         assigned = self.consumer.assignment()
         with translated("cannot look up what was committed"):
             committed = self.consumer.committed(assigned, timeout=REQUEST_S)
+        places = self._first_handed() | {_place(each): each.offset for each in committed if each.offset >= 0}
         self.seek(
-            TopicPartition(each.topic, each.partition, each.offset if each.offset >= 0 else OFFSET_BEGINNING)
+            TopicPartition(*_place(each), places[_place(each)])
             for each in committed
+            if _place(each) in places
         )
         self._handed = []
+
+    def _first_handed(self) -> dict[Place, int]:
+        return {
+            (message.topic(), message.partition()): message.offset() for message in reversed(self._handed)
+        }
 
     def start_over(self) -> None:
         """The reader iterates anew: what it did not finish is handed over again, if the delivery asks for it."""
