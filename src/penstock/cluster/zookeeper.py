@@ -40,7 +40,7 @@ from penstock.cluster.coordination import (
 )
 from penstock.cluster.tree import ROOT, check_path, parent_of
 from penstock.cluster.watches import Watches
-from penstock.errors import PenstockError, StorageError, UnknownOutcome
+from penstock.errors import ConfigError, PenstockError, StorageError, UnknownOutcome
 from penstock.threads import Threads
 
 CHUNK = 100
@@ -92,20 +92,25 @@ class ZooKeeperStore(SingleWrites):
         """
         self._hosts, _, chroot = hosts.partition("/")
         self._chroot = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
-        check_path(self._chroot or ROOT)
         self._threads = threads
         self._timeout_s = session_timeout_ms / 1000
         self._acl = [make_digest_acl(*digest.split(":", 1), all=True)] if digest else None
         servers = self._hosts.split(",")
         servers *= -(-CONNECTION_ATTEMPTS // len(servers))
         self._handler = _Handler(len(servers))
-        self._client = KazooClient(
-            ",".join(servers),
-            timeout=self._timeout_s,
-            handler=self._handler,
-            auth_data=[("digest", digest)] if digest else None,
-            connection_retry=RECONNECT,
-        )
+        try:
+            check_path(self._chroot or ROOT)
+            self._client = KazooClient(
+                ",".join(servers),
+                timeout=self._timeout_s,
+                handler=self._handler,
+                auth_data=[("digest", digest)] if digest else None,
+                connection_retry=RECONNECT,
+            )
+        except ValueError as error:
+            raise ConfigError(
+                f"{hosts!r} is no ZooKeeper ({error}); write HOST:PORT, more of them with commas, and /CHROOT"
+            ) from None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connected = asyncio.Event()
         self._is_over = False

@@ -1,0 +1,20 @@
+"""What is written for ZooKeeper's address, before anything is connected."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.cluster.zookeeper import ZooKeeperStore
+from penstock.errors import ConfigError
+from penstock.threads import ThreadPools
+
+
+@pytest.mark.parametrize("hosts", ["zk::", "zk:port", "zk:70000", "zk:2181/a//b"])
+def test_an_address_that_is_none_is_refused_in_words(hosts: str) -> None:
+    with pytest.raises(ConfigError, match="write HOST:PORT"):
+        ZooKeeperStore(hosts, ThreadPools())
+
+
+@pytest.mark.parametrize("hosts", ["zk", "zk:2181", "one:2181,two:2182/a/b", "zk:2181/a/"])
+def test_addresses_as_zookeeper_writes_them_are_taken(hosts: str) -> None:
+    ZooKeeperStore(hosts, ThreadPools())
