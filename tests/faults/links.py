@@ -57,7 +57,13 @@ class Links:
 
         async def serve() -> int:
             async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                source = who_connects(writer.get_extra_info("peername")[1])
+                port = writer.get_extra_info("peername")[1]
+                # In a pool: it takes long, and what passes on other links must not wait for it.
+                try:
+                    source = await self._loop.run_in_executor(None, who_connects, port)
+                except asyncio.CancelledError:
+                    _reset(writer)
+                    raise
                 await _connect(self._link(source, target), target_port, reader, writer)
 
             server = await asyncio.start_server(accept, "127.0.0.1", 0)
@@ -120,6 +126,7 @@ class Links:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
             await asyncio.sleep(SETTLE_S)  # transports that were closed close their sockets
+            await self._loop.shutdown_default_executor()
 
         self._run(change())
         self._loop.call_soon_threadsafe(self._loop.stop)
