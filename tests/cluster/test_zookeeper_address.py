@@ -1,4 +1,4 @@
-"""What is written for ZooKeeper's address, before anything is connected."""
+"""What is written for ZooKeeper's address and user, before anything is connected."""
 
 from __future__ import annotations
 
@@ -18,3 +18,10 @@ def test_an_address_that_is_none_is_refused_in_words(hosts: str) -> None:
 @pytest.mark.parametrize("hosts", ["zk", "zk:2181", "one:2181,two:2182/a/b", "zk:2181/a/"])
 def test_addresses_as_zookeeper_writes_them_are_taken(hosts: str) -> None:
     ZooKeeperStore(hosts, ThreadPools())
+
+
+@pytest.mark.parametrize("digest", ["user", "user:", ":password"])
+def test_a_user_without_a_password_is_refused_and_not_repeated(digest: str) -> None:
+    with pytest.raises(ConfigError, match="write user:password$") as refused:
+        ZooKeeperStore("zk:2181", ThreadPools(), digest=digest)
+    assert digest not in str(refused.value).replace("user:password", "")

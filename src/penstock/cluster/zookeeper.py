@@ -94,6 +94,8 @@ class ZooKeeperStore(SingleWrites):
         self._chroot = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
         self._threads = threads
         self._timeout_s = session_timeout_ms / 1000
+        if digest is not None and not all(digest.partition(":")):
+            raise ConfigError("zookeeper.digest: write user:password")
         self._acl = [make_digest_acl(*digest.split(":", 1), all=True)] if digest else None
         servers = self._hosts.split(",")
         servers *= -(-CONNECTION_ATTEMPTS // len(servers))
