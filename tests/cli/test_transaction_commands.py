@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 from test_group_commands import PATIENCE_S, Penstock
 
 from broker_process import Address
+from penstock.cli import transaction
+from penstock.net.routes import Routes
 
 pytestmark = pytest.mark.process
 
@@ -39,6 +42,20 @@ def producer(broker: Address, penstock: Penstock, topic_name: str, transactional
         producer.produce(topic_name, "value", partition=index)
     assert producer.flush(PATIENCE_S) == 0
     return producer
+
+
+def test_id_that_is_forgotten_while_they_are_listed_is_left_out(
+    penstock: Penstock, producer: Producer, transactional_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = transaction.transactional_ids
+
+    async def with_one_more(routes: Routes, states: Iterable[str] = ()) -> list[str]:
+        return [f"{transactional_id}-forgotten", *await listed(routes, states)]
+
+    monkeypatch.setattr(transaction, "transactional_ids", with_one_more)
+    shown = [each["transactional_id"] for each in penstock.json("transaction", "list")]
+    assert transactional_id in shown
+    assert f"{transactional_id}-forgotten" not in shown
 
 
 def test_open_transaction_is_listed_and_described(

@@ -79,6 +79,21 @@ async def transactional_ids(routes: Routes, states: Iterable[str] = ()) -> list[
 
 
 async def describe(routes: Routes, transactional_id: str) -> Described:
+    found = await _find(routes, transactional_id)
+    if found is None:
+        raise Failure(
+            f"there is no transactional id {transactional_id!r}", "`penstock transaction list` shows them."
+        )
+    return found
+
+
+async def describe_all(routes: Routes, ids: Iterable[str]) -> list[Described]:
+    """Without those that were forgotten meanwhile."""
+    found = [await _find(routes, transactional_id) for transactional_id in ids]
+    return [each for each in found if each is not None]
+
+
+async def _find(routes: Routes, transactional_id: str) -> Described | None:
     async def ask_client(client: Client) -> Any:
         answer = await client.request(_DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [transactional_id]})
         (state,) = answer.transaction_states
@@ -90,11 +105,9 @@ async def describe(routes: Routes, transactional_id: str) -> Described:
             CoordinatorKind.TRANSACTION, transactional_id, ask_client, PATIENCE_SECONDS
         )
     except BrokerError as error:
-        if error.code is not ErrorCode.transactional_id_not_found:
-            raise Failure(f"{transactional_id} could not be described: {error.code.name}") from error
-        raise Failure(
-            f"there is no transactional id {transactional_id!r}", "`penstock transaction list` shows them."
-        ) from None
+        if error.code is ErrorCode.transactional_id_not_found:
+            return None
+        raise Failure(f"{transactional_id} could not be described: {error.code.name}") from error
     timeout_ms, start_ms = (
         state.transaction_timeout // _MILLISECOND,
         (state.transaction_start_time - EPOCH) // _MILLISECOND,
@@ -108,10 +121,6 @@ async def describe(routes: Routes, transactional_id: str) -> Described:
         None if start_ms < 0 else start_ms,
         {topic.topic: list(topic.partitions) for topic in state.topics},
     )
-
-
-async def describe_all(routes: Routes, ids: Iterable[str]) -> list[Described]:
-    return [await describe(routes, transactional_id) for transactional_id in ids]
 
 
 async def abort(routes: Routes, described: Described) -> None:
