@@ -20,8 +20,8 @@ def test_addresses_as_zookeeper_writes_them_are_taken(hosts: str) -> None:
     ZooKeeperStore(hosts, ThreadPools())
 
 
-@pytest.mark.parametrize("digest", ["user", "user:", ":password"])
+@pytest.mark.parametrize("digest", ["shop", "shop:", ":hidden"])
 def test_a_user_without_a_password_is_refused_and_not_repeated(digest: str) -> None:
-    with pytest.raises(ConfigError, match="write user:password$") as refused:
+    with pytest.raises(ConfigError, match="write user:password") as refused:
         ZooKeeperStore("zk:2181", ThreadPools(), digest=digest)
-    assert digest not in str(refused.value).replace("user:password", "")
+    assert digest not in str(refused.value)
