@@ -1,5 +1,6 @@
-// Administration, producing and a group: arguments are the bootstrap servers and a name for the topic.
+// Administration, producing, a group and transactions: arguments are the bootstrap servers and a name for the topic.
 const { ConfigResourceTypes, CompressionTypes, Kafka, logLevel } = require("kafkajs");
+const { Transactions } = require("./transactions.js");
 
 const RECORDS = 3000;
 const PARTITIONS = 3;
@@ -18,6 +19,8 @@ async function main() {
   await makeTopic(admin);
   await produce();
   await readAsGroup(admin);
+  const made = { kafka, admin, topic, records: RECORDS, partitions: PARTITIONS, copies: COPIES };
+  await new Transactions({ ...made, waitUntil, check, say }).run();
   await changeTopic(admin);
   await admin.disconnect();
 }
