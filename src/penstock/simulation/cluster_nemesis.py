@@ -21,6 +21,7 @@ from penstock.simulation.replicated_topic import ReplicatedTopic
 from penstock.simulation.stage import CLIENT_HOST
 
 _FAILING: tuple[Operation, ...] = ("pwrite", "pread", "rename", "open", "truncate", "remove", "sync_dir")
+_DEATHS = frozenset({"crash", "lose_power", "crash_in_operation", "crash_all"})
 
 Act = Callable[[ClusterMember], Awaitable[None]]
 
@@ -74,6 +75,14 @@ class ClusterNemesis:
                 await act(member)
                 if self._random.random() < 0.3:
                     self._mend()
+
+    def strike(self, node_id: int) -> None:
+        """Kill this one now, in a seed where brokers die."""
+        member = self._stage.member(node_id)
+        if self.is_raging and member.is_running and self.faults & _DEATHS:
+            self._stage.world.trace.record("fault", "strike", member.host.name)
+            self._keep_down(member)
+            self._end(member)
 
     def make_peace(self) -> None:
         self.is_raging = False

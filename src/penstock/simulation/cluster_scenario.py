@@ -55,8 +55,8 @@ class ClusterScenario:
             for node_id in range(1, random.choice((3, 3, 3, 4, 5)) + 1)
         ]
         self._stage = ClusterStage(self._world, members, ensemble)
-        self._transactions = TransactionCast(self._stage)
         self._nemesis = ClusterNemesis(self._stage, self._durability, session_seconds)
+        self._transactions = TransactionCast(self._stage, self._nemesis.strike)
         self._inspector = Inspector(self._stage)
         self._admin = ClusterAdmin(self._stage)
         self._committers = [Committer(self._stage, number) for number in range(random.randint(0, 2))]

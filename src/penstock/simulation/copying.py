@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.history import InvariantViolated, Outcome, label
 from penstock.simulation.partition_history import Place
-from penstock.simulation.transacting import Role, TransactionalProducer
+from penstock.simulation.transacting import Role, Strike, TransactionalProducer
 from penstock.simulation.transaction_model import ModelTransaction, TransactionModel
 from penstock.simulation.transaction_reading import Shown, read_from
 
@@ -54,9 +54,10 @@ class Copier(TransactionalProducer):
         name: str,
         role: Role,
         places: Sequence[Place],
+        strike: Strike,
         copies: Copies,
     ) -> None:
-        super().__init__(stage, model, name, role, places)
+        super().__init__(stage, model, name, role, places, strike)
         self._copies = copies
         self._records: list[Shown] = []
         self._end_of_records = 0

@@ -39,6 +39,8 @@ _HOPELESS = FENCED | {
 }
 """After these a transaction can only be aborted."""
 
+Strike = Callable[[int], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Role:
@@ -63,13 +65,21 @@ class Failed(Exception):
 
 class TransactionalProducer:
     def __init__(
-        self, stage: ClusterStage, model: TransactionModel, name: str, role: Role, places: Sequence[Place]
+        self,
+        stage: ClusterStage,
+        model: TransactionModel,
+        name: str,
+        role: Role,
+        places: Sequence[Place],
+        strike: Strike,
     ) -> None:
+        """`strike` kills a broker, if it may."""
         self.name = name
         self.role = role
         self._stage = stage
         self._model = model
         self._places = places
+        self._strike = strike
         self._random = stage.world.random(name)
         self._routing = stage.routing(name)
         self._client = TransactionClient(role.transactional_id, role.dialect, self._routing, self._random)
@@ -233,6 +243,7 @@ class TransactionalProducer:
         is_clear = True
         for _ in range(_ATTEMPTS):
             try:
+                await self._provoke()
                 successor = await client.end(producer, commit=commit)
             except NoAnswer:
                 is_clear = False
@@ -263,6 +274,13 @@ class TransactionalProducer:
             raise InvariantViolated("T33", f"{transaction} got {error.code.name} for its commit") from error
         if is_clear or not commit:
             self._model.on_refusal(transaction)
+
+    async def _provoke(self) -> None:
+        """The coordinator dies somewhere between the request and the last marker."""
+        if self._random.random() < 0.1:
+            node_id, _ = await self._routing.coordinator(self.role.transactional_id, TRANSACTION)
+            seconds = self._random.choice((0.003, 0.01, 0.03)) * self._random.random()
+            self._stage.world.loop.call_later(seconds, self._strike, node_id)
 
     async def _prepare_late(self, producer: Producer, *, commit: bool) -> _Late | None:
         """A connection, and then a newer one for everything else; over the older one the EndTxn will come again."""

@@ -17,7 +17,7 @@ from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.copying import Copier, Copies
 from penstock.simulation.history import FILLING, InvariantViolated
 from penstock.simulation.partition_history import Place
-from penstock.simulation.transacting import Role, TransactionalProducer
+from penstock.simulation.transacting import Role, Strike, TransactionalProducer
 from penstock.simulation.transaction_client import VERSION_1, VERSION_2, TransactionClient
 from penstock.simulation.transaction_model import TransactionModel
 from penstock.simulation.transaction_reading import Shown, TransactionReader, read_from
@@ -41,8 +41,9 @@ class Actor(Protocol):
 
 
 class TransactionCast:
-    def __init__(self, stage: ClusterStage) -> None:
+    def __init__(self, stage: ClusterStage, strike: Strike) -> None:
         self._stage = stage
+        self._strike = strike
         self._random = random = stage.world.random("transactions")
         self.is_there = random.random() < _SHARE
         self._model = TransactionModel()
@@ -84,7 +85,9 @@ class TransactionCast:
             places = self._places if random.random() < 0.7 else self._places[:1]
             for letter in "ab"[: random.choice((1, 2, 2))]:
                 name = f"transactor-{number}{letter}"
-                self._producers.append(TransactionalProducer(self._stage, self._model, name, role, places))
+                self._producers.append(
+                    TransactionalProducer(self._stage, self._model, name, role, places, self._strike)
+                )
         if random.random() < 0.7:
             copies = Copies("copiers", self._places[0])
             self._all_copies.append(copies)
@@ -92,7 +95,7 @@ class TransactionCast:
             outputs = [place for place in self._places if place[0] != copies.source[0]]
             for letter in "ab"[: random.choice((1, 2))]:
                 self._copiers.append(
-                    Copier(self._stage, self._model, f"copier-{letter}", role, outputs, copies)
+                    Copier(self._stage, self._model, f"copier-{letter}", role, outputs, self._strike, copies)
                 )
         for number, is_committed in enumerate((True, True, False)):
             self._readers.append(
