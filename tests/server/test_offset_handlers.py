@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from harness import Harness, serve
 
-from penstock.errors import ErrorCode
+from penstock.cluster.coordination import Unreachable
+from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
 
 LIST_OFFSETS, DELETE_RECORDS, INIT_PRODUCER_ID, EPOCHS, LOG_DIRS, CLUSTER = 2, 21, 22, 23, 35, 60
@@ -191,6 +192,29 @@ def test_every_producer_gets_an_id_of_its_own(tmp_path: Path, version: int) -> N
             assert again.producer_id not in {answer.producer_id for answer in answers}
             half = await broker.ask(INIT_PRODUCER_ID, version, init(producer=(5, -1)))
             assert half.error_code == ErrorCode.invalid_request
+
+    serve(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("error", [BrokerError(ErrorCode.request_timed_out), Unreachable("no session")])
+def test_producer_asks_again_while_the_store_gives_no_ids(tmp_path: Path, error: PenstockError) -> None:
+    """Anything but this ends producers of the Java client for good."""
+
+    async def scenario(broker: Harness) -> None:
+        blocks: list[range | PenstockError] = [error, range(50, 60)]
+
+        async def allocate() -> range:
+            block = blocks.pop(0)
+            if isinstance(block, PenstockError):
+                raise block
+            return block
+
+        broker.context.producer_ids._allocate_block = allocate
+        answers = [await broker.ask(INIT_PRODUCER_ID, 4, init()) for _ in range(2)]
+        assert [(answer.error_code, answer.producer_id) for answer in answers] == [
+            (ErrorCode.coordinator_load_in_progress, -1),
+            (ErrorCode.none, 50),
+        ]
 
     serve(tmp_path, scenario)
 

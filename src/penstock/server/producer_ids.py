@@ -1,6 +1,7 @@
 """Producer ids: unique for the life of the cluster, handed out from blocks that the store has given away for good.
 
-A block is taken before its first id is used, so a crash skips ids and never repeats one.
+A block is taken before its first id is used, so a crash skips ids and never repeats one. While the store gives none,
+producers are told what clients of any age answer with another try.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.model import ProducerId
 
 
@@ -21,6 +23,13 @@ class ProducerIds:
         async with self._allocating:
             producer_id = next(self._block, None)
             if producer_id is None:
-                self._block = iter(await self._allocate_block())
+                self._block = iter(await self._next_block())
                 producer_id = next(self._block)
             return ProducerId(producer_id)
+
+    async def _next_block(self) -> range:
+        try:
+            return await self._allocate_block()
+        except PenstockError as error:
+            # A timeout or an error of storage would end a producer for good.
+            raise BrokerError(ErrorCode.coordinator_load_in_progress, f"no producer ids: {error}") from error
