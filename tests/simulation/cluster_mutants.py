@@ -196,11 +196,6 @@ def followers_forget_producers() -> AbstractContextManager[Any]:
     return patch.object(Log, "append_as_follower", forget)
 
 
-def min_insync_is_ignored() -> AbstractContextManager[Any]:
-    """A producer that asks for more copies than there are is not told."""
-    return patch.object(Replica, "lacks_replicas", False)
-
-
 CLUSTER_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[str]] = {
     committed_by_the_leader_alone: frozenset(),
     cut_at_the_high_watermark: frozenset(),
@@ -218,6 +213,5 @@ CLUSTER_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[st
     anybody_is_elected: frozenset(),
     elected_in_the_same_epoch: frozenset(),
     followers_forget_producers: frozenset(),
-    min_insync_is_ignored: frozenset({"leave_one"}),
 }
 """What a seed has to break for each to show: others are not worth their time."""
