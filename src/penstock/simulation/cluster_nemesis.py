@@ -79,7 +79,7 @@ class ClusterNemesis:
     def strike(self, node_id: int) -> None:
         """Kill this one now, in a seed where brokers die."""
         member = self._stage.member(node_id)
-        if self.is_raging and member.is_running and self.faults & _DEATHS:
+        if self.is_raging and member.is_running and self.faults & _DEATHS and not self._is_anybody_suspect():
             self._stage.world.trace.record("fault", "strike", member.host.name)
             self._keep_down(member)
             self._end(member)
@@ -215,6 +215,10 @@ class ClusterNemesis:
             for replica in (member.replicas() if member.is_serving else ())
         )
 
+    def _is_anybody_suspect(self) -> bool:
+        """Then the others had better stay: it may be left alone before its error comes."""
+        return self._durability != "fsync" and any(member.is_suspect for member in self._stage.members)
+
     def _sets_of(self, member: ClusterMember) -> dict[Place, znodes.PartitionNode]:
         states = self._stage.history.now.items()
         return {place: state for place, state in states if member.node_id in state.isr}
@@ -290,7 +294,7 @@ class ClusterNemesis:
         faults.heal()
 
     async def _fail_sync(self, member: ClusterMember) -> None:
-        if self._may_lose(member):
+        if self._may_lose(member) and not self._is_anybody_suspect():
             member.is_suspect = True
             syncs: tuple[Operation, ...] = ("sync", "sync_all")
             for operation in syncs:
