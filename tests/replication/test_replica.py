@@ -15,6 +15,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader, read_header
 from penstock.records.building import NewRecord, build_batch
+from penstock.records.control import Marker
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
@@ -298,3 +299,38 @@ async def test_what_nobody_waits_for_is_written_back_in_the_background(tmp_path:
     await bench.threads.finish_one()
     assert bench.threads.waiting == 0
     assert replica.log.flushed_offset == 0, "written back is not durable"
+
+
+async def test_a_marker_that_is_sent_again_while_it_cannot_be_committed_is_written_once(
+    tmp_path: Path,
+) -> None:
+    """Its coordinator sends it again and again; without new epochs (version 1) nothing else tells a repeat."""
+    bench = Bench(tmp_path)
+    replica = bench.replica()
+    first, taken_over = Marker(7, 0, True, 3), Marker(7, 0, True, 4)
+
+    def write(marker: Marker) -> AppendInfo:
+        return replica.append_marker(marker, is_epoch_new=False, now_ms=NOW_MS)
+
+    assert (write(first).last_offset, write(first).last_offset) == (0, 0)
+    assert replica.log.log_end_offset == 1
+    assert write(taken_over).last_offset == 1, "it fences the coordinator before"
+    await bench.threads.settle()
+    await bench.threads.finish_one()
+    assert replica.partition.high_watermark == 2
+    assert write(taken_over).last_offset == 2, "of the next transaction, perhaps"
+
+
+async def test_a_marker_that_is_not_written_again_still_ends_what_is_held(tmp_path: Path) -> None:
+    replica = Bench(tmp_path).replica()
+    marker = Marker(7, 0, True, 3)
+    replica.append_marker(marker, is_epoch_new=False, now_ms=NOW_MS)
+    refused: list[BrokerError] = []
+
+    async def verify() -> ErrorCode:
+        return ErrorCode.none
+
+    _, header = batch(b"k", producer_id=7, sequence=0)
+    replica.verified.hold(header, verify, lambda: None, refused.append)
+    assert replica.append_marker(marker, is_epoch_new=False, now_ms=NOW_MS).duplicate
+    assert [error.code for error in refused] == [ErrorCode.invalid_txn_state]

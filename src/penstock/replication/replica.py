@@ -176,7 +176,9 @@ class Replica:
         waited for is everything there is."""
         if not self.partition.is_leader:
             raise self._departure()
-        if not self.log.producers.check_marker(marker, is_epoch_new=is_epoch_new):
+        is_due = self.log.producers.check_marker(marker, is_epoch_new=is_epoch_new)
+        if not is_due or self._is_on_its_way(marker):
+            self.verified.on_marker(marker, is_epoch_new=is_epoch_new)
             last_offset = Offset(self.log.log_end_offset - 1)
             return AppendInfo(last_offset, last_offset, -1, self.log.log_start_offset, duplicate=True)
         batch = memoryview(build_marker(*marker, now_ms))
@@ -185,6 +187,16 @@ class Replica:
         if self.on_marker is not None:
             self.on_marker(marker, info)
         return info
+
+    def _is_on_its_way(self, marker: Marker) -> bool:
+        """Whether it is written and not committed yet: until then its coordinator lets no other transaction begin."""
+        entry = self.log.producers.get(marker.producer_id)
+        return (
+            entry is not None
+            and entry.transaction_start < 0
+            and (entry.epoch, entry.coordinator_epoch) == (marker.producer_epoch, marker.coordinator_epoch)
+            and entry.marker_offset >= self.partition.high_watermark
+        )
 
     def _tell_watchers(self) -> None:
         for watcher in tuple(self.watchers):
