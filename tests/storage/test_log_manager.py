@@ -85,6 +85,7 @@ def test_everything_is_kept_while_the_machine_runs_on(tmp_path: Path) -> None:
         disk = RealDisk(str(tmp_path))
         manager = open_manager(disk, boot_id)
         kept.append(manager.kept_all)
+        manager.trust_boot()
         append(the_log(manager), b"more")
         disk.close()  # as the end of the process does
     assert kept == [False, True, True, False, True, False, False]
@@ -94,18 +95,34 @@ def test_after_an_error_of_the_disk_nothing_is_taken_for_kept(tmp_path: Path) ->
     for _ in range(2):
         disk = RealDisk(str(tmp_path))
         manager = open_manager(disk, "a")
+        manager.trust_boot()
         the_log(manager).fail(OSError(errno.EIO, "it cannot be written"))
+        manager.trust_boot()
         disk.close()
     assert not manager.kept_all
     disk = RealDisk(str(tmp_path))
-    assert not open_manager(disk, "a").kept_all
+    manager = open_manager(disk, "a")
+    assert not manager.kept_all
+    manager.trust_boot()
     disk.close()
     assert open_manager(RealDisk(str(tmp_path)), "a").kept_all
+
+
+def test_a_start_that_never_registered_does_not_hide_what_was_lost_before_it(tmp_path: Path) -> None:
+    """The power goes, a start finds what is left and is killed: the next one, in the same boot, knows no better."""
+    for boot_id in ("a", "b"):
+        disk = RealDisk(str(tmp_path))
+        manager = open_manager(disk, boot_id)
+        if boot_id == "a":
+            manager.trust_boot()
+        disk.close()
+    assert not open_manager(RealDisk(str(tmp_path)), "b").kept_all
 
 
 def test_a_log_that_is_deleted_is_no_error_of_the_disk(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk, "a")
+    manager.trust_boot()
     append(the_log(manager), b"old")
     manager.begin_delete(TOPIC_ID).work()
     disk.close()

@@ -221,6 +221,7 @@ class Broker:
         self._epoch = await self._membership.register(
             self._identity(address), self._has_log, self._has_vanished
         )
+        await environment.threads.run("background", self._logs.trust_boot)
         await self._membership.take_leadership()
         await self._controller.start()
         self._metadata.subscribe(self._on_image)

@@ -81,15 +81,17 @@ def take_clean_stop(disk: Disk) -> BrokerEpoch | None:
     return epoch
 
 
-def take_boot(disk: Disk, boot_id: str) -> bool:
-    """Whether the machine has run without a break since the directory was first used in this boot."""
+def is_same_boot(disk: Disk, boot_id: str) -> bool:
+    """Whether the machine has run without a break since all the directory lacked was made known to the cluster."""
     known = b""
     with suppress(FileNotFoundError):
         known = disk.read(BOOT_FILE)
-    if boot_id and known == boot_id.encode():
-        return True
+    return bool(boot_id) and known == boot_id.encode()
+
+
+def trust_boot(disk: Disk, boot_id: str) -> None:
+    """What the directory lacks is known to the cluster: from here on nothing goes while the machine runs."""
     disk.replace(BOOT_FILE, boot_id.encode())
-    return False
 
 
 def distrust_boot(disk: Disk) -> None:

@@ -18,11 +18,13 @@ from penstock.model import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartitio
 from penstock.storage.checkpoints import Checkpoints, LogCheckpoint, RecoveryMark
 from penstock.storage.data_directory import (
     DirectoryMeta,
+    distrust_boot,
+    is_same_boot,
     join_cluster,
     leave_clean_stop,
     open_directory,
-    take_boot,
     take_clean_stop,
+    trust_boot,
 )
 from penstock.storage.disk import Disk
 from penstock.storage.file_cache import DEFAULT_MAX_OPEN_FILES, FileCache
@@ -63,6 +65,7 @@ class LogManager:
         self.context = StorageContext(disk, FileCache(disk, max_open_files))
         self.was_clean: BrokerEpoch | None = None
         """The broker epoch that stopped cleanly before this start."""
+        self._boot_id = ""
         self.kept_all = False
         """Whether everything is there that was written before this start, however that ended."""
         self.reports: list[RecoveryReport] = []
@@ -133,8 +136,17 @@ class LogManager:
             self.write_checkpoints(both=True)
         self.was_clean = take_clean_stop(self._disk)
         is_whole = not self.problems and not any(report.problems for report in self.reports)
-        self.kept_all = take_boot(self._disk, boot_id) and is_whole
+        self.kept_all = is_same_boot(self._disk, boot_id) and is_whole
+        if not self.kept_all:
+            # Before the cluster knows of it the process may be killed: the next start must not trust this boot.
+            distrust_boot(self._disk)
+        self._boot_id = boot_id
         self._is_open = True
+
+    def trust_boot(self) -> None:
+        """The broker has registered, so that nobody counts on what its disk may lack."""
+        if self._boot_id and not any(log.failed for log in self):
+            trust_boot(self._disk, self._boot_id)
 
     def _load_checkpoints(self) -> dict[LogKey, LogCheckpoint] | None:
         entries = self._checkpoints.load()
