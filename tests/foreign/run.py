@@ -1,7 +1,7 @@
 """Clients of other languages against a cluster of three, of which a leader is killed while they write: `make clients`.
 
-Each program makes a topic, produces, reads as groups, runs transactions, administers, and fails when something is not as it should be.
-What cannot be built here, for want of its tools, is named and left out.
+Each program makes a topic, produces, reads as groups, runs transactions, administers, and fails when something is not
+as it should be. What cannot be built here, for want of its tools, is named and left out.
 """
 
 from __future__ import annotations
