@@ -160,7 +160,7 @@ class ReplicaManager:
     def follow(self, change: ImageChange, config: BrokerConfig) -> None:
         """Bring the replicas in step with a change of the image, after all earlier ones. One that another leads now
         stops at once."""
-        for name in change.topics:
+        for name in sorted(change.topics):
             self._stop_leading(change.after.topic(name))
         self._following = asyncio.get_running_loop().create_task(self._apply(self._following, change, config))
 
