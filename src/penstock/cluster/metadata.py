@@ -152,7 +152,7 @@ class ClusterMetadata:
                 parts.setdefault(topic, set()).update(partitions)
         wanted = {topic: sorted(partitions) for topic, partitions in parts.items() if topic not in whole}
         image = self.image
-        found = await read_topics(self._store, whole)
+        found = await read_topics(self._store, sorted(whole))
         if wanted:
             found |= await reread_partitions(self._store, wanted, image.topics)
         names = whole | wanted.keys()
