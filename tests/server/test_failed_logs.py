@@ -18,9 +18,11 @@ def test_a_broker_with_a_failed_log_gives_way_to_others_and_comes_back_whole(
     async def scenario(brokers: Brokers) -> None:
         first, second, _ = await started(brokers, 3)
         await create(first, [leader, 3 - leader, 3])
-        await until(lambda: ORDERS in second.context.image.topics)
-        await (first if leader == 1 else second).append(ORDERS, b"before")
-        await until(lambda: state(first).isr and (ORDERS, 0) in first.context.replicas._replicas)
+        for harness in (first, second):
+            await until(lambda harness=harness: (ORDERS, 0) in harness.context.replicas._replicas)
+        leading = first if leader == 1 else second
+        await until(lambda: leading.context.replicas._replicas[ORDERS, 0].partition.is_leader)
+        await leading.append(ORDERS, b"before")
         first.context.replicas._replicas[ORDERS, 0].log.fail(OSError(errno.EIO, "the disk is broken"))
         await until(lambda: brokers.running[1].is_lost)
         await brokers.stop(1)

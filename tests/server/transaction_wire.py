@@ -32,6 +32,7 @@ FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, OFFSET
 OFFSET_FETCH, LIST_OFFSETS = 9, 2
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FETCH_VERSION = 12
+LOAD_SECONDS = 20.0
 
 
 async def ask_raw(broker: Harness, frame: bytes) -> memoryview:
@@ -74,16 +75,17 @@ class Producer:
 
     async def init(self, timeout_ms: int = 60_000) -> None:
         await find_coordinator(self.broker, 1, self.transactional_id)
-        answer = await self.broker.ask(
-            INIT_PRODUCER_ID,
-            4,
-            {
-                "transactional_id": self.transactional_id,
-                "transaction_timeout": timeout_ms,
-                "producer_id": self.producer_id,
-                "producer_epoch": self.epoch,
-            },
-        )
+        fields = {
+            "transactional_id": self.transactional_id,
+            "transaction_timeout": timeout_ms,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+        answer = await self.broker.ask(INIT_PRODUCER_ID, 4, fields)
+        async with asyncio.timeout(LOAD_SECONDS):
+            while answer.error_code == ErrorCode.coordinator_load_in_progress:
+                await asyncio.sleep(0.02)
+                answer = await self.broker.ask(INIT_PRODUCER_ID, 4, fields)
         assert answer.error_code == ErrorCode.none, answer.error_code
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self.sequences.clear()

@@ -105,7 +105,7 @@ def recovery_point_before_the_data() -> AbstractContextManager[Any]:
 def producers_are_not_restored() -> AbstractContextManager[Any]:
     """After a restart nobody remembers what idempotent producers had sent."""
 
-    def apply(self: Replay, header: Any) -> None:
+    def apply(self: Replay, segment: Any, position: int, header: Any) -> None:
         self.epochs.assign(header.leader_epoch, header.base_offset)
 
     @contextmanager
