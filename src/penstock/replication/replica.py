@@ -27,7 +27,7 @@ from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
 from penstock.replication.truncation import diverging_epoch
 from penstock.replication.verified_appends import VerifiedAppends, Verify
-from penstock.replication.waiting import CommitCallback, CommitWaiters, DataWaiters
+from penstock.replication.waiting import CommitCallback, CommitWaiters, DataWaiters, settled_by
 from penstock.storage.jobs import FlushJob
 from penstock.storage.log import AppendInfo, Log
 from penstock.storage.log_config import LogConfig
@@ -230,13 +230,8 @@ class Replica:
 
     async def flushed(self) -> None:
         """Wait until everything that is in the log now is durable; BrokerError when it will not be."""
-        done: Future[None] = asyncio.get_running_loop().create_future()
-
-        def finish(error: BrokerError | None) -> None:
-            if not done.done():
-                done.set_result(None) if error is None else done.set_exception(error)
-
-        if not self.when_flushed(finish):
+        done, settle = settled_by()
+        if not self.when_flushed(settle):
             await done
 
     def when_flushed(self, callback: CommitCallback) -> bool:
@@ -410,13 +405,8 @@ class Replica:
 
     async def started_everywhere(self) -> None:
         """Wait until no copy in sync serves anything below the log's start; BrokerError when that is not to be."""
-        done: Future[None] = asyncio.get_running_loop().create_future()
-
-        def finish(error: BrokerError | None) -> None:
-            if not done.done():
-                done.set_result(None) if error is None else done.set_exception(error)
-
-        self._start_waiters.add(self.log.log_start_offset, finish)
+        done, settle = settled_by()
+        self._start_waiters.add(self.log.log_start_offset, settle)
         self._tell_starts()
         await done
 

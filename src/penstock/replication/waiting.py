@@ -5,6 +5,7 @@ Loop thread only. A waiter is called at most once and then forgotten.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 
@@ -12,6 +13,17 @@ from penstock.errors import BrokerError
 from penstock.model import Offset
 
 CommitCallback = Callable[[BrokerError | None], None]
+
+
+def settled_by() -> tuple[asyncio.Future[None], CommitCallback]:
+    """A future, and what settles it when it is called back."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(error: BrokerError | None) -> None:
+        if not done.done():
+            done.set_result(None) if error is None else done.set_exception(error)
+
+    return done, settle
 
 
 class CommitWaiters:
