@@ -49,7 +49,7 @@ from penstock.groups.group_metrics import GroupMetrics
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
 from penstock.observability.logs import Log
 from penstock.observability.loop_lag import LoopLag
-from penstock.observability.metrics import BrokerMetrics, TopicSize
+from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync_store import RecordedInSync
 from penstock.replication.in_sync_writer import InSyncWriter
@@ -69,6 +69,7 @@ from penstock.server.maintenance import Maintenance
 from penstock.server.marker_writing import MarkerWriter
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.security import AllowAll
+from penstock.server.serving_metrics import ServingMetrics
 from penstock.storage.log_manager import LogManager
 from penstock.transactions.coordinator import TransactionCoordinator
 from penstock.transactions.links import BrokerLinks
@@ -393,40 +394,9 @@ class Broker:
         return Health(self.state, failed, self._logs.full)
 
     def _show_metrics(self) -> None:
-        metrics, traffic = self._metrics, self._acceptor.traffic
-        metrics.add_counter(
-            "penstock_received_bytes", "Bytes received from clients.", lambda: traffic.received_bytes
-        )
-        metrics.add_counter("penstock_sent_bytes", "Bytes sent to clients.", lambda: traffic.sent_bytes)
-        metrics.add_gauge(
-            "penstock_request_memory_bytes",
-            "Bytes that unanswered requests hold.",
-            lambda: traffic.memory.used_bytes,
-        )
-        metrics.add_gauge("penstock_connections", "Open connections.", lambda: self._acceptor.connections)
-        metrics.add_gauge("penstock_partitions", "Partitions on this broker.", lambda: len(self._replicas))
-        metrics.add_gauge(
-            "penstock_failed_logs",
-            "Logs taken out of service by an I/O error.",
-            lambda: len(self._health().failed_logs),
-        )
-        metrics.add_gauge(
-            "penstock_disk_full", "1 while writes are refused for lack of space.", lambda: self._logs.full
-        )
-        metrics.add_gauge(
-            "penstock_fetch_sessions", "Fetch sessions remembered.", lambda: len(self._context.fetch_sessions)
-        )
-        metrics.topic_sizes = self._topic_sizes
+        metrics = self._metrics
+        ServingMetrics(self._context, self._acceptor).show(metrics)
         ClusterMetrics(self._metadata, self._peers).show(metrics)
         ReplicationMetrics(self._node_id, self._metadata, self._replicas, self._in_sync_writer).show(metrics)
         GroupMetrics(self._groups, self._replicas, self._config[METRICS_MAX_GROUPS]).show(metrics)
         TransactionMetrics(self._transactions).show(metrics)
-
-    def _topic_sizes(self) -> list[TopicSize]:
-        sizes: dict[str, list[int]] = {}
-        for replica in self._replicas:
-            size = sizes.setdefault(replica.name.topic, [0, 0, 0])
-            size[0] += 1
-            size[1] += replica.log.size_bytes
-            size[2] += replica.log.log_end_offset
-        return [TopicSize(topic, *size) for topic, size in sizes.items()]

@@ -1,0 +1,52 @@
+"""What a broker tells about serving clients and storing what they send, when somebody scrapes."""
+
+from __future__ import annotations
+
+from penstock.observability.metrics import BrokerMetrics, TopicSize
+from penstock.replication.replica_manager import ReplicaManager
+from penstock.server.acceptor import Acceptor
+from penstock.server.context import BrokerContext
+
+
+class ServingMetrics:
+    def __init__(self, context: BrokerContext, acceptor: Acceptor) -> None:
+        self._context = context
+        self._acceptor = acceptor
+
+    def show(self, metrics: BrokerMetrics) -> None:
+        traffic, replicas = self._acceptor.traffic, self._context.replicas
+        metrics.add_counter(
+            "penstock_received_bytes", "Bytes received from clients.", lambda: traffic.received_bytes
+        )
+        metrics.add_counter("penstock_sent_bytes", "Bytes sent to clients.", lambda: traffic.sent_bytes)
+        metrics.add_gauge(
+            "penstock_request_memory_bytes",
+            "Bytes that unanswered requests hold.",
+            lambda: traffic.memory.used_bytes,
+        )
+        metrics.add_gauge("penstock_connections", "Open connections.", lambda: self._acceptor.connections)
+        metrics.add_gauge("penstock_partitions", "Partitions on this broker.", lambda: len(replicas))
+        metrics.add_gauge(
+            "penstock_failed_logs",
+            "Logs taken out of service by an I/O error.",
+            lambda: sum(replica.log.failed for replica in replicas),
+        )
+        metrics.add_gauge(
+            "penstock_disk_full",
+            "1 while writes are refused for lack of space.",
+            lambda: self._context.logs.full,
+        )
+        metrics.add_gauge(
+            "penstock_fetch_sessions", "Fetch sessions remembered.", lambda: len(self._context.fetch_sessions)
+        )
+        metrics.topic_sizes = lambda: _topic_sizes(replicas)
+
+
+def _topic_sizes(replicas: ReplicaManager) -> list[TopicSize]:
+    sizes: dict[str, list[int]] = {}
+    for replica in replicas:
+        size = sizes.setdefault(replica.name.topic, [0, 0, 0])
+        size[0] += 1
+        size[1] += replica.log.size_bytes
+        size[2] += replica.log.log_end_offset
+    return [TopicSize(topic, *size) for topic, size in sizes.items()]
