@@ -55,6 +55,12 @@ class Reading:
     read_committed: bool = True
 
 
+def routes_to(bootstrap: str) -> Routes:
+    """The way to a cluster; who opens it closes it."""
+    addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
+    return Routes(TcpNetwork(), addresses, CLIENT_ID)
+
+
 def read_range(
     reading: Reading, wanted: OffsetRange, columns: tuple[str, ...] = ALL
 ) -> Iterator[pa.RecordBatch]:
@@ -104,8 +110,7 @@ class _ReadAhead:
         return False
 
     async def _fetch(self) -> None:
-        addresses = [parse_address(text.strip()) for text in self._reading.bootstrap.split(",")]
-        routes = Routes(TcpNetwork(), addresses, CLIENT_ID)
+        routes = routes_to(self._reading.bootstrap)
         try:
             offset = self._wanted.start
             while offset < self._wanted.end:

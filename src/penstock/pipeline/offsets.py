@@ -9,12 +9,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from penstock.config import parse_address
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.net.client import Client
-from penstock.net.network import TcpNetwork
 from penstock.net.routes import Routes, check
-from penstock.pipeline.fetching import CLIENT_ID, PATIENCE_SECONDS, Reading
+from penstock.pipeline.fetching import PATIENCE_SECONDS, Reading, routes_to
 from penstock.pipeline.options import OptionError, SourceOptions, Subscription
 
 T = TypeVar("T")
@@ -102,8 +100,7 @@ def run(bootstrap: str, ask: Callable[[Routes], Awaitable[T]]) -> T:
     """Ask a cluster something, in a loop of its own."""
 
     async def body() -> T:
-        addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
-        routes = Routes(TcpNetwork(), addresses, CLIENT_ID)
+        routes = routes_to(bootstrap)
         try:
             return await ask(routes)
         finally:
