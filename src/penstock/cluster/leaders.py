@@ -10,12 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
-from penstock.cluster import znodes
-from penstock.cluster.change_list import Scope
-from penstock.cluster.coordination import Operation, Set
 from penstock.cluster.decisions import Decision
 from penstock.cluster.image import NO_LEADER, ClusterImage, Partition
-from penstock.cluster.loading import encode_partition
+from penstock.cluster.partition_writes import PartitionWrites
 from penstock.cluster.topic_writes import Writes
 from penstock.model import BrokerId, LeaderEpoch, TopicPartition
 
@@ -161,17 +158,13 @@ def affected(image: ClusterImage, topics: Iterable[str], rule: Rule) -> list[Top
 
 
 def decide(image: ClusterImage, names: Sequence[TopicPartition], rule: Rule) -> Decision[None]:
-    operations: list[Operation] = []
-    touched: dict[str, list[int]] = {}
+    writes = PartitionWrites()
     for name in names:
         partition = image.partition(name)
         ruled = rule(image, name, partition) if partition else None
-        if partition is not None and ruled is not None:
-            path = znodes.partition_path(name.topic, name.partition)
-            operations.append(Set(path, encode_partition(ruled), partition.partition_epoch))
-            touched.setdefault(name.topic, []).append(name.partition)
-    scope = Scope(partitions={topic: tuple(indexes) for topic, indexes in touched.items()})
-    return Decision(None, Writes(tuple(operations)), scope)
+        if ruled is not None:
+            writes.set(name, ruled)
+    return Decision(None, Writes(tuple(writes.operations)), writes.scope)
 
 
 def first_alive(image: ClusterImage, partition: Partition, members: Sequence[BrokerId]) -> BrokerId:

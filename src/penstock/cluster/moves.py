@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 
-from penstock.cluster import leaders, reassignment, znodes
-from penstock.cluster.change_list import Scope
+from penstock.cluster import leaders, reassignment
 from penstock.cluster.change_maker import ChangeMaker
-from penstock.cluster.coordination import Operation, Set
 from penstock.cluster.decisions import Decision, attempt, repeated_in
 from penstock.cluster.image import NO_LEADER, ClusterImage, Partition
-from penstock.cluster.loading import encode_partition
 from penstock.cluster.metadata import ClusterMetadata
+from penstock.cluster.partition_writes import PartitionWrites
 from penstock.cluster.topic_writes import Writes, chunks
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, TopicPartition
@@ -112,17 +110,13 @@ def _decide(
     wanted: Iterable[tuple[TopicPartition, Judge]], repeated: set[object], image: ClusterImage
 ) -> Decision[list[BrokerError | None]]:
     results: list[BrokerError | None] = []
-    operations: list[Operation] = []
-    touched: dict[str, list[int]] = {}
+    writes = PartitionWrites()
     for name, judge in wanted:
         judged = attempt(partial(_judge, image, judge), name, name in repeated)
         results.append(judged if isinstance(judged, BrokerError) else None)
         if isinstance(judged, Partition) and judged != image.partition(name):
-            path = znodes.partition_path(name.topic, name.partition)
-            operations.append(Set(path, encode_partition(judged), judged.partition_epoch))
-            touched.setdefault(name.topic, []).append(name.partition)
-    scope = Scope(partitions={topic: tuple(indexes) for topic, indexes in touched.items()})
-    return Decision(results, Writes(tuple(operations)), scope)
+            writes.set(name, judged)
+    return Decision(results, Writes(tuple(writes.operations)), writes.scope)
 
 
 def _judge(image: ClusterImage, judge: Judge, name: TopicPartition) -> Partition:

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.cluster import znodes
-from penstock.cluster.change_list import Scope
 from penstock.cluster.change_maker import ChangeMaker
-from penstock.cluster.coordination import Check, Operation, Set
+from penstock.cluster.coordination import Check
 from penstock.cluster.decisions import Decision
 from penstock.cluster.image import Broker, ClusterImage, Partition
-from penstock.cluster.loading import encode_partition
+from penstock.cluster.partition_writes import PartitionWrites
 from penstock.cluster.topic_writes import Writes, chunks
 from penstock.model import BrokerId, TopicPartition
 from penstock.replication.in_sync_writer import InSyncOutcome, InSyncWrite, WriteResult
@@ -53,8 +52,7 @@ class _Attempts:
     def decide(self, image: ClusterImage) -> Decision[Sequence[InSyncOutcome]]:
         outcomes: list[InSyncOutcome] = []
         checks: dict[BrokerId, Check] = {}
-        operations: list[Operation] = []
-        touched: dict[str, list[int]] = {}
+        writes = PartitionWrites()
         for write in self._writes:
             state, joining = self._present(write, image), self._joining(write, image)
             if state is None or joining is None:
@@ -65,15 +63,13 @@ class _Attempts:
                     znodes.directory_path(broker.node_id), broker.directory_version
                 )
             isr = tuple(member for member in state.replicas if member in write.change.members)
-            path = znodes.partition_path(write.name.topic, write.name.partition)
-            operations.append(Set(path, encode_partition(replace(state, isr=isr)), state.partition_epoch))
-            touched.setdefault(write.name.topic, []).append(write.name.partition)
+            writes.set(write.name, replace(state, isr=isr))
             outcomes.append(InSyncOutcome(WriteResult.RECORDED, state.partition_epoch + 1))
             self._tried.add(write.name)
         # One that is let in may be coming back just now: next time that holds up nobody else.
         self._lets_in = False
-        scope = Scope(partitions={topic: tuple(indexes) for topic, indexes in touched.items()})
-        return Decision(outcomes, Writes((*checks.values(), *operations) if operations else ()), scope)
+        operations = (*checks.values(), *writes.operations) if writes.operations else ()
+        return Decision(outcomes, Writes(operations), writes.scope)
 
     def _joining(self, write: InSyncWrite, image: ClusterImage) -> list[Broker] | None:
         """Those the set lets in, where each is still in the life in which it had everything."""
