@@ -9,7 +9,13 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
 
 from penstock.errors import ProtocolError
-from penstock.wire.apis import BROKER_HANDSHAKE, FLEXIBLE_FROM, api_name, has_flexible_response_header
+from penstock.wire.apis import (
+    BROKER_HANDSHAKE,
+    FETCH_BY_KEY,
+    FLEXIBLE_FROM,
+    api_name,
+    has_flexible_response_header,
+)
 from penstock.wire.headers import (
     RequestHeader,
     decode_request_header,
@@ -22,7 +28,7 @@ VERSIONS = [(key, version) for key, name in api_key_map.items() for version in s
 
 
 def test_the_api_table_is_that_of_the_schemas() -> None:
-    assert set(FLEXIBLE_FROM) == set(api_key_map) | {BROKER_HANDSHAKE}
+    assert set(FLEXIBLE_FROM) == set(api_key_map) | {BROKER_HANDSHAKE, FETCH_BY_KEY}
     for key, version in VERSIONS:
         schema = load_request_schema(key, version)
         assert schema.__name__ == f"{api_name(key)}Request"

@@ -1,0 +1,167 @@
+"""Reads of single keys from a cluster, as many at once as one likes, over one connection to each broker.
+
+All lookups that come in one turn of the loop go out in one request; while any is unanswered a request waits at the
+broker, and the next one ends it (`wire/fetch_by_key.py`). Errors are those of `Routes`. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from penstock.config import Address
+from penstock.errors import ProtocolError
+from penstock.model import TopicId
+from penstock.net.client import Client, ConnectionLost
+from penstock.net.network import Network
+from penstock.net.routes import CONNECT_SECONDS, Routes, check
+from penstock.wire.fetch_by_key import (
+    FetchByKeyRequest,
+    KeyLookup,
+    KeyResult,
+    decode_fetch_by_key_response,
+    encode_fetch_by_key_request,
+)
+
+_MAX_ID = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRead:
+    """The committed records of a key from an offset on, as many as fit the limits, but at least one. Without any, the
+    answer is held until there is one or `max_wait_ms` are over."""
+
+    topic: str
+    partition: int
+    key: bytes
+    from_offset: int = 0
+    max_records: int = 1000
+    max_bytes: int = 1024 * 1024
+    max_wait_ms: int = 0
+
+
+class KeyedReads:
+    def __init__(self, network: Network, routes: Routes, client_id: str) -> None:
+        self._network = network
+        self._routes = routes
+        self._client_id = client_id
+        self._conversations: dict[Address, _Conversation] = {}
+
+    def close(self) -> None:
+        for conversation in self._conversations.values():
+            conversation.close()
+
+    async def read(self, wanted: KeyedRead, seconds: float) -> KeyResult:
+        """Ask the leader, whoever it is, for as long as `seconds`; the last error when time is over.
+
+        A wait that a change of leaders ends begins anew, but `seconds` ends it.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+
+        async def ask(_: Client) -> KeyResult:
+            left_ms = max(0, round((deadline - loop.time()) * 1000))
+            return await self._ask_leader(wanted, min(wanted.max_wait_ms, left_ms))
+
+        return await self._routes.at_leader(wanted.topic, wanted.partition, ask, seconds)
+
+    async def _ask_leader(self, wanted: KeyedRead, max_wait_ms: int) -> KeyResult:
+        topic = await self._routes.topic(wanted.topic)
+        leader = self._routes.brokers[topic.partitions[wanted.partition].leader]
+        conversation = self._conversations.get(leader.address)
+        if conversation is None or conversation.is_over:
+            conversation = _Conversation(self._network, leader.address, self._client_id)
+            self._conversations[leader.address] = conversation
+        result = await conversation.look_up(wanted, topic.id, max_wait_ms)
+        check(result.error_code)
+        return result
+
+
+class _Conversation:
+    """The lookups at one broker. Over with the first failure; who still waits is told."""
+
+    def __init__(self, network: Network, address: Address, client_id: str) -> None:
+        self.is_over = False
+        self._client: Client | None = None
+        self._last_id = 0
+        self._new: list[KeyLookup] = []
+        self._given_up: list[int] = []
+        self._waiting: dict[int, asyncio.Future[KeyResult]] = {}
+        self._requests = 0
+        """On their way."""
+        self._is_due = True
+        self._opening = asyncio.get_running_loop().create_task(self._open(network, address, client_id))
+
+    def close(self) -> None:
+        self._opening.cancel()
+        self._fail(ConnectionLost("the connection was closed"))
+
+    async def look_up(self, wanted: KeyedRead, topic_id: TopicId, max_wait_ms: int) -> KeyResult:
+        lookup_id = self._last_id = self._last_id % _MAX_ID + 1
+        limits = wanted.max_records, wanted.max_bytes, max_wait_ms
+        where = wanted.partition, wanted.key, wanted.from_offset
+        self._new.append(KeyLookup(lookup_id, topic_id, *where, *limits))
+        answer: asyncio.Future[KeyResult] = asyncio.get_running_loop().create_future()
+        self._waiting[lookup_id] = answer
+        self._send_soon()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if self._waiting.pop(lookup_id, None) is not None:
+                self._given_up.append(lookup_id)
+                self._send_soon()
+            raise
+
+    async def _open(self, network: Network, address: Address, client_id: str) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                self._client = await Client.connect(network, address.host, address.port, client_id)
+        except OSError as error:
+            self._fail(error)
+            return
+        self._is_due = False
+        self._send_soon()
+
+    def _send_soon(self) -> None:
+        if not self._is_due and not self.is_over:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._send)
+
+    def _send(self) -> None:
+        self._is_due = False
+        has_news = self._new or self._given_up
+        if self.is_over or not (has_news or (self._waiting and self._requests == 0)):
+            return
+        assert self._client is not None
+        request = FetchByKeyRequest(tuple(self._new), tuple(self._given_up))
+        self._new, self._given_up = [], []
+        correlation_id = self._client.next_correlation_id()
+        frame = encode_fetch_by_key_request(correlation_id, self._client.client_id, request)
+        self._requests += 1
+        self._client.exchange(correlation_id, frame).add_done_callback(self._on_answer)
+
+    def _on_answer(self, answer: asyncio.Future[memoryview]) -> None:
+        self._requests -= 1
+        error = answer.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        try:
+            results = decode_fetch_by_key_response(answer.result())
+        except ProtocolError as problem:
+            self._fail(problem)
+            return
+        for result in results:
+            waiting = self._waiting.pop(result.id, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(result)
+        self._send_soon()
+
+    def _fail(self, error: BaseException) -> None:
+        self.is_over = True
+        if self._client is not None:
+            self._client.close()
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_exception(error)

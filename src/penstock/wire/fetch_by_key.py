@@ -1,0 +1,135 @@
+"""FetchByKey: the records of single keys of topics with `index.by.key`, and waiting for the next one.
+
+    request   lookups, count 4, each: id 4 | topic id 16 | partition 4 | from offset 8 | max records 4 | max bytes 4 |
+              max wait ms 4 | key (length 4)
+              ids of lookups that are given up, count 4, each 4
+    response  results, count 4, each: id 4 | error code 2 | high watermark 8 | log start offset 8 | next offset 8 |
+              is complete 1 | records (length 4)
+
+Lookups of one connection are told apart by ids that its client makes up, and answered as they are done, in the answer
+to whichever request waits then: a request waits for the first result, and is ended by the next one. So one connection
+carries any number of waiting lookups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from penstock.errors import ProtocolError
+from penstock.model import TopicId
+from penstock.wire import primitives
+from penstock.wire.apis import FETCH_BY_KEY
+from penstock.wire.headers import (
+    RequestHeader,
+    decode_response_header,
+    encode_request_header,
+    encode_response_header,
+)
+from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
+
+_LOOKUP = Struct(">i16siqiii")
+_RESULT = Struct(">ihqqq?")
+_LENGTH_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLookup:
+    """The records of a key from an offset on: committed ones, of no aborted transaction, as many as fit the limits, but
+    at least one. Without any, the answer is held until there is one or `max_wait_ms` are over."""
+
+    id: int
+    topic_id: TopicId
+    partition: int
+    key: bytes
+    from_offset: int = 0
+    max_records: int = 1000
+    max_bytes: int = 1024 * 1024
+    max_wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyResult:
+    id: int
+    error_code: int = 0
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    next_offset: int = -1
+    """Where the next lookup goes on."""
+    is_complete: bool = False
+    """Whether nothing of the key is committed at or after `next_offset`."""
+    records: bytes | memoryview = b""
+    """Record batches with the records of the key alone, at their offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchByKeyRequest:
+    lookups: tuple[KeyLookup, ...]
+    given_up: tuple[int, ...] = ()
+
+
+def encode_fetch_by_key_request(correlation_id: int, client_id: str, request: FetchByKeyRequest) -> bytes:
+    parts = [
+        encode_request_header(RequestHeader(FETCH_BY_KEY, 0, correlation_id, client_id)),
+        primitives.array_length(len(request.lookups)),
+    ]
+    for lookup in request.lookups:
+        limits = lookup.from_offset, lookup.max_records, lookup.max_bytes, lookup.max_wait_ms
+        parts.append(_LOOKUP.pack(lookup.id, lookup.topic_id.bytes, lookup.partition, *limits))
+        parts.append(primitives.bytes_(lookup.key))
+    parts.append(primitives.array_length(len(request.given_up)))
+    parts += map(primitives.INT32, request.given_up)
+    return primitives.frame(*parts)
+
+
+def decode_fetch_by_key_request(frame: memoryview, position: int) -> FetchByKeyRequest:
+    reader = Reader(frame, position)
+    try:
+        count = reader.array_length(_LOOKUP.size + _LENGTH_BYTES)
+        lookups = tuple(_read_lookup(reader) for _ in range(count))
+        given_up = tuple(reader.int32() for _ in range(reader.array_length(_LENGTH_BYTES)))
+    except MALFORMED as error:
+        raise ProtocolError(f"a malformed FetchByKey request: {error}") from None
+    return FetchByKeyRequest(lookups, given_up)
+
+
+def _read_lookup(reader: Reader) -> KeyLookup:
+    start = reader.position
+    lookup_id, _, partition, from_offset, max_records, max_bytes, max_wait_ms = reader.unpack(_LOOKUP)
+    end, reader.position = reader.position, start + _LENGTH_BYTES
+    topic_id = TopicId(reader.uuid())
+    reader.position = end
+    key = bytes(reader.bytes_())
+    return KeyLookup(lookup_id, topic_id, partition, key, from_offset, max_records, max_bytes, max_wait_ms)
+
+
+def encode_fetch_by_key_response(correlation_id: int, results: list[KeyResult]) -> bytes:
+    parts: list[bytes | memoryview] = [
+        encode_response_header(FETCH_BY_KEY, 0, correlation_id),
+        primitives.array_length(len(results)),
+    ]
+    for result in results:
+        parts.append(
+            _RESULT.pack(
+                result.id,
+                result.error_code,
+                result.high_watermark,
+                result.log_start_offset,
+                result.next_offset,
+                result.is_complete,
+            )
+        )
+        parts += (primitives.INT32(len(result.records)), result.records)
+    return primitives.frame(*parts)
+
+
+def decode_fetch_by_key_response(frame: memoryview) -> list[KeyResult]:
+    """`records` of the results lie in the received frame."""
+    _, position = decode_response_header(FETCH_BY_KEY, 0, frame)
+    reader = Reader(frame, position, NO_LIMIT)
+    try:
+        count = reader.array_length(_RESULT.size + _LENGTH_BYTES)
+        return [KeyResult(*reader.unpack(_RESULT), records=reader.bytes_()) for _ in range(count)]
+    except MALFORMED as error:
+        raise ProtocolError(f"a malformed FetchByKey response: {error}") from None
