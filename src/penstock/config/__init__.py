@@ -1,7 +1,7 @@
 """Every setting, declared once. Import options and configs from here.
 
-`topic_options`, `group_options`, `transaction_options` and `broker_options` hold the declarations, `settings` the
-configs, `loading` reads files, environment and command line, `reference` writes docs/configuration.md.
+`topic_options`, `group_options`, `transaction_options`, `gateway_options` and `broker_options` hold the declarations,
+`settings` the configs, `loading` reads files, environment and command line, `reference` writes docs/configuration.md.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from penstock.config.address import Address as Address
 from penstock.config.address import parse_address as parse_address
 from penstock.config.broker_options import *  # noqa: F403
+from penstock.config.gateway_options import *  # noqa: F403
 from penstock.config.group_options import *  # noqa: F403
 from penstock.config.options import Option as Option
 from penstock.config.settings import BrokerConfig as BrokerConfig

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.config.address import Address, parse_address
+from penstock.config.gateway_options import GATEWAY
 from penstock.config.group_options import CONSUMER_GROUPS
 from penstock.config.options import Group, Option, table
 from penstock.config.topic_options import TOPIC_DEFAULTS
@@ -73,7 +74,7 @@ HTTP_PORT: Option[int] = IDENTITY.option(
     "http.port",
     Integer(-1, 65_535),
     8_080,
-    "The port for /metrics and /health; 0 takes a free one, -1 is none.",
+    "The port for HTTP: the gateway, /metrics and /health; 0 takes a free one, -1 is none.",
 )
 BROKER_RACK: Option[str | None] = IDENTITY.option(
     "broker.rack",
@@ -468,6 +469,7 @@ BROKER_GROUPS = (
     TOPIC_RULES,
     CONNECTIONS,
     FETCHING,
+    GATEWAY,
     CONSUMER_GROUPS,
     TRANSACTIONS,
     STORAGE,

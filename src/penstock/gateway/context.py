@@ -1,0 +1,18 @@
+"""What every endpoint of a gateway shares: the way to the cluster, its settings, the clock, the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.clock import Clock
+from penstock.config import BrokerConfig
+from penstock.gateway.backend import Backend
+from penstock.observability.logs import Log
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    backend: Backend
+    config: BrokerConfig
+    clock: Clock
+    log: Log

@@ -1,0 +1,123 @@
+"""What went wrong, said to people and programs alike: RFC 9457 problem documents, made in one place.
+
+`retriable` says whether the same request may succeed later; `outcome` is `unknown` where a write may or may not have
+happened. An error that nobody expected shows nothing but the request id, under which the log has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from penstock.errors import BrokerError, ErrorCode, PenstockError, ProtocolError
+from penstock.net.routes import RETRIABLE
+from penstock.net.sender import OutcomeUnknown
+
+CONTENT_TYPE = "application/problem+json"
+
+_E = ErrorCode
+_STATUSES: Mapping[ErrorCode, int] = {
+    _E.unknown_topic_or_partition: 404,
+    _E.unknown_topic_id: 404,
+    _E.group_id_not_found: 404,
+    _E.transactional_id_not_found: 404,
+    _E.unknown_member_id: 404,
+    _E.topic_already_exists: 409,
+    _E.non_empty_group: 409,
+    _E.group_subscribed_to_topic: 409,
+    _E.concurrent_transactions: 409,
+    _E.producer_fenced: 409,
+    _E.fenced_member_epoch: 409,
+    _E.rebalance_in_progress: 409,
+    _E.reassignment_in_progress: 409,
+    _E.offset_out_of_range: 416,
+    _E.message_too_large: 413,
+    _E.record_list_too_large: 413,
+    _E.topic_authorization_failed: 403,
+    _E.group_authorization_failed: 403,
+    _E.cluster_authorization_failed: 403,
+    _E.transactional_id_authorization_failed: 403,
+    _E.throttling_quota_exceeded: 429,
+    _E.group_max_size_reached: 429,
+    _E.request_timed_out: 504,
+    _E.unknown_server_error: 500,
+    _E.broker_not_available: 503,
+    _E.kafka_storage_error: 503,
+    _E.not_enough_replicas: 503,
+    _E.not_enough_replicas_after_append: 503,
+}
+
+
+class Problem(PenstockError):
+    """A request that cannot be answered as it wishes; becomes a problem document."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        error: str = "",
+        retriable: bool = False,
+        headers: Mapping[str, str] | None = None,
+        **extra: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.error = error
+        self.retriable = retriable
+        self.headers = dict(headers or {})
+        self.extra = extra
+
+    def document(self, request_id: str) -> dict[str, Any]:
+        title = HTTPStatus(self.status).phrase
+        body: dict[str, Any] = {
+            "type": "about:blank",
+            "title": title,
+            "status": self.status,
+            "detail": self.detail,
+            "retriable": self.retriable,
+            "request_id": request_id,
+        }
+        if self.error:
+            body["error"] = self.error
+        return body | self.extra
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """What a failure is to a client; None where only a bug of ours explains it."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, OutcomeUnknown):
+        return Problem(
+            504,
+            f"the message may or may not be stored: {error}. Send it again with the same Idempotency-Key to be sure, "
+            "or look whether it is there",
+            error="REQUEST_TIMED_OUT",
+            retriable=True,
+            outcome="unknown",
+        )
+    if isinstance(error, BrokerError):
+        return _of_broker(error)
+    if isinstance(error, TimeoutError):
+        return Problem(504, "the cluster did not answer in time", error="REQUEST_TIMED_OUT", retriable=True)
+    if isinstance(error, OSError | ProtocolError):
+        return Problem(
+            503,
+            "no broker of the cluster can be reached at present",
+            error="BROKER_NOT_AVAILABLE",
+            retriable=True,
+            headers={"retry-after": "1"},
+        )
+    return None
+
+
+def _of_broker(error: BrokerError) -> Problem:
+    code = error.code
+    retriable = code in RETRIABLE or code is _E.throttling_quota_exceeded
+    status = _STATUSES.get(code) or (503 if retriable else 400)
+    headers = {"retry-after": "1"} if status in (429, 503) else {}
+    text = str(error)
+    detail = code.name.replace("_", " ") if text == code.name else text
+    return Problem(status, detail, error=code.name.upper(), retriable=retriable, headers=headers)

@@ -1,0 +1,123 @@
+"""JSON schemas as they stand in the OpenAPI document, and the check of a value against one.
+
+Of JSON Schema 2020-12 what our declarations use: type, enum, const, properties, required, additionalProperties, items,
+oneOf by a null, and bounds of numbers, strings and arrays. A mismatch is a `Mismatch` that names the place by a JSON
+pointer and says what would do. Values come from `strict_json.py` or from the text of a parameter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+Schema = Mapping[str, Any]
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+_INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,9})?", re.ASCII)
+
+
+class Mismatch(Exception):
+    def __init__(self, pointer: str, message: str) -> None:
+        super().__init__(message)
+        self.pointer = pointer
+
+
+def check(value: Any, schema: Schema, pointer: str = "") -> None:
+    """Mismatch where the value is not as the schema says."""
+    expected = schema.get("type")
+    if expected is not None and not _has_type(value, expected):
+        names = expected if isinstance(expected, str) else " or ".join(expected)
+        raise Mismatch(pointer, f"give {_article(names)}")
+    if "enum" in schema and value not in schema["enum"]:
+        raise Mismatch(pointer, f"give one of {', '.join(map(str, schema['enum']))}")
+    if isinstance(value, dict):
+        _check_object(value, schema, pointer)
+    elif isinstance(value, list):
+        _check_size(len(value), schema, pointer, "Items", "items")
+        items = schema.get("items")
+        if items is not None:
+            for place, each in enumerate(value):
+                check(each, items, f"{pointer}/{place}")
+    elif isinstance(value, str):
+        _check_size(len(value), schema, pointer, "Length", "characters")
+        if "pattern" in schema and not re.search(schema["pattern"], value):
+            raise Mismatch(pointer, schema.get("x-expected", f"give text that matches {schema['pattern']}"))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        low, high = schema.get("minimum"), schema.get("maximum")
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise Mismatch(pointer, f"give a number {_range(low, high)}")
+
+
+def parse(text: str, schema: Schema) -> Any:
+    """A parameter's value from its text."""
+    expected = schema["type"]
+    value: Any = text
+    if expected == "integer":
+        if not _INTEGER.fullmatch(text):
+            raise Mismatch("", "give a whole number")
+        value = int(text)
+    elif expected == "number":
+        if not _NUMBER.fullmatch(text):
+            raise Mismatch("", "give a number")
+        value = float(text)
+    elif expected == "boolean":
+        if text not in ("true", "false"):
+            raise Mismatch("", "give true or false")
+        value = text == "true"
+    check(value, schema)
+    return value
+
+
+def _has_type(value: Any, expected: str | list[str] | tuple[str, ...]) -> bool:
+    names = (expected,) if isinstance(expected, str) else expected
+    if isinstance(value, bool):
+        return "boolean" in names
+    return any(isinstance(value, _TYPES[name]) for name in names)
+
+
+def _check_object(value: dict[str, Any], schema: Schema, pointer: str) -> None:
+    properties = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            raise Mismatch(pointer, f"{name} is missing")
+    others = schema.get("additionalProperties", True)
+    _check_size(len(value), schema, pointer, "Properties", "fields")
+    for name, each in value.items():
+        inner = properties.get(name)
+        if inner is None:
+            if others is False:
+                known = ", ".join(properties) or "none"
+                raise Mismatch(f"{pointer}/{_escape(name)}", f"there is no such field; known are: {known}")
+            inner = others if isinstance(others, Mapping) else None
+        if inner is not None:
+            check(each, inner, f"{pointer}/{_escape(name)}")
+
+
+def _check_size(size: int, schema: Schema, pointer: str, suffix: str, what: str) -> None:
+    low, high = schema.get(f"min{suffix}"), schema.get(f"max{suffix}")
+    if (low is not None and size < low) or (high is not None and size > high):
+        raise Mismatch(pointer, f"there are {size} {what}; give {_range(low, high)}")
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if high is None:
+        return f"of {low} or more"
+    return f"of {high} at most" if low is None else f"from {low} to {high}"
+
+
+def _article(names: str) -> str:
+    return f"an {names}" if names[0] in "aio" else f"a {names}"
+
+
+def _escape(name: str) -> str:
+    return name[:80].replace("~", "~0").replace("/", "~1")
