@@ -13,6 +13,7 @@ from penstock.wire.apis import (
     BROKER_HANDSHAKE,
     FETCH_BY_KEY,
     FLEXIBLE_FROM,
+    KNOWN_TRANSACTIONS,
     api_name,
     has_flexible_response_header,
 )
@@ -28,7 +29,11 @@ VERSIONS = [(key, version) for key, name in api_key_map.items() for version in s
 
 
 def test_the_api_table_is_that_of_the_schemas() -> None:
-    assert set(FLEXIBLE_FROM) == set(api_key_map) | {BROKER_HANDSHAKE, FETCH_BY_KEY}
+    assert set(FLEXIBLE_FROM) == set(api_key_map) | {
+        BROKER_HANDSHAKE,
+        FETCH_BY_KEY,
+        KNOWN_TRANSACTIONS,
+    }
     for key, version in VERSIONS:
         schema = load_request_schema(key, version)
         assert schema.__name__ == f"{api_name(key)}Request"

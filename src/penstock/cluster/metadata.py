@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from itertools import takewhile
 
 from penstock.cluster import znodes
-from penstock.cluster.coordination import CoordinationStore, SessionExpired
+from penstock.cluster.coordination import Check, CoordinationStore, SessionExpired
 from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.cluster.loading import (
     load_image,
@@ -80,6 +80,11 @@ class ClusterMetadata:
         async with self._reading:
             while await self._apply_next():
                 pass
+
+    async def confirm(self) -> None:
+        """Apply all that anybody has written before this call: a read alone may be answered by a server that lags."""
+        await self._store.multi([Check(znodes.CHANGES, -1)])
+        await self.catch_up()
 
     async def reload(self) -> None:
         """Read everything again; subscribers hear of what is different."""

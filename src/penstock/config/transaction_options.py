@@ -28,6 +28,14 @@ TRANSACTION_CLEANUP_INTERVAL_MS: Option[int] = TRANSACTIONS.option(
     "How often the broker looks for transactional ids to forget.",
     dynamic=True,
 )
+TRANSACTION_ABORT_INTERVAL_MS: Option[int] = TRANSACTIONS.option(
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    Integer(1, INT_MAX),
+    10_000,
+    "How often the broker looks in the partitions it leads for transactions that are open for longer than "
+    "`transaction.max.timeout.ms` and this together. One that no coordinator knows is aborted.",
+    dynamic=True,
+)
 TRANSACTIONAL_ID_MAX_COUNT: Option[int] = TRANSACTIONS.option(
     "transactional.id.max.count",
     Integer(1, INT_MAX),

@@ -72,6 +72,7 @@ from penstock.server.security import AllowAll
 from penstock.server.serving_metrics import ServingMetrics
 from penstock.storage.log_manager import LogManager
 from penstock.transactions.coordinator import TransactionCoordinator
+from penstock.transactions.hanging import HangingTransactions
 from penstock.transactions.links import BrokerLinks
 from penstock.transactions.markers import Markers
 from penstock.transactions.transaction_metrics import TransactionMetrics
@@ -144,6 +145,7 @@ class Broker:
             transactions=self._transactions,
             verifier=self._verifier,
             marker_writer=self._marker_writer,
+            hanging_transactions=self._hanging_transactions,
             connection_numbers=self._connection_numbers,
             producer_ids=self._producer_ids,
             fetch_sessions=self._make_fetch_sessions(),
@@ -200,6 +202,16 @@ class Broker:
             lambda: self._connection_numbers.newest,
         )
         self._verifier = Verifier(self._node_id, self._transactions, self._make_links(), log)
+        self._hanging_transactions = HangingTransactions(
+            self._node_id,
+            metadata,
+            self._replicas,
+            self._transactions,
+            self._make_links(),
+            self._marker_writer.write,
+            clock,
+            log,
+        )
 
     def _make_links(self) -> BrokerLinks:
         network, random = self._environment.network, self._environment.random
@@ -232,6 +244,7 @@ class Broker:
         self._peers.start()
         self._groups.start()
         self._transactions.start()
+        self._hanging_transactions.start()
         await self._maintenance.start()
         self._show_metrics()
         self._loop_lag.start()
@@ -305,6 +318,7 @@ class Broker:
         await self._end(clean_epoch)
 
     async def _end(self, clean_epoch: BrokerEpoch | None) -> None:
+        await self._hanging_transactions.stop()
         await self._verifier.close()
         await self._transactions.stop()
         await self._groups.stop()
@@ -399,4 +413,4 @@ class Broker:
         ClusterMetrics(self._metadata, self._peers).show(metrics)
         ReplicationMetrics(self._node_id, self._metadata, self._replicas, self._in_sync_writer).show(metrics)
         GroupMetrics(self._groups, self._replicas, self._config[METRICS_MAX_GROUPS]).show(metrics)
-        TransactionMetrics(self._transactions).show(metrics)
+        TransactionMetrics(self._transactions, self._hanging_transactions).show(metrics)

@@ -28,6 +28,7 @@ from penstock.storage.disk import Disk
 from penstock.storage.log_manager import LogManager
 from penstock.threads import Threads
 from penstock.transactions.coordinator import TransactionCoordinator
+from penstock.transactions.hanging import HangingTransactions
 from penstock.transactions.verification import Verifier
 
 
@@ -47,6 +48,7 @@ class BrokerContext:
     transactions: TransactionCoordinator
     verifier: Verifier
     marker_writer: MarkerWriter
+    hanging_transactions: HangingTransactions
     connection_numbers: ConnectionNumbers
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions

@@ -7,7 +7,7 @@ thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from typing import cast
 
 from penstock.clock import Clock
@@ -17,7 +17,7 @@ from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC, new_transaction
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import TRANSACTION_CLEANUP_INTERVAL_MS, BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import BrokerId, ProducerId
+from penstock.model import BrokerId, LeaderEpoch, ProducerId
 from penstock.observability.logs import Log
 from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
@@ -31,9 +31,11 @@ from penstock.transactions.record_codec import TransactionRecord, decode_record,
 from penstock.transactions.shard import Shard
 from penstock.transactions.surroundings import Counts
 from penstock.transactions.transaction import Transaction
+from penstock.wire.known_transactions import KnownTransactions, OpenTransaction
 
 MAX_ID_CHARACTERS = 8_191
 """In UTF-8 that is no more than the 32,767 bytes Kafka's strings can have."""
+TRANSACTIONS_PER_TURN = 2_000
 
 
 class TransactionCoordinator:
@@ -96,6 +98,39 @@ class TransactionCoordinator:
     def shards(self) -> Sequence[Shard]:
         """The loaded ones."""
         return self._shards.loaded
+
+    async def walk(self) -> AsyncIterator[tuple[Shard, Sequence[tuple[str, Transaction]]]]:
+        """All transactions, some of a shard at a time, with turns of the loop between: each as it is when its shard is
+        come to. Of a shard without any there is an empty part, of one that goes meanwhile there may be none."""
+        left = TRANSACTIONS_PER_TURN
+        for shard in self.shards:
+            if self._shards.get(shard.partition) is not shard:
+                continue
+            transactions = tuple(shard.transactions.items())
+            for start in range(0, len(transactions) or 1, TRANSACTIONS_PER_TURN):
+                part = transactions[start : start + TRANSACTIONS_PER_TURN]
+                yield shard, part
+                left -= len(part)
+                if left <= 0:
+                    left = TRANSACTIONS_PER_TURN
+                    await asyncio.sleep(0)
+
+    async def known(self, asked: Sequence[OpenTransaction]) -> KnownTransactions:
+        """Which of these are under way here, as those of a producer that has the partition in its transaction."""
+        shards: dict[int, LeaderEpoch] = {}
+        under_way: set[OpenTransaction] = set()
+        producers = {each.producer_id for each in asked}
+        async for shard, transactions in self.walk():
+            shards[shard.partition] = shard.coordinator_epoch
+            under_way.update(
+                OpenTransaction(transaction.producer.producer_id, partition)
+                for _, transaction in transactions
+                if not transaction.is_idle and transaction.producer.producer_id in producers
+                for partition in transaction.partitions
+            )
+        return KnownTransactions(
+            shards=shards, known=tuple(place for place, each in enumerate(asked) if each in under_way)
+        )
 
     @property
     def is_loading(self) -> bool:

@@ -7,9 +7,9 @@ that nothing is asked twice on it. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random  # noqa: TID251 - the type; the numbers come from the environment
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import REPLICA_SOCKET_TIMEOUT_MS
@@ -19,6 +19,8 @@ from penstock.net.client import Client
 from penstock.net.network import Network
 from penstock.replication.authentication import prove
 from penstock.replication.replica_manager import ReplicaManager
+
+T = TypeVar("T")
 
 
 class BrokerLinks:
@@ -41,13 +43,25 @@ class BrokerLinks:
     async def ask(self, broker_id: BrokerId, api_key: int, version: int, fields: Mapping[str, Any]) -> Any:
         """The answer; OSError, TimeoutError or PenstockError where there is none, and then it is not known whether the
         other has done it."""
+        return await self._ask(broker_id, lambda client: client.request(api_key, version, fields))
+
+    async def exchange(self, broker_id: BrokerId, encode: Callable[[int, str], bytes]) -> memoryview:
+        """As `ask`, for what is between brokers alone: `encode` makes the frame of a correlation id and a client id."""
+
+        async def exchange(client: Client) -> memoryview:
+            correlation_id = client.next_correlation_id()
+            return await client.exchange(correlation_id, encode(correlation_id, client.client_id))
+
+        return await self._ask(broker_id, exchange)
+
+    async def _ask(self, broker_id: BrokerId, ask: Callable[[Client], Awaitable[T]]) -> T:
         timeout_seconds = self._metadata.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000
         connecting = self._link(broker_id)
         try:
             async with asyncio.timeout(timeout_seconds):
                 # Shielded: others may wait for the same connection.
                 client = await asyncio.shield(connecting)
-                return await client.request(api_key, version, fields)
+                return await ask(client)
         except BaseException:
             self._drop(broker_id, connecting)
             raise

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from penstock.observability.metrics import BrokerMetrics
 from penstock.transactions.coordinator import TransactionCoordinator
+from penstock.transactions.hanging import HangingTransactions
 from penstock.transactions.transaction import Transaction, TransactionState
 
 
 class TransactionMetrics:
-    def __init__(self, transactions: TransactionCoordinator) -> None:
+    def __init__(self, transactions: TransactionCoordinator, hanging: HangingTransactions) -> None:
         self._transactions = transactions
+        self._hanging = hanging
 
     def show(self, metrics: BrokerMetrics) -> None:
         coordinator, counts = self._transactions, self._transactions.counts
@@ -35,6 +37,11 @@ class TransactionMetrics:
             "penstock_transaction_timeouts",
             "Transactions aborted because they were open for too long.",
             lambda: counts.timeouts,
+        )
+        metrics.add_counter(
+            "penstock_hanging_transaction_aborts",
+            "Transactions aborted in a partition led here because no coordinator knew them.",
+            lambda: self._hanging.aborts,
         )
         metrics.add_counter(
             "penstock_transaction_late_requests",

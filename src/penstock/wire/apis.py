@@ -109,10 +109,12 @@ _APIS: Final[dict[int, tuple[str, int]]] = {
 
 BROKER_HANDSHAKE: Final = 32_000
 FETCH_BY_KEY: Final = 32_001
+KNOWN_TRANSACTIONS: Final = 32_002
 # Between brokers and for the gateway: beyond the keys Kafka gives out, and no client is told of them.
 _PRIVATE: Final[dict[int, tuple[str, int]]] = {
     BROKER_HANDSHAKE: ("BrokerHandshake", NEVER),
     FETCH_BY_KEY: ("FetchByKey", NEVER),
+    KNOWN_TRANSACTIONS: ("KnownTransactions", NEVER),
 }
 
 FLEXIBLE_FROM: Final = {key: version for key, (_, version) in (_APIS | _PRIVATE).items()}

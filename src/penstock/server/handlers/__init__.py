@@ -31,6 +31,7 @@ from penstock.server.handlers import (
     incremental_alter_configs,
     init_producer_id,
     join_group,
+    known_transactions,
     leave_group,
     list_config_resources,
     list_groups,
@@ -96,4 +97,4 @@ _HANDLERS = (
 
 def all_apis() -> list[Api]:
     apis = [handler.API for handler in _HANDLERS]
-    return [*apis, api_versions(apis), broker_handshake.API]
+    return [*apis, api_versions(apis), broker_handshake.API, known_transactions.API]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 from penstock.errors import BrokerError, ErrorCode
@@ -15,7 +15,7 @@ from penstock.transactions.transaction import Transaction, TransactionState
 _STATES = {state.title: state for state in TransactionState}
 
 
-def handle(request: Request, message: Any) -> Fields:
+async def handle(request: Request, message: Any) -> Fields:
     fields = {
         "throttle_time": NO_TIME,
         "error_code": ErrorCode.none,
@@ -31,7 +31,7 @@ def handle(request: Request, message: Any) -> Fields:
                 "producer_id": transaction.producer.producer_id,
                 "transaction_state": transaction.state.title,
             }
-            for transactional_id, transaction in _chosen(request, message)
+            async for transactional_id, transaction in _chosen(request, message)
             if request.allowed(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         ]
     except BrokerError as error:
@@ -42,15 +42,15 @@ def handle(request: Request, message: Any) -> Fields:
 API = Api(66, 0, 2, handle)
 
 
-def _chosen(request: Request, message: Any) -> Iterator[tuple[str, Transaction]]:
+async def _chosen(request: Request, message: Any) -> AsyncIterator[tuple[str, Transaction]]:
     states = {_STATES[name] for name in message.state_filters if name in _STATES}
     producers = set(message.producer_id_filters)
     min_age_ms = getattr(message, "duration_filter", -1)
     pattern = getattr(message, "transactional_id_pattern", None)
     regex = compile_regex(pattern) if pattern else None
     now_ms = request.broker.clock.now_ms()
-    for shard in request.broker.transactions.shards:
-        for transactional_id, transaction in shard.transactions.items():
+    async for _, transactions in request.broker.transactions.walk():
+        for transactional_id, transaction in transactions:
             if (
                 (not message.state_filters or transaction.state in states)
                 and (not producers or transaction.producer.producer_id in producers)

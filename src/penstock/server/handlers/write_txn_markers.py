@@ -1,6 +1,7 @@
 """WriteTxnMarkers: a transaction coordinator has its outcome written to the partitions that this broker leads.
 
-Only a broker of this cluster may ask: whoever writes markers decides what readers of committed data see.
+Only a broker of this cluster may ask: whoever writes markers decides what readers of committed data see. An operator
+may have a transaction aborted that no coordinator knows; whether one does is found out first.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.errors import ErrorCode
-from penstock.model import TopicPartition
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import ProducerId, TopicPartition
 from penstock.records.control import Marker
 from penstock.server.dispatch import Api, Fields, Request
+from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
 from penstock.transactions.transaction import VERSION_1
 
 MAX_WAIT_SECONDS = 1.0
@@ -37,7 +39,7 @@ async def _write(request: Request, asked: Any) -> Fields:
     )
     codes: Mapping[TopicPartition, ErrorCode]
     if request.session.broker_id is None:
-        codes = dict.fromkeys(partitions, ErrorCode.cluster_authorization_failed)
+        codes = {partition: await _abort(request, marker, partition) for partition in partitions}
     else:
         version = getattr(asked, "transaction_version", VERSION_1)
         # Others come on the same connection: they do not wait for a partition that cannot commit at present.
@@ -45,6 +47,21 @@ async def _write(request: Request, asked: Any) -> Fields:
             marker, version, list(dict.fromkeys(partitions)), MAX_WAIT_SECONDS
         )
     return {"producer_id": asked.producer_id, "topics": _topics(codes)}
+
+
+async def _abort(request: Request, marker: Marker, partition: TopicPartition) -> ErrorCode:
+    hanging = request.broker.hanging_transactions
+    try:
+        if marker.is_commit:
+            raise BrokerError(ErrorCode.cluster_authorization_failed, "only a coordinator commits")
+        request.require(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+        suspect = hanging.suspect(partition, ProducerId(marker.producer_id))
+        if suspect.entry.epoch != marker.producer_epoch:
+            raise BrokerError(ErrorCode.invalid_producer_epoch)
+    except BrokerError as error:
+        return error.code
+    [code] = await hanging.abort([suspect])
+    return code
 
 
 def _topics(codes: Mapping[TopicPartition, ErrorCode]) -> list[Fields]:
