@@ -1,0 +1,172 @@
+"""A member of a consumer group, of the new protocol (KIP-848), that reads one topic for a push stream.
+
+It reports by heartbeat what it owns, and comes to own what the coordinator says: what it loses is given up before it
+says so, what it gains is read from where the group is. So there is one reader of a partition at a time, and its
+offsets are those of any Kafka consumer. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Protocol
+from uuid import UUID
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway.group_coordinator import Assignment, GroupCoordinator, Introduction, Member
+from penstock.net.routes import MAX_RETRY_SECONDS, RETRIABLE, Routes
+
+_JOINS, _LEAVES = 0, -1
+_REBALANCE_TIMEOUT_MS = 60_000
+_LEAVE_SECONDS = 5.0
+_NOTHING: frozenset[int] = frozenset()
+
+_FENCED = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch})
+"""The group goes on without this member; it may join again, with nothing."""
+
+
+class Reader(Protocol):
+    """Whoever reads what the member owns."""
+
+    async def begin(self, partitions: frozenset[int]) -> Mapping[int, int]:
+        """Where to read those of which the group has no offset."""
+        ...
+
+    def take(self, positions: Mapping[int, int]) -> None:
+        """Read these too, from here on."""
+        ...
+
+    async def give_up(self, partitions: frozenset[int]) -> None:
+        """Read these no more; the last moment to commit how far they were read. Whoever is next reads again what is
+        not committed, so that may fail."""
+        ...
+
+    def lose(self) -> None:
+        """Read nothing any more: others may do so already, and nothing can be committed."""
+        ...
+
+
+class GroupMember:
+    def __init__(self, routes: Routes, group: str, topic: str, member_id: str, reader: Reader) -> None:
+        self.owned: frozenset[int] = _NOTHING
+        self._routes = routes
+        self._coordinator = GroupCoordinator(routes)
+        self._group, self._topic, self._id = group, topic, member_id
+        self._reader = reader
+        self._epoch = _JOINS
+        self._topic_id: UUID | None = None
+        self._target: Assignment = {}
+        self._reported: Assignment | None = None
+        self._is_certain = False
+        """Whether the coordinator knows what was last said; else everything is said again."""
+        self._interval_seconds = MAX_RETRY_SECONDS
+        # An epoch changes by a heartbeat alone: while one is away no commit is, so none comes in a wrong epoch.
+        self._speaking = asyncio.Lock()
+        self._is_due = asyncio.Event()
+
+    async def join(self) -> None:
+        """BrokerError where the group does not take it, OSError where nobody answers."""
+        self._topic_id = (await self._routes.topic(self._topic)).id
+        await self._beat()
+
+    async def run(self) -> None:
+        """Stay a member, until this is cancelled; BrokerError where the group does not want it any more."""
+        while True:
+            pause_seconds = self._interval_seconds
+            try:
+                if await self._reconcile():
+                    self.hurry()
+            except (BrokerError, OSError):
+                pause_seconds = min(pause_seconds, MAX_RETRY_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_seconds):
+                    await self._is_due.wait()
+            try:
+                await self._beat()
+            except BrokerError as error:
+                if error.code in _FENCED:
+                    self._lose_all()
+                    self._epoch, self._target = _JOINS, {}
+                    self.hurry()
+                elif error.code not in RETRIABLE:
+                    raise
+            except OSError:
+                self.hurry()
+
+    def hurry(self) -> None:
+        """Report now: something has changed, or seems to have."""
+        self._is_due.set()
+
+    async def commit(self, offsets: Mapping[int, int]) -> None:
+        """Of what it still owns; BrokerError or OSError where it cannot be."""
+        async with self._speaking:
+            mine = {partition: offset for partition, offset in offsets.items() if partition in self.owned}
+            if mine and self._topic_id is not None:
+                try:
+                    await self._coordinator.commit(self._member(), self._topic_id, mine)
+                except (BrokerError, OSError):
+                    self.hurry()
+                    raise
+
+    async def leave(self) -> None:
+        """So that others take over at once; where it cannot be said, they do when the session is over."""
+        if self._epoch == _JOINS:
+            return
+        with suppress(BrokerError, OSError):
+            async with asyncio.timeout(_LEAVE_SECONDS), self._speaking:
+                await self._coordinator.heartbeat(Member(self._group, self._id, _LEAVES), None, None)
+        self._epoch, self.owned = _JOINS, _NOTHING
+
+    def _member(self) -> Member:
+        return Member(self._group, self._id, self._epoch)
+
+    async def _beat(self) -> None:
+        self._is_due.clear()
+        introduction = None if self._is_certain else Introduction(_REBALANCE_TIMEOUT_MS, [self._topic])
+        async with self._speaking:
+            owned = self._owned_by_topic()
+            says_owned = introduction is not None or owned != self._reported
+            self._is_certain = False
+            answer = await self._coordinator.heartbeat(
+                self._member(), introduction, owned if says_owned else None
+            )
+            self._is_certain, self._reported = True, owned
+            self._epoch = answer.member_epoch
+        self._interval_seconds = answer.interval_seconds
+        if answer.assignment is not None:
+            self._target = answer.assignment
+
+    async def _reconcile(self) -> bool:
+        """Come to own what it should; whether that changed anything."""
+        await self._follow_topic()
+        wanted = _NOTHING if self._topic_id is None else self._target.get(self._topic_id, _NOTHING)
+        surplus, missing = self.owned - wanted, wanted - self.owned
+        if surplus:
+            with suppress(BrokerError, OSError):
+                await self._reader.give_up(surplus)
+            self.owned -= surplus
+        if missing and self._topic_id is not None:
+            positions = await self._coordinator.committed(self._member(), self._topic_id, sorted(missing))
+            unread = missing - positions.keys()
+            if unread:
+                positions |= await self._reader.begin(unread)
+            self.owned |= missing
+            self._reader.take(positions)
+        return bool(surplus or missing)
+
+    async def _follow_topic(self) -> None:
+        """A topic that was deleted and made again is another one, with another id."""
+        if self._target and self._topic_id not in self._target:
+            self._routes.forget(self._topic)
+            topic_id = (await self._routes.topic(self._topic)).id
+            if topic_id != self._topic_id:
+                self._lose_all()
+                self._topic_id = topic_id
+
+    def _lose_all(self) -> None:
+        self.owned = _NOTHING
+        self._reader.lose()
+
+    def _owned_by_topic(self) -> Assignment:
+        return {self._topic_id: self.owned} if self.owned and self._topic_id is not None else {}

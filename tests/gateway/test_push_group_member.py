@@ -1,0 +1,199 @@
+"""The internal member of a consumer group, against whole brokers over TCP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from whole_brokers import Brokers, run, until
+
+from penstock.config import Address
+from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway.group_member import GroupMember
+from penstock.net.network import TcpNetwork
+from penstock.net.routes import CoordinatorKind, Routes
+
+ORDERS, READERS = "orders", "readers"
+QUICK = {
+    "offsets_topic_num_partitions": "2",
+    "group_consumer_heartbeat_interval_ms": "50",
+    "group_consumer_session_timeout_ms": "10000",
+}
+
+
+class Reading:
+    """A reader that acknowledges what it is told to, when it gives a partition up."""
+
+    def __init__(self) -> None:
+        self.positions: dict[int, int] = {}
+        self.given_up: list[frozenset[int]] = []
+        self.losses = 0
+        self.member: GroupMember | None = None
+
+    async def begin(self, partitions: frozenset[int]) -> Mapping[int, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def take(self, positions: Mapping[int, int]) -> None:
+        self.positions |= positions
+
+    async def give_up(self, partitions: frozenset[int]) -> None:
+        assert self.member is not None
+        await self.member.commit({number: self.positions[number] for number in partitions})
+        self.given_up.append(partitions)
+        for number in partitions:
+            del self.positions[number]
+
+    def lose(self) -> None:
+        self.losses += 1
+        self.positions.clear()
+
+
+def routes_to(brokers: Brokers) -> Routes:
+    addresses = [Address("localhost", broker.port) for broker in brokers.running.values()]
+    return Routes(TcpNetwork(), addresses, "test")
+
+
+@asynccontextmanager
+async def member(routes: Routes, member_id: str, group: str = READERS) -> AsyncIterator[Reading]:
+    reading = Reading()
+    reading.member = member = GroupMember(routes, group, ORDERS, member_id, reading)
+    await member.join()
+    task = asyncio.create_task(member.run())
+    try:
+        yield reading
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await member.leave()
+
+
+def test_members_share_partitions_and_take_over_where_the_other_was(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await (await brokers.start(1)).create(ORDERS, partitions=4)
+        routes = routes_to(brokers)
+        async with member(routes, "first") as first:
+            await until(lambda: len(first.positions) == 4)
+            first.positions.update({0: 10, 1: 11, 2: 12, 3: 13})
+            async with member(routes, "second") as second:
+                await until(lambda: len(second.positions) == 2)
+                assert set(first.positions).isdisjoint(second.positions)
+                assert first.positions | second.positions == {0: 10, 1: 11, 2: 12, 3: 13}
+                taken = frozenset(second.positions)
+                second.positions = dict.fromkeys(taken, 20)
+                assert second.member is not None
+                await second.member.commit(second.positions)
+            await until(lambda: len(first.positions) == 4)
+            assert {first.positions[number] for number in taken} == {20}
+            assert first.given_up == [taken]
+        routes.close()
+
+    run(tmp_path, scenario, **QUICK)
+
+
+def test_one_that_was_thrown_out_begins_again_with_nothing(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await (await brokers.start(1)).create(ORDERS)
+        routes = routes_to(brokers)
+        async with member(routes, "first") as reading:
+            await until(lambda: reading.positions)
+            await throw_out(routes, "first")
+            await until(lambda: reading.losses == 1 and reading.positions)
+            assert reading.given_up == []
+        routes.close()
+
+    run(tmp_path, scenario, **QUICK)
+
+
+async def throw_out(routes: Routes, member_id: str) -> None:
+    client = await routes.coordinator(CoordinatorKind.GROUP, READERS)
+    fields = {"group_id": READERS, "member_id": member_id, "member_epoch": -1, "topic_partitions": None}
+    assert (await client.request(68, 1, fields)).error_code == 0
+
+
+def test_a_commit_of_what_it_does_not_own_is_left_out(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await (await brokers.start(1)).create(ORDERS, partitions=2)
+        routes = routes_to(brokers)
+        async with member(routes, "first") as first, member(routes, "second") as second:
+            await until(lambda: len(first.positions) == len(second.positions) == 1)
+            assert first.member is not None
+            await first.member.commit({0: 5, 1: 5})
+        async with member(routes, "third") as third:
+            await until(lambda: len(third.positions) == 2)
+            assert sorted(third.positions.values()) == [0, 5]
+        routes.close()
+
+    run(tmp_path, scenario, **QUICK)
+
+
+def test_a_topic_that_was_made_again_is_read_from_its_beginning(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        broker = await brokers.start(1)
+        await broker.create(ORDERS)
+        routes = routes_to(brokers)
+        async with member(routes, "first") as reading:
+            await until(lambda: reading.positions)
+            reading.positions[0] = 7
+            await broker.ask(20, 6, {"topics": [{"name": ORDERS, "topic_id": None}], "timeout": 5_000})
+            await broker.create(ORDERS, partitions=2)
+            await until(lambda: reading.positions == {0: 0, 1: 0})
+        routes.close()
+
+    run(tmp_path, scenario, **QUICK)
+
+
+def test_members_survive_a_change_of_the_coordinator(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        harnesses = {number: await brokers.start(number) for number in (1, 2, 3)}
+        await until(lambda: all(len(each._metadata.image.brokers) == 3 for each in brokers.running.values()))
+        await harnesses[1].create(ORDERS, partitions=2)
+        routes = routes_to(brokers)
+        async with member(routes, "first") as reading:
+            await until(lambda: len(reading.positions) == 2)
+            reading.positions = {0: 3, 1: 4}
+            assert reading.member is not None
+            client = await routes.coordinator(CoordinatorKind.GROUP, READERS)
+            [coordinator] = [
+                number
+                for number in brokers.running
+                if client is await routes.broker(number)  # type: ignore[arg-type]
+            ]
+            await brokers.stop(coordinator)
+            await commit_in_the_end(reading.member, reading.positions)
+            assert (reading.losses, reading.given_up) == (0, [])
+        async with member(routes, "second") as second:
+            await until(lambda: second.positions == {0: 3, 1: 4})
+        routes.close()
+
+    run(tmp_path, scenario, **QUICK)
+
+
+async def commit_in_the_end(member: GroupMember, positions: Mapping[int, int]) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            with suppress(BrokerError, OSError):
+                await member.commit(positions)
+                return
+            await asyncio.sleep(0.02)
+
+
+def test_who_may_not_join_is_told_why(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await (await brokers.start(1)).create(ORDERS)
+        routes = routes_to(brokers)
+        with pytest.raises(BrokerError) as refusal:
+            async with member(routes, "first", group=""):
+                pass
+        assert refusal.value.code is ErrorCode.invalid_request
+        async with member(routes, "first"):
+            with pytest.raises(BrokerError) as full:
+                async with member(routes, "second"):
+                    pass
+            assert full.value.code is ErrorCode.group_max_size_reached
+        routes.close()
+
+    run(tmp_path, scenario, **QUICK, group_max_size="1")
