@@ -130,6 +130,12 @@ def decode_fetch_by_key_response(frame: memoryview) -> list[KeyResult]:
     reader = Reader(frame, position, NO_LIMIT)
     try:
         count = reader.array_length(_RESULT.size + _LENGTH_BYTES)
-        return [KeyResult(*reader.unpack(_RESULT), records=reader.bytes_()) for _ in range(count)]
+        return [_read_result(reader) for _ in range(count)]
     except MALFORMED as error:
         raise ProtocolError(f"a malformed FetchByKey response: {error}") from None
+
+
+def _read_result(reader: Reader) -> KeyResult:
+    lookup_id, error_code, high_watermark, log_start, next_offset, is_complete = reader.unpack(_RESULT)
+    offsets = high_watermark, log_start, next_offset
+    return KeyResult(lookup_id, error_code, *offsets, is_complete, reader.bytes_())
