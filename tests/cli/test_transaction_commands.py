@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Iterable
 
@@ -9,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from test_group_commands import PATIENCE_S, Penstock
 
-from broker_process import Address
+from broker_process import Address, BrokerProcess, StartBroker
 from penstock.cli import transaction
 from penstock.net.routes import Routes
 
@@ -31,10 +32,14 @@ def transactional_id() -> str:
 
 @pytest.fixture
 def producer(broker: Address, penstock: Penstock, topic_name: str, transactional_id: str) -> Producer:
+    return _open(broker.bootstrap, penstock, topic_name, transactional_id)
+
+
+def _open(bootstrap: str, penstock: Penstock, topic_name: str, transactional_id: str) -> Producer:
     """With an open transaction that has written to both partitions."""
     penstock("topic", "create", topic_name, "--partitions", "2")
     producer = Producer(
-        {"bootstrap.servers": broker.bootstrap, "transactional.id": transactional_id, "log_level": 0}
+        {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0}
     )
     producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
@@ -91,3 +96,47 @@ def test_open_transaction_is_aborted_and_its_producer_fenced(
 
 def test_id_that_nobody_has_is_not_there(penstock: Penstock) -> None:
     assert "no transactional id" in penstock.refused("transaction", "describe", "nobody's")
+
+
+def lose_coordinators(broker: BrokerProcess) -> None:
+    """As after a disk went bad under `__transaction_state`, and nothing else."""
+    broker.kill()
+    directories = list((broker.data_dir / "logs").glob("__transaction_state-*"))
+    assert directories
+    for directory in directories:
+        shutil.rmtree(directory)
+    broker.start()
+
+
+def test_transaction_whose_coordinator_has_lost_it_is_found_and_aborted(
+    start_broker: StartBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    topic_name: str,
+    transactional_id: str,
+) -> None:
+    broker = start_broker()
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", broker.bootstrap)
+    penstock = Penstock(capfdbinary)
+    producer = _open(broker.bootstrap, penstock, topic_name, transactional_id)
+    assert penstock("transaction", "find-hanging") == "No transaction hangs.\n"
+    (known,) = penstock.json("transaction", "list", "--open")
+    place = ["--topic", topic_name, "--partition", "1", "--producer-id", str(known["producer_id"])]
+    assert "its coordinator knows it" in penstock.refused("transaction", "abort", *place, "--yes")
+    del producer
+    lose_coordinators(broker)
+    found = penstock.json("transaction", "find-hanging", "--topic", topic_name)
+    assert [(each["partition"], each["producer_id"]) for each in found] == [
+        (0, known["producer_id"]),
+        (1, known["producer_id"]),
+    ]
+    assert str(known["producer_id"]) in penstock("transaction", "find-hanging")
+    assert "is aborted" in penstock("transaction", "abort", *place, "--yes")
+    (left,) = penstock.json("transaction", "find-hanging")
+    assert left["partition"] == 0
+    assert "no transaction open" in penstock.refused("transaction", "abort", *place, "--yes")
+
+
+@pytest.mark.parametrize("arguments", [(), ("mine", "--topic", "a"), ("--topic", "a", "--partition", "0")])
+def test_transaction_to_abort_is_named_in_one_way(penstock: Penstock, arguments: tuple[str, ...]) -> None:
+    assert "Give its transactional id" in penstock.refused("transaction", "abort", *arguments, code=2)

@@ -1,14 +1,17 @@
-"""`penstock transaction`: list, describe, abort."""
+"""`penstock transaction`: list, describe, find-hanging, abort."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.failures import Failure
+from penstock.cli.failures import ExitCode, Failure
+from penstock.cli.hanging_transactions import OpenInPartition, abort_hanging, find_hanging, open_in
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, YesOption
 from penstock.cli.output import NONE, confirm, print_json, print_table
+from penstock.cli.times import show_time
 from penstock.cli.transaction_client import (
     HELD,
     Described,
@@ -22,6 +25,13 @@ from penstock.clock import SystemClock
 from penstock.net.routes import Routes
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")]
+MaybeIdArgument = Annotated[str | None, typer.Argument(metavar="[ID]", help="The transactional id.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="The topic of one that hangs.")]
+TopicsOption = Annotated[
+    list[str] | None, typer.Option("--topic", help="Only in this topic; may be repeated.")
+]
+PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="Its partition.")]
+ProducerIdOption = Annotated[int | None, typer.Option("--producer-id", min=0, help="Its producer.")]
 OpenOption = Annotated[bool, typer.Option("--open", help="Only those with an open transaction.")]
 
 app = typer.Typer(help="Look at transactions, and abort one that is in the way.", no_args_is_help=True)
@@ -70,17 +80,64 @@ def describe_transaction(
         typer.echo(f"partitions:       {topic} {','.join(map(str, indexes))}")
 
 
+@app.command("find-hanging")
+def find_hanging_transactions(
+    topics: TopicsOption = None, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
+) -> None:
+    """Find transactions that are open in a partition and that no coordinator knows: they hold up its readers."""
+    found = ask(bootstrap, lambda routes: find_hanging(routes, topics or ()))
+    if json:
+        print_json([asdict(each) for each in found])
+    elif found:
+        columns = ("TOPIC", "PARTITION", "PRODUCER", "EPOCH", "FIRST OFFSET", "LAST WRITE")
+        print_table(columns, [_hanging_row(each) for each in found])
+    else:
+        typer.echo("No transaction hangs.")
+
+
 @app.command("abort")
 def abort_transaction(
-    transactional_id: IdArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, yes: YesOption = False
+    transactional_id: MaybeIdArgument = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    producer_id: ProducerIdOption = None,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    yes: YesOption = False,
 ) -> None:
-    """Abort an open transaction, also a held one. What it wrote is never read; its producer is fenced."""
+    """Abort an open transaction, also a held one. What it wrote is never read; its producer is fenced.
+
+    One that no coordinator knows (`find-hanging`) is named by --topic, --partition and --producer-id.
+    """
+    place = (topic, partition, producer_id)
+    if transactional_id is not None and place == (None, None, None):
+        _abort_by_id(bootstrap, transactional_id, yes=yes)
+    elif transactional_id is None and topic is not None and partition is not None and producer_id is not None:
+        _abort_in_partition(bootstrap, topic, partition, producer_id, yes=yes)
+    else:
+        raise Failure(
+            "which transaction is not said",
+            "Give its transactional id, or --topic, --partition and --producer-id.",
+            code=ExitCode.USAGE,
+        )
+
+
+def _abort_by_id(bootstrap: str, transactional_id: str, *, yes: bool) -> None:
     found = ask(bootstrap, lambda routes: describe(routes, transactional_id))
     if not found.is_open:
         raise Failure(f"{transactional_id} has no open transaction: it is {found.state}")
     confirm(f"Abort the transaction of {transactional_id}, open for {_age(found)}?", yes=yes)
     ask(bootstrap, lambda routes: abort(routes, found))
     typer.echo(f"The transaction of {transactional_id} is aborted.")
+
+
+def _abort_in_partition(bootstrap: str, topic: str, partition: int, producer_id: int, *, yes: bool) -> None:
+    found = ask(bootstrap, lambda routes: open_in(routes, topic, partition))
+    hanging = next((each for each in found if each.producer_id == producer_id), None)
+    if hanging is None:
+        raise Failure(f"producer {producer_id} has no transaction open in {topic}-{partition}")
+    confirm(f"Abort the transaction of producer {producer_id} in {topic}-{partition}?", yes=yes)
+    ask(bootstrap, lambda routes: abort_hanging(routes, hanging))
+    typer.echo(f"The transaction of producer {producer_id} in {topic}-{partition} is aborted.")
 
 
 def _fields(each: Described) -> dict[str, Any]:
@@ -106,6 +163,17 @@ def _row(each: Described) -> tuple[object, ...]:
         _age(each),
         _timeout(each),
         count,
+    )
+
+
+def _hanging_row(each: OpenInPartition) -> tuple[object, ...]:
+    return (
+        each.topic,
+        str(each.partition),
+        str(each.producer_id),
+        str(each.producer_epoch),
+        each.start_offset,
+        show_time(each.last_timestamp_ms),
     )
 
 
