@@ -1,0 +1,231 @@
+"""Archives topics: the driver plans ranges of offsets, tasks write them as files, one commit makes them rows.
+
+Everything is decided from one version of the table, and a commit from an older one is refused, so a row is there
+once, whoever crashes and however many archivers run. A run goes up to what was committed when it began, in rounds;
+only records of committed transactions are archived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from penstock.clock import SystemClock
+from penstock.errors import PenstockError
+from penstock.pipeline.archive_cluster import ARCHIVE_REQUIRED, note_archived, topic_settings, truncate
+from penstock.pipeline.archive_files import Origin, write_files
+from penstock.pipeline.archive_store import Store
+from penstock.pipeline.archive_table import ArchivedFile, ArchiveTable, ArchiveView, CommitRefused
+from penstock.pipeline.columns import ALL
+from penstock.pipeline.fetching import OffsetsLost, Reading, read_range
+from penstock.pipeline.offsets import Partition, Topic, ends_of, topics_of
+from penstock.pipeline.options import EARLIEST, LATEST, SourceOptions
+from penstock.pipeline.planning import limited
+from penstock.pipeline.ranges import OffsetRange, split
+
+OFFSETS_A_ROUND = 20_000_000
+LEAST_OFFSETS_A_TASK = 100_000
+_TASKS_A_CORE = 4
+_ATTEMPTS = 20
+"""In a row, without anything archived."""
+
+OpenSession = Callable[[], SparkSession]
+"""Asked for when there is work: starting Spark takes longer than finding that there is none."""
+
+
+class ArchivingFailed(PenstockError):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveJob:
+    options: SourceOptions
+    table: ArchiveTable
+    truncates: bool = False
+    grace_ms: int = 600_000
+    """Truncation leaves what was archived later than this: whoever has planned to read it live is not disturbed."""
+    offsets_a_round: int = OFFSETS_A_ROUND
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(self.options.bootstrap, read_committed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a run has done so far."""
+
+    rows: int = 0
+    files: int = 0
+    offsets: int = 0
+    offsets_left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What came of one range: files, or why there are none."""
+
+    range: OffsetRange
+    files: tuple[ArchivedFile, ...] = ()
+    problem: str | None = None
+
+
+class Archiver:
+    def __init__(self, job: ArchiveJob, open_session: OpenSession, warn: Callable[[str], None]) -> None:
+        self._job = job
+        self._open_session = open_session
+        self._warn = warn
+
+    def run(self) -> Iterator[Progress]:
+        """Archive what is there now; what has been done, after each round and at the end."""
+        topics = topics_of(self._job.options)
+        view = self._job.table.view_or_create()
+        partitions = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
+        targets = ends_of(self._job.reading, partitions, LATEST)
+        self._complain_of_lost_ends(topics, view, targets)
+        done, futile = Progress(), 0
+        while ranges := self._ranges(topics, view, targets):
+            written = self._write(self._of_one_round(ranges))
+            if self._commit(view, written):
+                done, futile = _further(done, written, ranges), 0
+                yield done
+            else:
+                futile += 1
+                topics, targets = self._still_there(topics, targets)
+                if futile == _ATTEMPTS:
+                    raise ArchivingFailed(
+                        f"others have changed {self._job.table.store.uri} {futile} times in a row"
+                    )
+            view = self._job.table.view()
+        self._tell(topics, view)
+        yield replace(done, offsets_left=0)
+
+    def _still_there(
+        self, topics: Mapping[str, Topic], targets: Mapping[Partition, int]
+    ) -> tuple[dict[str, Topic], dict[Partition, int]]:
+        """Without topics that were deleted and made again meanwhile: the next run archives those."""
+        now = topics_of(self._job.options)
+        same = {name: topic for name, topic in topics.items() if name in now and now[name].id == topic.id}
+        return same, {partition: end for partition, end in targets.items() if partition[0] in same}
+
+    def _ranges(
+        self, topics: Mapping[str, Topic], view: ArchiveView, targets: Mapping[Partition, int]
+    ) -> list[OffsetRange]:
+        """What is not archived yet."""
+        earliest = ends_of(self._job.reading, targets, EARLIEST)
+        found = []
+        for (name, number), end in targets.items():
+            topic_id = topics[name].id
+            archived = view.archived(topic_id, number)
+            start = max(archived or 0, earliest[name, number])
+            if archived is not None and archived < start:
+                self._warn(
+                    f"{name}-{number}: offsets {archived} to {start} were deleted before they were archived"
+                )
+            if start < end:
+                found.append(OffsetRange(name, topic_id, number, start, end))
+        return found
+
+    def _of_one_round(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
+        by_partition = {(each.topic, each.partition): each for each in ranges}
+        starts = {partition: each.start for partition, each in by_partition.items()}
+        ends = limited(
+            starts, {name: each.end for name, each in by_partition.items()}, self._job.offsets_a_round
+        )
+        return [
+            replace(each, end=ends[partition])
+            for partition, each in by_partition.items()
+            if ends[partition] > each.start
+        ]
+
+    def _write(self, ranges: list[OffsetRange]) -> list[_Written]:
+        context = self._open_session().sparkContext
+        cores = context.defaultParallelism
+        worthwhile = 1 + sum(map(len, ranges)) // LEAST_OFFSETS_A_TASK
+        pieces = split(ranges, min(_TASKS_A_CORE * cores, worthwhile))
+        slices = min(len(pieces), _TASKS_A_CORE * cores)
+        reading, store = self._job.reading, self._job.table.store
+        work = context.parallelize(pieces, slices).map(lambda piece: _write_range(reading, store, piece))
+        return list(work.collect())
+
+    def _commit(self, view: ArchiveView, written: list[_Written]) -> bool:
+        problems = [each.problem for each in written if each.problem is not None]
+        if problems:
+            self._warn(problems[0])
+            return False
+        ends: dict[tuple[str, int], int] = {}
+        for each in written:
+            name = (each.range.topic_id, each.range.partition)
+            ends[name] = max(each.range.end, ends.get(name, 0))
+        try:
+            self._job.table.commit(view, [file for each in written for file in each.files], ends)
+        except CommitRefused:
+            return False
+        return True
+
+    def _tell(self, topics: Mapping[str, Topic], view: ArchiveView) -> None:
+        """The cluster may let go of what is archived: all of it lies on stable storage."""
+        bootstrap = self._job.options.bootstrap
+        settings = topic_settings(bootstrap, list(topics), [ARCHIVE_REQUIRED])
+        held = {
+            name: _archived(view, topics[name])
+            for name, values in settings.items()
+            if values.get(ARCHIVE_REQUIRED) == "true"
+        }
+        if held:
+            note_archived(bootstrap, held)
+        if self._job.truncates:
+            old = self._job.table.view_at(SystemClock().now_ms() - self._job.grace_ms)
+            earliest = ends_of(
+                self._job.reading,
+                [(each.name, n) for each in topics.values() for n in each.partitions],
+                EARLIEST,
+            )
+            truncate(
+                bootstrap,
+                {
+                    (topic.name, number): offset
+                    for topic in topics.values()
+                    for number, offset in _archived(old, topic).items()
+                    if offset > earliest[topic.name, number]
+                },
+            )
+
+    def _complain_of_lost_ends(
+        self, topics: Mapping[str, Topic], view: ArchiveView, targets: Mapping[Partition, int]
+    ) -> None:
+        for (name, number), end in targets.items():
+            archived = view.archived(topics[name].id, number)
+            if archived is not None and archived > end:
+                self._warn(
+                    f"{name}-{number} ends at {end}, but is archived up to {archived}: "
+                    "what is written at offsets between is not archived again"
+                )
+
+
+def _archived(view: ArchiveView, topic: Topic) -> dict[int, int]:
+    ends = {number: view.archived(topic.id, number) for number in topic.partitions}
+    return {number: end for number, end in ends.items() if end is not None}
+
+
+def _write_range(reading: Reading, store: Store, wanted: OffsetRange) -> _Written:
+    """In a task. Offsets that are gone are no failure of the task: the driver plans anew."""
+    origin = Origin(wanted.topic, wanted.topic_id, wanted.partition)
+    try:
+        files = write_files(store, origin, read_range(reading, wanted, ALL))
+    except OffsetsLost as error:
+        return _Written(wanted, problem=str(error))
+    return _Written(wanted, tuple(files))
+
+
+def _further(done: Progress, written: list[_Written], ranges: list[OffsetRange]) -> Progress:
+    files = [file for each in written for file in each.files]
+    offsets = sum(len(each.range) for each in written)
+    return Progress(
+        done.rows + sum(file.rows for file in files),
+        done.files + len(files),
+        done.offsets + offsets,
+        sum(map(len, ranges)) - offsets,
+    )

@@ -1,0 +1,127 @@
+"""Rows of an archive, in a task: those of one partition from an offset up to another, in order of their offsets.
+
+Files are read as they come, row group by row group, with the rows of others left out: a table that other tools have
+reorganised is read as rightly as one that only the archiver has written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.pipeline.archive_store import Store
+from penstock.pipeline.archive_table import FILE_COLUMNS, TOPIC_ID, FileBounds
+from penstock.pipeline.columns import schema_of
+from penstock.pipeline.ranges import OffsetRange
+
+_ROWS_AT_ONCE = 8_192
+_BYTES_AT_ONCE = 4 << 20
+_NEEDED = (TOPIC_ID, "partition", "offset")
+"""To know which rows are meant."""
+
+
+def read_archived(
+    store: Store, files: Sequence[FileBounds], wanted: OffsetRange, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a range. Files that overlap are read side by side."""
+    chosen = [
+        file for file in files if file.may_hold(wanted.topic_id, wanted.partition, wanted.start, wanted.end)
+    ]
+    for cluster in clusters(chosen):
+        readers = [_read_file(store, file.name, wanted, columns) for file in cluster]
+        rows = readers[0] if len(readers) == 1 else _merge(readers)
+        for batch in rows:
+            yield _as_asked(batch, wanted, columns)
+
+
+def clusters(files: Iterable[FileBounds]) -> list[list[FileBounds]]:
+    """Files in order, those together whose offsets overlap."""
+    found: list[list[FileBounds]] = []
+    reached = -1
+    for file in sorted(files, key=lambda file: file.offsets or (-1, -1)):
+        low, high = file.offsets or (-1, 1 << 63)
+        if found and low <= reached:
+            found[-1].append(file)
+        else:
+            found.append([file])
+        reached = max(reached, high)
+    return found
+
+
+def _read_file(
+    store: Store, name: str, wanted: OffsetRange, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    needed = [column for column in FILE_COLUMNS if column in columns or column in _NEEDED]
+    with store.open(name) as source, pq.ParquetFile(source) as file:
+        groups = [place for place in range(file.num_row_groups) if _may_hold(file, place, wanted)]
+        if not groups:
+            return
+        rows = sum(file.metadata.row_group(place).num_rows for place in groups)
+        size = sum(file.metadata.row_group(place).total_byte_size for place in groups)
+        at_once = max(1, min(_ROWS_AT_ONCE, rows * _BYTES_AT_ONCE // max(1, size)))
+        for batch in file.iter_batches(at_once, row_groups=groups, columns=needed, use_threads=False):
+            kept = batch.filter(_is_meant(batch, wanted))
+            if kept.num_rows:
+                yield kept
+
+
+def _may_hold(file: pq.ParquetFile, place: int, wanted: OffsetRange) -> bool:
+    group = file.metadata.row_group(place)
+    bounds = {
+        column.path_in_schema: (column.statistics.min, column.statistics.max)
+        for column in map(group.column, range(group.num_columns))
+        if column.is_stats_set and column.statistics is not None and column.statistics.has_min_max
+    }
+    low, high = bounds.get("offset", (wanted.start, wanted.end))
+    first, last = bounds.get("partition", (wanted.partition, wanted.partition))
+    return bool(low < wanted.end and high >= wanted.start and first <= wanted.partition <= last)
+
+
+def _is_meant(batch: pa.RecordBatch, wanted: OffsetRange) -> pa.Array:
+    offset = batch.column("offset")
+    conditions = (
+        pc.equal(batch.column(TOPIC_ID), wanted.topic_id),
+        pc.equal(batch.column("partition"), wanted.partition),
+        pc.greater_equal(offset, wanted.start),
+        pc.less(offset, wanted.end),
+    )
+    meant = conditions[0]
+    for condition in conditions[1:]:
+        meant = pc.and_(meant, condition)
+    return meant
+
+
+def _merge(readers: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """By offset: of the reader whose next row comes first, the rows before the next of any other."""
+    heads: list[tuple[pa.RecordBatch, np.ndarray[tuple[int], np.dtype[np.int64]]]] = []
+    sources = []
+    for reader in readers:
+        batch = next(reader, None)
+        if batch is not None:
+            heads.append((batch, batch.column("offset").to_numpy()))
+            sources.append(reader)
+    while heads:
+        first = min(range(len(heads)), key=lambda place: heads[place][1][0])
+        batch, offsets = heads[first]
+        others = [head[1][0] for place, head in enumerate(heads) if place != first]
+        count = int(np.searchsorted(offsets, min(others))) if others else len(offsets)
+        count = max(1, count)
+        yield batch.slice(0, count)
+        if count < len(offsets):
+            heads[first] = (batch.slice(count), offsets[count:])
+            continue
+        following = next(sources[first], None)
+        if following is None:
+            del heads[first], sources[first]
+        else:
+            heads[first] = (following, following.column("offset").to_numpy())
+
+
+def _as_asked(batch: pa.RecordBatch, wanted: OffsetRange, columns: tuple[str, ...]) -> pa.RecordBatch:
+    topic = pa.repeat(pa.scalar(wanted.topic), batch.num_rows) if "topic" in columns else None
+    arrays = [topic if name == "topic" else batch.column(name) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))

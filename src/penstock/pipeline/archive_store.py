@@ -1,0 +1,104 @@
+"""Where an archive lies: a directory, or an object store that deltalake knows, and its files by their paths in it.
+
+A plain value, so that tasks on other machines have it too; what the driver's environment says of an object store goes
+with it. A file counts once `make_durable` has returned.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import PyFileSystem
+
+_OF_STORES = ("AWS_", "AZURE_", "GOOGLE_", "HADOOP_")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    uri: str
+    """An absolute path, or what an object store is named by."""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        return self.uri.startswith("/")
+
+    def path_of(self, name: str) -> str:
+        return os.path.join(self.uri, name)
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[pa.NativeFile]:
+        """A new file; what fails leaves none behind."""
+        if not self.is_local:
+            with self._file_system().open_output_stream(name) as file:
+                yield file
+            return
+        path = self.path_of(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        try:
+            with pa.OSFile(path, "wb") as file:
+                yield file
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(path)
+            raise
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[pa.NativeFile]:
+        if self.is_local:
+            with pa.OSFile(self.path_of(name)) as file:
+                yield file
+        else:
+            with self._file_system().open_input_file(name) as file:
+                yield file
+
+    def make_durable(self, names: Iterable[str]) -> None:
+        """To the disk with these files and the directories that name them; an object store has done so by itself."""
+        if not self.is_local:
+            return
+        directories: dict[str, None] = {}
+        for name in names:
+            _sync(self.path_of(name))
+            parent = os.path.dirname(name)
+            while parent not in directories:
+                directories[parent] = None
+                parent = os.path.dirname(parent)
+        for directory in directories:
+            _sync(self.path_of(directory))
+        _sync(os.path.dirname(self.uri))
+
+    def holds_something_else(self) -> bool:
+        """Whether files lie where a new table is to be made."""
+        return self.is_local and os.path.exists(self.uri) and bool(os.listdir(self.uri))
+
+    def _file_system(self) -> PyFileSystem:
+        return PyFileSystem(DeltaStorageHandler(self.uri, dict(self.options) or None))
+
+
+def store_at(place: str, environment: Mapping[str, str] = os.environ) -> Store:
+    """A directory or a `file:` address is this machine's; anything else is deltalake's to understand."""
+    parts = urlsplit(place)
+    if parts.scheme in ("", "file"):
+        return Store(os.path.abspath(unquote(parts.path) if parts.scheme else place))
+    options = {name: value for name, value in environment.items() if name.startswith(_OF_STORES)}
+    return Store(place.rstrip("/"), options)
+
+
+def storage_options(store: Store) -> dict[str, Any] | None:
+    """As deltalake takes them."""
+    return dict(store.options) or None
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,303 @@
+"""The archive's Delta table: what lies in it, and the one way to add to it.
+
+A commit names, for each partition of a topic by the topic's id, the offset up to which it is archived, as an
+application transaction. Of two who archive the same offsets one is refused (`CommitRefused`), whatever each of them
+knew; so a row is there once. A view is one version of the table and does not change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, Transaction
+
+from penstock.clock import SystemClock
+from penstock.errors import PenstockError
+from penstock.pipeline.archive_store import Store, storage_options, store_at
+from penstock.pipeline.columns import FIELDS
+
+TOPIC_ID, DATE = "topic_id", "date"
+PARTITION_BY = ("topic", DATE)
+FILE_COLUMNS = ("key", "value", "headers", TOPIC_ID, "partition", "offset", "timestamp", "timestampType")
+"""What is in the files themselves; topic and date are in their paths and in the table's log."""
+
+_FIELDS = {**FIELDS, TOPIC_ID: pa.field(TOPIC_ID, pa.string()), DATE: pa.field(DATE, pa.date32())}
+FILE_SCHEMA = pa.schema([_FIELDS[name] for name in FILE_COLUMNS])
+SCHEMA = pa.schema([*FILE_SCHEMA, _FIELDS["topic"], _FIELDS[DATE]])
+
+LAST_DATE = date(9999, 12, 31)
+_ATTEMPTS = 20
+
+
+class ArchiveError(PenstockError):
+    """There is no archive, or what is there is none."""
+
+
+class CommitRefused(PenstockError):
+    """Somebody else has changed the table meanwhile: look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """Rows of one partition of one topic, in order of their offsets."""
+
+    name: str
+    topic: str
+    topic_id: str
+    partition: int
+    date: date
+    rows: int
+    size_bytes: int
+    first_offset: int
+    last_offset: int
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileBounds:
+    """What the table's log says of a file; None where it does not say."""
+
+    name: str
+    topic: str
+    date: date
+    rows: int | None
+    size_bytes: int
+    topic_ids: tuple[str, str] | None
+    partitions: tuple[int, int] | None
+    offsets: tuple[int, int] | None
+    times: tuple[datetime, datetime] | None
+
+    def may_hold(self, topic_id: str, partition: int, start: int, end: int) -> bool:
+        return (
+            (self.topic_ids is None or self.topic_ids[0] <= topic_id <= self.topic_ids[1])
+            and (self.partitions is None or self.partitions[0] <= partition <= self.partitions[1])
+            and (self.offsets is None or (self.offsets[0] < end and start <= self.offsets[1]))
+        )
+
+
+class ArchiveView:
+    """One version of the table."""
+
+    def __init__(self, table: DeltaTable) -> None:
+        self._table = table
+        self._files: dict[str, list[FileBounds]] | None = None
+
+    @property
+    def version(self) -> int:
+        return self._table.version()
+
+    def archived(self, topic_id: str, partition: int) -> int | None:
+        """The offset up to which a partition is archived; None where none of it ever was."""
+        return self._table.transaction_version(_application(topic_id, partition))
+
+    def files(self, topic: str) -> Sequence[FileBounds]:
+        return self._by_topic().get(topic, [])
+
+    def all_files(self) -> list[FileBounds]:
+        return [file for files in self._by_topic().values() for file in files]
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted(self._by_topic())
+
+    def _by_topic(self) -> dict[str, list[FileBounds]]:
+        if self._files is None:
+            self._files = {}
+            for row in pa.table(self._table.get_add_actions(flatten=True)).to_pylist():
+                file = _bounds_of(row)
+                self._files.setdefault(file.topic, []).append(file)
+        return self._files
+
+
+class ArchiveTable:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @classmethod
+    def at(cls, place: str) -> ArchiveTable:
+        return cls(store_at(place))
+
+    def view(self) -> ArchiveView:
+        """The newest version. ArchiveError where there is no archive."""
+        return ArchiveView(self._load())
+
+    def view_at(self, time_ms: int) -> ArchiveView:
+        """The version that was the newest at a time; the first where all are younger, in which nothing is."""
+        table = self._load()
+        table.load_as_version(datetime.fromtimestamp(time_ms / 1000, UTC))
+        return ArchiveView(table)
+
+    def view_or_create(self) -> ArchiveView:
+        for _ in range(_ATTEMPTS):
+            try:
+                return ArchiveView(self._checked(self._open()))
+            except TableNotFoundError:
+                self._create()
+        raise ArchiveError(f"no table could be made at {self.store.uri}")
+
+    def commit(
+        self,
+        view: ArchiveView,
+        files: Iterable[ArchivedFile],
+        archived: Mapping[tuple[str, int], int],
+    ) -> None:
+        """Add files that were written from what the view says, and how far each topic id and partition is archived now.
+
+        When it returns, all of it is on stable storage.
+        """
+        now_ms = SystemClock().now_ms()
+        ends = [
+            Transaction(_application(topic_id, partition), end, now_ms)
+            for (topic_id, partition), end in archived.items()
+        ]
+        self._write(
+            view, [_add(file, now_ms, True) for file in files], CommitProperties(app_transactions=ends)
+        )
+
+    def replace(
+        self, view: ArchiveView, old: Iterable[FileBounds], new: Iterable[ArchivedFile], *, changes_data: bool
+    ) -> None:
+        """Put files in the place of others, or of none. Refused wherever the view is not the newest: deltalake does
+        not see that somebody else has taken the same files away."""
+        now_ms = SystemClock().now_ms()
+        removed = [
+            RemoveAction(
+                file.name,
+                changes_data,
+                now_ms,
+                file.size_bytes,
+                {"topic": file.topic, DATE: file.date.isoformat()},
+            )
+            for file in old
+        ]
+        added = [_add(file, now_ms, changes_data) for file in new]
+        self._write(view, [*removed, *added], CommitProperties(max_commit_retries=0))
+
+    def vacuum(self, keep_hours: int) -> list[str]:
+        """Delete files that no version of the last so many hours has; those of failed tasks too."""
+        return self._load().vacuum(
+            retention_hours=keep_hours, dry_run=False, enforce_retention_duration=False, full=True
+        )
+
+    def _write(self, view: ArchiveView, actions: list[Any], properties: CommitProperties) -> None:
+        table = view._table
+        try:
+            table.create_write_transaction(
+                actions, "append", table.schema(), list(PARTITION_BY), commit_properties=properties
+            )
+        except CommitFailedError as error:
+            raise CommitRefused(str(error)) from error
+        # The names of all versions lie in one directory: syncing it covers whichever number ours has got.
+        newest = self._open().version()
+        self.store.make_durable(
+            f"_delta_log/{version:020}.json" for version in range(view.version + 1, newest + 1)
+        )
+
+    def _create(self) -> None:
+        if self.store.holds_something_else():
+            raise ArchiveError(f"{self.store.uri} is not empty, and no archive: choose another place")
+        try:
+            DeltaTable.create(
+                self.store.uri,
+                SCHEMA,
+                partition_by=list(PARTITION_BY),
+                name="penstock archive",
+                storage_options=storage_options(self.store),
+            )
+        except (DeltaError, OSError) as error:
+            if not DeltaTable.is_deltatable(self.store.uri, storage_options(self.store)):
+                raise ArchiveError(
+                    f"no archive can be made at {self.store.uri}: {_first_line(error)}"
+                ) from error
+            return  # somebody else has been faster
+        self.store.make_durable(["_delta_log/00000000000000000000.json"])
+
+    def _load(self) -> DeltaTable:
+        try:
+            return self._checked(self._open())
+        except TableNotFoundError:
+            raise ArchiveError(f"there is no archive at {self.store.uri}") from None
+
+    def _open(self) -> DeltaTable:
+        try:
+            return DeltaTable(self.store.uri, storage_options=storage_options(self.store))
+        except TableNotFoundError:
+            raise
+        except (DeltaError, OSError) as error:
+            raise ArchiveError(
+                f"the table at {self.store.uri} cannot be read: {_first_line(error)}"
+            ) from error
+
+    def _checked(self, table: DeltaTable) -> DeltaTable:
+        found = {field.name: field.type for field in pa.schema(table.schema())}
+        wanted = {field.name: field.type for field in SCHEMA}
+        if tuple(table.metadata().partition_columns) != PARTITION_BY or not _is_like(found, wanted):
+            raise ArchiveError(
+                f"the table at {self.store.uri} is no archive of topics: its columns are others"
+            )
+        return table
+
+
+def _is_like(found: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType]) -> bool:
+    """The columns of an archive are all there; deltalake names the inside of lists as it likes."""
+    return found.keys() == wanted.keys() and all(
+        found[name] == kind for name, kind in wanted.items() if not pa.types.is_nested(kind)
+    )
+
+
+def _application(topic_id: str, partition: int) -> str:
+    return f"penstock/{topic_id}/{partition}"
+
+
+def _add(file: ArchivedFile, now_ms: int, changes_data: bool) -> AddAction:
+    least = {TOPIC_ID: file.topic_id, "partition": file.partition, "offset": file.first_offset}
+    greatest = {**least, "offset": file.last_offset}
+    if (low := _time(file.first_ms)) and (high := _time(file.last_ms)):
+        least["timestamp"], greatest["timestamp"] = low, high
+    stats = {
+        "numRecords": file.rows,
+        "minValues": least,
+        "maxValues": greatest,
+        "nullCount": dict.fromkeys((TOPIC_ID, "partition", "offset", "timestamp"), 0),
+    }
+    values = {"topic": file.topic, DATE: file.date.isoformat()}
+    return AddAction(file.name, file.size_bytes, values, now_ms, changes_data, json.dumps(stats))
+
+
+def _time(timestamp_ms: int) -> str | None:
+    """None where it is beyond what a calendar has."""
+    try:
+        time = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03}Z" if time.year >= 1000 else None
+
+
+def _bounds_of(row: Mapping[str, Any]) -> FileBounds:
+    def bounds(column: str) -> tuple[Any, Any] | None:
+        least, greatest = row.get(f"min.{column}"), row.get(f"max.{column}")
+        return None if least is None or greatest is None else (least, greatest)
+
+    return FileBounds(
+        row["path"],
+        row["partition.topic"],
+        row["partition.date"],
+        row["num_records"],
+        row["size_bytes"],
+        bounds(TOPIC_ID),
+        bounds("partition"),
+        bounds("offset"),
+        bounds("timestamp"),
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

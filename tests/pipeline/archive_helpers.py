@@ -1,0 +1,93 @@
+"""Topics with known records, archivers, and what an archive holds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from penstock.pipeline.archive import ArchiveJob, Archiver, Progress
+from penstock.pipeline.archive_table import ArchiveTable
+from penstock.pipeline.options import parse
+
+DAY_MS = 86_400_000
+START_MS = 1_700_000_000_000 // DAY_MS * DAY_MS
+
+
+def make(bootstrap: str, topic: str, partitions: int = 2, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    admin.create_topics([NewTopic(topic, partitions, config=settings)])[topic].result(30)
+
+
+def delete(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+
+
+def produce(bootstrap: str, topic: str, numbers: Iterable[int], partitions: int = 2) -> None:
+    """An hour from each record to the next, so that they lie in many days."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in numbers:
+        producer.produce(
+            topic,
+            b"value %d" % number,
+            b"key %d" % (number % 10),
+            partition=number % partitions,
+            timestamp=START_MS + number * 3_600_000,
+            headers=[("number", b"%d" % number)],
+        )
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def job(bootstrap: str, place: object, topics: str, **options: Any) -> ArchiveJob:
+    source = parse({"bootstrap": bootstrap, "subscribe": topics})
+    return ArchiveJob(source, ArchiveTable.at(str(place)), **options)
+
+
+def archive(spark: SparkSession, job: ArchiveJob) -> tuple[Progress, list[str]]:
+    """What was done, and what was warned of."""
+    warnings: list[str] = []
+    *_, done = Archiver(job, lambda: spark, warnings.append).run()
+    return done, warnings
+
+
+def rows(place: object) -> list[dict[str, Any]]:
+    table: pa.Table = DeltaTable(str(place)).to_pyarrow_table()
+    return sorted(table.to_pylist(), key=lambda row: (row["topic_id"], row["partition"], row["offset"]))
+
+
+def numbers(found: Iterable[dict[str, Any]]) -> list[int]:
+    return sorted(int(row["value"].removeprefix(b"value ")) for row in found)
+
+
+def digest(values: Iterable[bytes]) -> str:
+    """The same for the same records in any order, and another where one is missing or there twice."""
+    total = sum(int.from_bytes(hashlib.sha256(value).digest()) for value in values)
+    return f"{total % (1 << 256):064x}"
+
+
+def starts(bootstrap: str, topic: str) -> dict[int, int]:
+    """The first offset that each partition still has."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "starts"})
+    try:
+        partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+        return {
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), 30, cached=False)[0]
+            for number in partitions
+        }
+    finally:
+        consumer.close()
+
+
+def delete_records(bootstrap: str, topic: str, partition: int, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    [done] = admin.delete_records([TopicPartition(topic, partition, offset)]).values()
+    done.result(30)

@@ -1,0 +1,191 @@
+"""Topics archived to a Delta table, by a real Spark from a real broker."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import archive_helpers
+import pytest
+from archive_helpers import START_MS, archive, delete, job, make, numbers, produce, rows
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from penstock.pipeline.archive import Archiver
+from penstock.pipeline.archive_table import ArchiveError, ArchiveTable
+from penstock.pipeline.options import OptionError
+from penstock.testing.process import BrokerProcess
+
+pytestmark = [pytest.mark.process, pytest.mark.spark]
+
+
+@pytest.fixture
+def bootstrap(penstock_session_broker: BrokerProcess) -> str:
+    return penstock_session_broker.bootstrap
+
+
+def test_every_record_becomes_a_row_once_however_often_it_runs(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    make(bootstrap, "archived")
+    produce(bootstrap, "archived", range(100))
+    work = job(bootstrap, tmp_path / "archive", "archived")
+    done, warnings = archive(spark, work)
+    assert (done.rows, done.offsets, warnings) == (100, 100, [])
+    assert archive(spark, work)[0].rows == 0
+    produce(bootstrap, "archived", range(100, 130))
+    assert archive(spark, work)[0].rows == 30
+    found = rows(tmp_path / "archive")
+    assert numbers(found) == list(range(130))
+    row = next(row for row in found if row["value"] == b"value 77")
+    assert (row["key"], row["topic"], row["partition"], row["offset"]) == (b"key 7", "archived", 1, 38)
+    assert row["headers"] == [{"key": "number", "value": b"77"}]
+    assert int(row["timestamp"].timestamp() * 1000) == START_MS + 77 * 3_600_000
+    assert row["date"] == row["timestamp"].date()
+
+
+def test_nothing_new_needs_no_spark(bootstrap: str, tmp_path: Path) -> None:
+    make(bootstrap, "idle")
+
+    def no_spark() -> SparkSession:
+        raise AssertionError("there is nothing to do")
+
+    archiver = Archiver(job(bootstrap, tmp_path / "archive", "idle"), no_spark, pytest.fail)
+    assert [done.rows for done in archiver.run()] == [0]
+
+
+def test_a_topic_that_was_made_again_is_another_one(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    make(bootstrap, "reborn")
+    produce(bootstrap, "reborn", range(20))
+    work = job(bootstrap, tmp_path / "archive", "reborn")
+    archive(spark, work)
+    delete(bootstrap, "reborn")
+    make(bootstrap, "reborn")
+    produce(bootstrap, "reborn", range(100, 150))
+    assert archive(spark, work)[0].rows == 50
+    found = rows(tmp_path / "archive")
+    assert numbers(found) == [*range(20), *range(100, 150)]
+    assert len({row["topic_id"] for row in found}) == 2
+
+
+def test_a_run_in_small_rounds_archives_all(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
+    make(bootstrap, "rounds")
+    produce(bootstrap, "rounds", range(100))
+    work = job(bootstrap, tmp_path / "archive", "rounds", offsets_a_round=30)
+    seen = list(Archiver(work, lambda: spark, pytest.fail).run())
+    assert [done.offsets for done in seen] == [30, 60, 90, 100, 100]
+    assert [done.offsets_left for done in seen] == [70, 40, 10, 0, 0]
+    assert numbers(rows(tmp_path / "archive")) == list(range(100))
+
+
+def test_of_two_archivers_one_has_its_work_refused_and_looks_again(
+    spark: SparkSession, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(bootstrap, "contended")
+    produce(bootstrap, "contended", range(50))
+    work = job(bootstrap, tmp_path / "archive", "contended")
+    commit = ArchiveTable.commit
+
+    def late(*arguments: object) -> None:
+        monkeypatch.setattr(ArchiveTable, "commit", commit)
+        archive(spark, work)
+        produce(bootstrap, "contended", range(50, 60))
+        commit(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ArchiveTable, "commit", late)
+    assert archive(spark, work)[0].rows == 0
+    assert numbers(rows(tmp_path / "archive")) == list(range(50))
+    assert archive(spark, work)[0].rows == 10
+    assert numbers(rows(tmp_path / "archive")) == list(range(60))
+
+
+def test_only_committed_transactions_are_archived(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    make(bootstrap, "transactional", 1)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "archived-transactions"})
+    producer.init_transactions(30)
+    for first, commits in ((0, True), (10, False), (20, True)):
+        producer.begin_transaction()
+        for number in range(first, first + 10):
+            producer.produce("transactional", b"value %d" % number)
+        producer.flush()
+        if commits:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+    producer.begin_transaction()
+    producer.produce("transactional", b"value 99")
+    producer.flush()
+    work = job(bootstrap, tmp_path / "archive", "transactional")
+    assert archive(spark, work)[0].rows == 20
+    producer.commit_transaction(30)
+    assert archive(spark, work)[0].rows == 1
+    assert numbers(rows(tmp_path / "archive")) == [*range(10), *range(20, 30), 99]
+
+
+def test_truncation_waits_for_its_grace_time(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
+    make(bootstrap, "truncated")
+    produce(bootstrap, "truncated", range(50))
+    place = tmp_path / "archive"
+    archive(spark, job(bootstrap, place, "truncated", truncates=True))
+    assert archive_helpers.starts(bootstrap, "truncated") == {0: 0, 1: 0}
+    archive(spark, job(bootstrap, place, "truncated", truncates=True, grace_ms=-1000))
+    assert archive_helpers.starts(bootstrap, "truncated") == {0: 25, 1: 25}
+    produce(bootstrap, "truncated", range(50, 60))
+    archive(spark, job(bootstrap, place, "truncated"))
+    assert numbers(rows(place)) == list(range(60))
+
+
+def test_records_that_went_before_they_were_archived_are_told_of(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    make(bootstrap, "too-late", 1)
+    produce(bootstrap, "too-late", range(10), 1)
+    work = job(bootstrap, tmp_path / "archive", "too-late")
+    archive(spark, work)
+    produce(bootstrap, "too-late", range(10, 30), 1)
+    archive_helpers.delete_records(bootstrap, "too-late", 0, 20)
+    done, [warning] = archive(spark, work)
+    assert "offsets 10 to 20 were deleted before they were archived" in warning
+    assert numbers(rows(tmp_path / "archive")) == [*range(10), *range(20, 30)]
+
+
+def test_what_is_no_archive_is_refused_and_left_alone(bootstrap: str, tmp_path: Path) -> None:
+    make(bootstrap, "refused")
+    produce(bootstrap, "refused", range(10))
+
+    def complaint(place: Path) -> str:
+        before = sorted(os.walk(place))
+        with pytest.raises(ArchiveError) as refused:
+            list(Archiver(job(bootstrap, place, "refused"), pytest.fail, pytest.fail).run())
+        assert sorted(os.walk(place)) == before
+        assert "\n" not in str(refused.value)
+        return str(refused.value)
+
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "holiday.jpg").write_bytes(b"sun")
+    assert "is not empty, and no archive" in complaint(full)
+    broken = tmp_path / "broken" / "_delta_log"
+    broken.mkdir(parents=True)
+    (broken / f"{0:020}.json").write_text("{nothing")
+    assert "cannot be read" in complaint(broken.parent)
+    import pyarrow as pa
+
+    foreign = tmp_path / "foreign"
+    DeltaTable.create(str(foreign), pa.schema([("name", pa.string())]))
+    assert "is no archive of topics" in complaint(foreign)
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises((ArchiveError, OSError)):
+        list(Archiver(job(bootstrap, file, "refused"), pytest.fail, pytest.fail).run())
+
+
+def test_a_topic_that_is_not_there_is_said_before_anything_is_made(bootstrap: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="there is no topic"):
+        list(Archiver(job(bootstrap, tmp_path / "archive", "nowhere"), pytest.fail, pytest.fail).run())
+    assert not (tmp_path / "archive").exists()
