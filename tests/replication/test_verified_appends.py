@@ -319,6 +319,27 @@ def test_a_question_that_fails_holds_nobody(tmp_path: Path) -> None:
     run(scenario, tmp_path)
 
 
+def test_an_append_that_fails_by_a_bug_leaves_no_producer_without_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(stage: Stage) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        stage.send("a", 0)
+        stage.send("b", 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(type(stage.replica.log), "append", _fail)
+            await stage.coordinator.say()
+        assert stage.code("a") is stage.code("b") is ErrorCode.kafka_storage_error
+        stage.send("again", 0)
+        assert stage.offset("again") == 0
+
+    run(scenario, tmp_path)
+
+
+def _fail(*arguments: object) -> AppendInfo:
+    raise RuntimeError("a bug")
+
+
 def test_a_batch_nobody_asked_about_is_refused(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         batch = memoryview(

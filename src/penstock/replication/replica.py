@@ -270,12 +270,15 @@ class Replica:
         if self.must_hold:
             self._hold(held)
             return
-        result: AppendInfo | BrokerError
+        result: AppendInfo | BrokerError = BrokerError(
+            ErrorCode.kafka_storage_error, "the batch could not be appended"
+        )
         try:
             result = self.append(held.batch, held.header, held.now_ms)
         except BrokerError as error:
             result = error
-        held.callback(result)
+        finally:
+            held.callback(result)  # whatever went wrong, its producer is told
 
     def append_later(
         self, batch: memoryview, header: BatchHeader, now_ms: int, callback: AppendCallback

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 from asyncio import Task
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -116,10 +117,7 @@ class VerifiedAppends:
         queue.held = deque(held for held in queue.held if held.header.producer_epoch >= ended_below)
         if asked in ended:
             self._go_on_asking(marker.producer_id, queue)  # what is said of it no longer matters
-        for held in ended:
-            is_old = held.header.producer_epoch < marker.producer_epoch
-            code = ErrorCode.invalid_producer_epoch if is_old else ErrorCode.invalid_txn_state
-            held.refuse(BrokerError(code, "the transaction has ended"))
+        _call_all(partial(held.refuse, _ended(held.header, marker)) for held in ended)
 
     def give_up(self, error: BrokerError) -> None:
         """This broker leads no more: whoever waits is told so."""
@@ -129,8 +127,7 @@ class VerifiedAppends:
         for queue in queues.values():
             if queue.asking is not None:
                 queue.asking.cancel()
-            for held in queue.held:
-                held.refuse(error)
+        _call_all(partial(held.refuse, error) for queue in queues.values() for held in queue.held)
 
     def _is_verified(self, header: BatchHeader) -> bool:
         return self._verified.get(header.producer_id) == header.producer_epoch
@@ -164,12 +161,11 @@ class VerifiedAppends:
         self._go_on_asking(producer_id, queue)
         if code is ErrorCode.none:
             self._verified[producer_id] = epoch
-            for held in settled:
-                held.go_on()
+            _call_all(held.go_on for held in settled)
         else:
             self._remember_refusal(settled[0].header)
-            for held in settled:
-                held.refuse(BrokerError(code, "the partition is not known to be in the transaction"))
+            error = BrokerError(code, "the partition is not known to be in the transaction")
+            _call_all(partial(held.refuse, error) for held in settled)
 
     def _remember_refusal(self, header: BatchHeader) -> None:
         if self._log.producers.get(header.producer_id) is not None:
@@ -181,3 +177,16 @@ class VerifiedAppends:
         if len(self._refused) >= MAX_REFUSED:
             del self._refused[next(iter(self._refused))]
         self._refused[header.producer_id] = (header.producer_epoch, first)
+
+
+def _ended(header: BatchHeader, marker: Marker) -> BrokerError:
+    is_old = header.producer_epoch < marker.producer_epoch
+    code = ErrorCode.invalid_producer_epoch if is_old else ErrorCode.invalid_txn_state
+    return BrokerError(code, "the transaction has ended")
+
+
+def _call_all(callbacks: Iterable[Callable[[], object]]) -> None:
+    """In order, the later ones also when an earlier one fails: nobody waits for ever."""
+    with ExitStack() as stack:
+        for callback in reversed(tuple(callbacks)):
+            stack.callback(callback)
