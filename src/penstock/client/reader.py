@@ -32,8 +32,8 @@ FILL_MESSAGES = 500
 REQUEST_S = 30.0
 SERVE_EVERY_S = 1.0
 """While messages are handed over from memory, rebalances are looked after at least this often."""
-SEEK_PATIENCE_S = 10.0
-SEEK_RETRY_S = 0.01
+SETTLE_PATIENCE_S = 2.0
+SETTLE_STEP_S = 0.005
 
 Place = tuple[str, int]
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -228,23 +228,26 @@ class Reader:
         )
 
     def _move(self, target: TopicPartition) -> None:
-        """librdkafka refuses to seek until the partition has found its first offset, which takes a moment."""
-        deadline = time.monotonic() + SEEK_PATIENCE_S
-        while True:
-            try:
-                self.consumer.seek(target)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError._STATE:
-                    raise from_kafka(error, f"cannot seek in {target.topic}") from None
-                if not any(_place(each) == _place(target) for each in self.consumer.assignment()):
-                    raise InvalidSetting(
-                        f"{target.topic}-{target.partition} is not assigned to this consumer"
-                    ) from None
-                if time.monotonic() > deadline:
-                    raise from_kafka(error, f"cannot seek in {target.topic}") from None
-                time.sleep(SEEK_RETRY_S)
-            else:
+        """librdkafka refuses to seek until it knows where a partition begins; and a seek while it looks that up is undone
+        half a second later: the answer is outdated by the seek, so it asks again, and goes there. So this waits for the
+        first Fetch to be answered, and looks an end up itself."""
+        if not any(_place(each) == _place(target) for each in self.consumer.assignment()):
+            raise InvalidSetting(f"{target.topic}-{target.partition} is not assigned to this consumer")
+        with translated(f"cannot seek in {target.topic}"):
+            self._settle(target)
+            if target.offset == OFFSET_END:
+                _, end = self.consumer.get_watermark_offsets(target, timeout=REQUEST_S)
+                target = TopicPartition(*_place(target), end)
+            self.consumer.seek(target)
+
+    def _settle(self, partition: TopicPartition) -> None:
+        """One that is paused fetches nothing, so that patience has to do."""
+        deadline = time.monotonic() + SETTLE_PATIENCE_S
+        while time.monotonic() < deadline:
+            _, end = self.consumer.get_watermark_offsets(partition, cached=True)
+            if end >= 0:
                 return
+            time.sleep(SETTLE_STEP_S)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if self._cooperative:

@@ -42,6 +42,8 @@ class Snapshot:
     failovers: Histogram
     produce_errors: list[tuple[str, int]]
     refusals: list[tuple[str, int]]
+    http_requests: list[tuple[str, Histogram]]
+    http_answers: list[tuple[str, int]]
     readings: list[tuple[Reading, float]]
     topics: list[TopicSize]
     max_topics: int
@@ -57,6 +59,8 @@ def take_snapshot(metrics: BrokerMetrics) -> Snapshot:
         failovers=metrics.failovers.copy(),
         produce_errors=[(code.name.upper(), count) for code, count in metrics.produce_errors.items()],
         refusals=list(metrics.refusals.counts.items()),
+        http_requests=[(name, histogram.copy()) for name, histogram in metrics.http_requests.items()],
+        http_answers=list(metrics.http_answers.counts.items()),
         readings=[(reading, reading.read()) for reading in metrics.readings],
         topics=list(metrics.topic_sizes()),
         max_topics=metrics.max_topics,
@@ -96,6 +100,10 @@ class _Families(Collector):
         yield _counter(
             "refused", "Connections refused or closed for what they sent.", shown.refusals, "reason"
         )
+        yield _histogram(
+            "http_request", "Time from an HTTP request to its answer.", shown.http_requests, "endpoint"
+        )
+        yield _counter("http_answers", "Answers to HTTP requests, by status.", shown.http_answers, "status")
         for reading, value in shown.readings:
             kind = CounterMetricFamily if reading.is_counter else GaugeMetricFamily
             yield kind(reading.name, reading.doc, value=value)

@@ -105,6 +105,9 @@ class BrokerMetrics:
         self.event_loop_lag = Histogram()
         self.failovers = Histogram()
         self.refusals = CappedCounter(MAX_REASONS)
+        self.http_requests: dict[str, Histogram] = {}
+        """By endpoint, of which there are few."""
+        self.http_answers = CappedCounter(MAX_REASONS)
         self.produce_errors: dict[ErrorCode, int] = {}
         self.readings: list[Reading] = []
         self.topic_sizes: Callable[[], Iterable[TopicSize]] = tuple
