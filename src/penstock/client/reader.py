@@ -228,9 +228,9 @@ class Reader:
         )
 
     def _move(self, target: TopicPartition) -> None:
-        """librdkafka refuses to seek until it knows where a partition begins, and undoes a seek that comes while it looks
-        that up: the answer is outdated by the seek, so it asks again half a second later, and goes there. So this waits
-        for the first Fetch to be answered, and looks an end up itself."""
+        """librdkafka refuses to seek until it knows where a partition begins, and undoes a seek that comes while it
+        looks that up: the answer is outdated by the seek, so it asks again half a second later, and goes there. So this
+        waits for the first Fetch to be answered, and looks an end up itself."""
         if not any(_place(each) == _place(target) for each in self.consumer.assignment()):
             raise InvalidSetting(f"{target.topic}-{target.partition} is not assigned to this consumer")
         with translated(f"cannot seek in {target.topic}"):

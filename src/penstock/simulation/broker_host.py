@@ -110,7 +110,7 @@ class BrokerHost:
     def _check_mark(self) -> None:
         """A broker that served and then died may not look as if it had stopped."""
         served, self._is_serving = self._is_serving, False
-        if served and self.host.disk.exists(CLEAN_STOP_FILE):
+        if served and self.host.disk.has(CLEAN_STOP_FILE):
             raise InvariantViolated("clean stop", "the mark of an earlier clean stop is still there")
 
     def _note_failed_syncs(self) -> None:

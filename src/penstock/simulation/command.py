@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from penstock.simulation.process import SimulatedCrash
 from penstock.simulation.seeds import BROKER, CLUSTER, KINDS
 
 _HASH_SEED = "0"
@@ -70,7 +71,7 @@ def _run_one(kind: str, seed: int, *, steps: bool, everything: bool) -> int:
 
     try:
         report = KINDS[kind](seed, show)
-    except Exception:  # noqa: BLE001 - whatever it is, it is what the seed found
+    except (Exception, SimulatedCrash):  # noqa: BLE001 - whatever it is, it is what the seed found
         sys.stdout.writelines(last)
         traceback.print_exc()
         print(f"{kind} seed {seed} failed")
@@ -117,7 +118,7 @@ def _outcomes(kind: str, seeds: range, workers: int) -> Iterator[tuple[int, str 
 def _try_seed(kind: str, seed: int) -> tuple[int, str | None]:
     try:
         KINDS[kind](seed, None)
-    except Exception as error:  # noqa: BLE001 - as above
+    except (Exception, SimulatedCrash) as error:  # noqa: BLE001 - as above
         return seed, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return seed, None
 
