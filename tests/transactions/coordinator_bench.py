@@ -125,6 +125,10 @@ class Bench:
         return len(self.shard.transactions)
 
     @property
+    def held_count(self) -> int:
+        return self.shard.held_count
+
+    @property
     def id_characters(self) -> int:
         return self.shard.id_characters
 

@@ -127,6 +127,17 @@ async def test_what_was_refused_is_sent_again(refusal: ErrorCode | Exception) ->
     assert world.written == [(OTHER, (P1,))] * 3
 
 
+def test_pauses_grow_while_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markers_module, "RETRY_SECONDS", 0.1)
+    ending = Ending(Marker(7, 0, True, 1), 1, [P0, P1], lambda: None)
+    pauses = [ending.next_pause_seconds() for _ in range(7)]
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+    ending.settle([])
+    assert ending.next_pause_seconds() == 2.0
+    ending.settle([P0])
+    assert ending.next_pause_seconds() == 0.1
+
+
 async def test_later_epoch_in_a_partition_is_the_end_there_too() -> None:
     world = World()
     world.refusals = [ErrorCode.invalid_producer_epoch]

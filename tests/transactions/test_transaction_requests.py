@@ -18,6 +18,7 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.server.dispatch import Session
 from penstock.server.security import ANONYMOUS, Operation, ResourceType
 from penstock.state_log.partitioning import partition_of
+from penstock.transactions import coordinator as coordinator_module
 from penstock.transactions.transaction import Identity
 from penstock.wire.framing import SIZE_PREFIX
 from penstock.wire.init_producer_id import InitProducerIdRequest, encode_init_producer_id
@@ -378,6 +379,24 @@ def test_transactions_are_listed_and_described(run: Any) -> None:
         assert [(topic.topic, topic.partitions) for topic in described.topics] == [("orders", (0, 1))]
         assert held.transaction_timeout.total_seconds() == -0.001
         assert nobody.error_code == ErrorCode.transactional_id_not_found
+
+    run(scenario)
+
+
+def test_long_list_of_transactions_leaves_turns_to_others(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator_module, "TRANSACTIONS_PER_TURN", 1)
+
+    async def scenario(driver: Driver) -> None:
+        for number in range(9):
+            await driver.start(f"t{number}")
+        listing = asyncio.ensure_future(list_transactions(driver))
+        turns = 0
+        while not listing.done():
+            await asyncio.sleep(0)
+            turns += 1
+        listed = listing.result().transaction_states
+        assert {each.transactional_id for each in listed} == {f"t{number}" for number in range(9)}
+        assert turns >= 9
 
     run(scenario)
 

@@ -259,6 +259,22 @@ async def test_more_ids_than_there_is_room_for_are_refused() -> None:
     await bench.init("a")
 
 
+async def test_more_held_ids_than_there_is_room_for_are_refused() -> None:
+    bench = Bench(transaction_held_max_count="1", transactional_id_expiration_ms="1000")
+    await bench.init("a", is_held=True)
+    assert await refused(bench.init("b", is_held=True)) is ErrorCode.policy_violation
+    await bench.init("b")
+    assert await refused(bench.init("b", is_held=True)) is ErrorCode.policy_violation
+    await bench.init("a", is_held=True)
+    bench.crash()
+    assert await refused(bench.init("b", is_held=True)) is ErrorCode.policy_violation
+    await bench.init("a")
+    await bench.init("b", is_held=True)
+    bench.advance(1_000)
+    bench.shard.sweep()
+    await bench.init("a", is_held=True)
+
+
 async def test_long_names_take_the_room_of_several_and_give_it_back() -> None:
     bench = Bench(transactional_id_max_count="4", transactional_id_expiration_ms="1000")
     await bench.init("x" * 1_024)

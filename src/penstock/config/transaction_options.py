@@ -44,6 +44,14 @@ TRANSACTIONAL_ID_MAX_COUNT: Option[int] = TRANSACTIONS.option(
     "beyond it new ones are refused with POLICY_VIOLATION.",
     dynamic=True,
 )
+TRANSACTION_HELD_MAX_COUNT: Option[int] = TRANSACTIONS.option(
+    "transaction.held.max.count",
+    Integer(0, INT_MAX),
+    10_000,
+    "The most transactional ids of a broker whose transactions are held: no timeout ends those. Beyond it further ones "
+    "are refused with POLICY_VIOLATION.",
+    dynamic=True,
+)
 TRANSACTION_STATE_LOG_NUM_PARTITIONS: Option[int] = TRANSACTIONS.option(
     "transaction.state.log.num.partitions",
     Integer(1, 10_000),

@@ -197,6 +197,10 @@ class TransactionCoordinator:
         return sum(len(shard.transactions) for shard in self.shards)
 
     @property
+    def held_count(self) -> int:
+        return sum(shard.held_count for shard in self.shards)
+
+    @property
     def id_characters(self) -> int:
         return sum(shard.id_characters for shard in self.shards)
 

@@ -7,7 +7,7 @@ gone needs no marker; one that this broker has not heard of yet does. Loop threa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.cluster.image import NO_LEADER
@@ -22,6 +22,7 @@ from penstock.transactions.links import BrokerLinks
 WRITE_TXN_MARKERS: Final = 27
 WRITE_TXN_MARKERS_VERSION: Final = 2
 RETRY_SECONDS: Final = 0.1
+MAX_RETRY_SECONDS: Final = 2.0
 
 _SETTLED = frozenset(
     {
@@ -40,7 +41,7 @@ there."""
 class Ending:
     """A transaction whose outcome is decided, on its way to its partitions."""
 
-    __slots__ = ("_done", "_left", "is_abandoned", "is_done", "marker", "version")
+    __slots__ = ("_done", "_left", "_pause_seconds", "is_abandoned", "is_done", "marker", "version")
 
     def __init__(
         self,
@@ -56,14 +57,23 @@ class Ending:
         """Another coordinator takes care of it now."""
         self._left = set(partitions)
         self._done = done
+        self._pause_seconds = RETRY_SECONDS
 
     @property
     def left(self) -> frozenset[TopicPartition]:
         """Those without a marker."""
         return frozenset(self._left)
 
-    def settle(self, partitions: Iterable[TopicPartition]) -> None:
+    def next_pause_seconds(self) -> float:
+        """Before it is tried again: longer each time, while nothing is written."""
+        pause_seconds = self._pause_seconds
+        self._pause_seconds = min(2 * pause_seconds, MAX_RETRY_SECONDS)
+        return pause_seconds
+
+    def settle(self, partitions: Collection[TopicPartition]) -> None:
         self._left.difference_update(partitions)
+        if partitions:
+            self._pause_seconds = RETRY_SECONDS
         if not self._left and not self.is_abandoned and not self.is_done:
             self.is_done = True
             self._done()
@@ -137,13 +147,15 @@ class Markers:
             self._send_later(ending, unknown)
             return
         image = self._metadata.image
-        ending.settle(partition for partition in unknown if image.partition(partition) is None)
+        ending.settle([partition for partition in unknown if image.partition(partition) is None])
         known = [partition for partition in unknown if image.partition(partition) is not None]
         if known:
             self._send_again(ending, known)
 
     def _send_later(self, ending: Ending, partitions: Sequence[TopicPartition]) -> None:
-        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._send_again, ending, partitions)
+        asyncio.get_running_loop().call_later(
+            ending.next_pause_seconds(), self._send_again, ending, partitions
+        )
 
     def _send_again(self, ending: Ending, partitions: Sequence[TopicPartition]) -> None:
         if not ending.is_abandoned:

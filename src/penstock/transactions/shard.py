@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from penstock.config import (
+    TRANSACTION_HELD_MAX_COUNT,
     TRANSACTIONAL_ID_EXPIRATION_MS,
     TRANSACTIONAL_ID_MAX_COUNT,
 )
@@ -45,6 +46,7 @@ class Shard:
         self.coordinator_epoch: LeaderEpoch = appender.replica.partition.leader_epoch
         self._transactions = dict(transactions)
         self.id_characters = sum(map(len, transactions))
+        self.held_count = sum(transaction.is_held for transaction in transactions.values())
         self._appender = appender
         self._around = surroundings
         self._uncommitted: dict[str, int] = {}
@@ -87,6 +89,8 @@ class Shard:
         while True:
             self._check_open()
             known, now_ms = self._transactions.get(transactional_id), self._around.wall_ms()
+            if is_held:
+                self._check_room_to_hold(known)
             if fresh_id is None and (known is None or known.is_exhausted):
                 self._check_room(known)
                 fresh_id = await self._around.new_producer_id()
@@ -199,7 +203,7 @@ class Shard:
             if (expires_ms := transaction.expires_ms(expiration_ms)) is not None and expires_ms <= now_ms
         ]
         for transactional_id in expired:
-            del self._transactions[transactional_id]
+            self.held_count -= self._transactions.pop(transactional_id).is_held
             self.id_characters -= len(transactional_id)
             self._connections.pop(transactional_id, None)
             # Each by itself: what is added together has to fit into one batch.
@@ -231,6 +235,7 @@ class Shard:
             return future
         if known is None:
             self.id_characters += len(transactional_id)
+        self.held_count += changed.is_held - (known is not None and known.is_held)
         self._transactions[transactional_id] = changed
         self._uncommitted[transactional_id] = self._uncommitted.get(transactional_id, 0) + 1
         if changed.state is TransactionState.ONGOING:
@@ -353,6 +358,13 @@ class Shard:
             or self._around.id_characters >= max_count * USUAL_ID_CHARACTERS
         ):
             raise BrokerError(ErrorCode.policy_violation, "there are too many transactional ids")
+
+    def _check_room_to_hold(self, known: Transaction | None) -> None:
+        is_counted = known is not None and known.is_held
+        if not is_counted and self._around.held_count >= self._around.config[TRANSACTION_HELD_MAX_COUNT]:
+            raise BrokerError(
+                ErrorCode.policy_violation, "there are too many transactional ids that are held"
+            )
 
 
 def _unavailable(error: BrokerError) -> BrokerError:
