@@ -149,7 +149,7 @@ def test_records_that_went_before_they_were_archived_are_told_of(
     archive(spark, work)
     produce(bootstrap, "too-late", range(10, 30), 1)
     archive_helpers.delete_records(bootstrap, "too-late", 0, 20)
-    done, [warning] = archive(spark, work)
+    _, [warning] = archive(spark, work)
     assert "offsets 10 to 20 were deleted before they were archived" in warning
     assert numbers(rows(tmp_path / "archive")) == [*range(10), *range(20, 30)]
 

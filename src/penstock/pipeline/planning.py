@@ -43,7 +43,7 @@ class Plan:
                 times[name, number] = (
                     offset if offset is not None else bound.at if time_ms is None else time_ms
                 )
-        found = offsets_at(self.reading, times)
+        found = self.find(times)
         late = [partition for partition, offset in found.items() if offset < 0]
         if late and not (is_end or self.options.latest_where_time_has_none):
             raise OptionError(
@@ -53,6 +53,10 @@ class Plan:
         found |= ends_of(self.reading, late, LATEST)
         return resolved | found
 
+    def find(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
+        """The first offset at or after each time, or at an end; -1 where all is older."""
+        return offsets_at(self.reading, times)
+
     def _given(self, given: Mapping[str, Mapping[int, int]] | None, name: str, number: int) -> int | None:
         return None if given is None else given.get(name, {}).get(number)
 
@@ -60,7 +64,7 @@ class Plan:
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], warn: Warn
     ) -> list[OffsetRange]:
         """Ranges of offsets that are there; what is not is an error, or left out with a warning."""
-        earliest = ends_of(self.reading, ends, EARLIEST)
+        earliest = self.find(dict.fromkeys(ends, EARLIEST))
         latest = ends_of(self.reading, ends, LATEST)
         found = []
         for partition, end in ends.items():

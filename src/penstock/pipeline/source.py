@@ -44,12 +44,21 @@ class PenstockSource(DataSource):
         from penstock.pipeline.filters import FilteringReader
 
         options = parse(self.options)
+        if options.archive is not None:
+            from penstock.pipeline.table import TableReader
+
+            return TableReader(options)
         return FilteringReader(options) if options.pushes_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> Any:
         from penstock.pipeline.stream import StreamReader
 
-        return StreamReader(parse(self.options))
+        options = parse(self.options)
+        if options.archive is not None:
+            from penstock.pipeline.table import TableStreamReader
+
+            return TableStreamReader(options)
+        return StreamReader(options)
 
 
 class RangePartition(InputPartition):
@@ -84,7 +93,7 @@ def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Record
     while True:
         following = wanted.start
         try:
-            for rows in read_range(reading, wanted, _with_offset(options.columns)):
+            for rows in read_range(reading, wanted, with_offset(options.columns)):
                 following = rows.column("offset")[-1].as_py() + 1
                 yield rows.select(list(options.columns))
         except OffsetsLost as error:
@@ -102,7 +111,7 @@ def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Record
             return
 
 
-def _with_offset(columns: tuple[str, ...]) -> tuple[str, ...]:
+def with_offset(columns: tuple[str, ...]) -> tuple[str, ...]:
     return columns if "offset" in columns else (*columns, "offset")
 
 

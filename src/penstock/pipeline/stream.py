@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 from penstock.pipeline.offsets import Partition, ends_of, topics_of
 from penstock.pipeline.options import LATEST, Bound, OptionError, SourceOptions
 from penstock.pipeline.planning import Plan, limited
-from penstock.pipeline.ranges import split
+from penstock.pipeline.ranges import OffsetRange, split
 from penstock.pipeline.source import RangePartition, read_rows, warn
 
 
@@ -30,12 +30,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Of a query that reads what is there and stops."""
 
     def initialOffset(self) -> dict[str, Any]:
-        plan = self._plan()
+        plan = self.plan()
         starts = plan.resolve(self.options.start or Bound(LATEST))
         return _encode(plan, starts)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        plan = self._plan()
+        plan = self.plan()
         ends = self._target or ends_of(plan.reading, plan.partitions, LATEST)
         starts = self._starts(plan, start)
         ends = {partition: max(end, starts.get(partition, 0)) for partition, end in ends.items()}
@@ -48,26 +48,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        plan = self._plan()
+        plan = self.plan()
         return _encode(plan, ends_of(plan.reading, plan.partitions, LATEST))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        plan = self._plan()
+        plan = self.plan()
         self._target = ends_of(plan.reading, plan.partitions, LATEST)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        plan = self._plan()
+        plan = self.plan()
         ends = {each: offset for each, offset in _decode(end).items() if each[0] in plan.topics}
         for topic in {topic for topic, _ in _decode(end)} - plan.topics.keys():
             plan.lose(f"topic {topic} is not there any more", warn)
-        ranges = plan.ranges(self._starts(plan, start), ends, warn)
+        return self.pieces(plan, plan.ranges(self._starts(plan, start), ends, warn))
+
+    def pieces(self, plan: Plan, ranges: list[OffsetRange]) -> Sequence[InputPartition]:
+        """What the tasks of a batch read."""
         return [RangePartition(each) for each in split(ranges, self.options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)
         return read_rows(self.options, partition.range)
 
-    def _plan(self) -> Plan:
+    def plan(self) -> Plan:
         return Plan(self.options, topics_of(self.options))
 
     def _starts(self, plan: Plan, start: dict[str, Any]) -> dict[Partition, int]:

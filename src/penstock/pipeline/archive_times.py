@@ -1,0 +1,53 @@
+"""Where in an archive a partition begins, and where it reaches a time: from what the table's log says of its files, and
+the rows of those it cannot tell of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.pipeline.archive_reading import read_archived
+from penstock.pipeline.archive_store import Store
+from penstock.pipeline.archive_table import FileBounds
+from penstock.pipeline.ranges import OffsetRange
+
+_EVERYTHING = (1 << 63) - 1
+
+
+def first_offset(files: Iterable[FileBounds], topic_id: str, partition: int) -> int | None:
+    """None where nothing of the partition is there."""
+    return min((low for low, _ in _of(files, topic_id, partition)), default=None)
+
+
+def offset_at_time(
+    store: Store, files: Iterable[FileBounds], topic_id: str, partition: int, time_ms: int
+) -> int | None:
+    """The first offset of a record at or after a time; None where all are older."""
+    time = pa.scalar(time_ms, pa.timestamp("ms", tz="UTC"))
+    earliest: int | None = None
+    for low, file in sorted(_of(files, topic_id, partition), key=lambda each: each[0]):
+        if earliest is not None and low >= earliest:
+            break
+        if file.times is not None and file.times[1] < datetime.fromtimestamp(time_ms / 1000, UTC):
+            continue
+        end = _EVERYTHING if earliest is None else earliest
+        wanted = OffsetRange(file.topic, topic_id, partition, low, end)
+        for rows in read_archived(store, [file], wanted, ("offset", "timestamp")):
+            late = rows.filter(pc.greater_equal(rows.column("timestamp"), time))
+            if late.num_rows:
+                found = late.column("offset")[0].as_py()
+                earliest = found if earliest is None else min(earliest, found)
+                break
+    return earliest
+
+
+def _of(files: Iterable[FileBounds], topic_id: str, partition: int) -> list[tuple[int, FileBounds]]:
+    """With the least offset that each may have."""
+    return [
+        (file.offsets[0] if file.offsets else 0, file)
+        for file in files
+        if file.may_hold(topic_id, partition, 0, _EVERYTHING)
+    ]

@@ -1,0 +1,183 @@
+"""Archive and log as one table: what is archived is read from there, what is not from the log.
+
+A plan holds one version of the archive, so the two never overlap. Records that are archived and truncated after the
+plan was made are found in a newer version, by the task that misses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from penstock.pipeline.archive_reading import clusters, read_archived
+from penstock.pipeline.archive_store import Store
+from penstock.pipeline.archive_table import ArchiveTable, ArchiveView, FileBounds
+from penstock.pipeline.archive_times import first_offset, offset_at_time
+from penstock.pipeline.fetching import OffsetsLost, Reading, read_range
+from penstock.pipeline.offsets import Partition, ends_of, offsets_at, topics_of
+from penstock.pipeline.options import EARLIEST, LATEST, SourceOptions
+from penstock.pipeline.planning import Plan, Warn
+from penstock.pipeline.ranges import OffsetRange, split
+from penstock.pipeline.source import BatchReader, read_rows, with_offset
+from penstock.pipeline.stream import StreamReader
+
+_TASK_BYTES = 128 << 20
+"""Files of an archive that one task of a batch reads, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan(Plan):
+    table: ArchiveTable
+    log_starts: Mapping[Partition, int]
+    """Of before the version of the archive was read: what was truncated by then is in it."""
+    view: ArchiveView
+
+    @classmethod
+    def make(cls, options: SourceOptions) -> TablePlan:
+        assert options.archive is not None
+        plan = Plan(options, topics_of(options))
+        table = ArchiveTable.at(options.archive)
+        log_starts = ends_of(plan.reading, plan.partitions, EARLIEST)
+        return cls(options, plan.topics, table, log_starts, table.view())
+
+    def find(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
+        found = {}
+        for partition, time_ms in times.items():
+            if time_ms == EARLIEST:
+                found[partition] = self._first_offset(partition)
+            elif time_ms != LATEST and (offset := self._archived_at(partition, time_ms)) is not None:
+                found[partition] = offset
+        live = {partition: time_ms for partition, time_ms in times.items() if partition not in found}
+        return found | offsets_at(self.reading, live)
+
+    def ranges(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], warn: Warn
+    ) -> list[OffsetRange]:
+        found = Plan.ranges(self, starts, ends, warn)
+        for each in found:
+            start = max(each.start, self.archived(each.topic, each.partition))
+            log_start = self.log_starts[each.topic, each.partition]
+            if start < min(log_start, each.end):
+                name = f"{each.topic}-{each.partition}"
+                self.lose(f"{name} is archived up to {start}, but its log starts at {log_start}", warn)
+        return found
+
+    def archived(self, topic: str, partition: int) -> int:
+        return self.view.archived(self.topics[topic].id, partition) or 0
+
+    def _first_offset(self, partition: Partition) -> int:
+        name, number = partition
+        archived = first_offset(self.view.files(name), self.topics[name].id, number)
+        return self.log_starts[partition] if archived is None else archived
+
+    def _archived_at(self, partition: Partition, time_ms: int) -> int | None:
+        name, number = partition
+        files, topic_id = self.view.files(name), self.topics[name].id
+        return offset_at_time(self.table.store, files, topic_id, number, time_ms)
+
+    def partition_of(self, wanted: OffsetRange) -> TablePartition:
+        archived = min(self.archived(wanted.topic, wanted.partition), wanted.end)
+        files = [
+            file
+            for file in self.view.files(wanted.topic)
+            if file.may_hold(wanted.topic_id, wanted.partition, wanted.start, archived)
+        ]
+        return TablePartition(wanted, self.table.store, files, archived)
+
+
+class TablePartition(InputPartition):
+    """A range of offsets: up to `archived` in these files of the archive, from there on in the log."""
+
+    def __init__(self, range_: OffsetRange, store: Store, files: Sequence[FileBounds], archived: int) -> None:
+        super().__init__(range_)
+        self.range = range_
+        self.store = store
+        self.files = files
+        self.archived = archived
+
+
+class TableReader(BatchReader):
+    def partitions(self) -> Sequence[InputPartition]:
+        plan = TablePlan.make(self.options)
+        parts: list[TablePartition] = []
+        for wanted in self.select(plan):
+            archived = min(max(wanted.start, plan.archived(wanted.topic, wanted.partition)), wanted.end)
+            live = split([replace(wanted, start=archived)], self.options.min_partitions)
+            parts += _cut(plan.partition_of(replace(wanted, end=archived)))
+            parts += map(plan.partition_of, live)
+        return parts
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, TablePartition)
+        return read_table(self.options, partition)
+
+
+class TableStreamReader(StreamReader):
+    """One task a partition of the topic: its records come in their order."""
+
+    def plan(self) -> TablePlan:
+        return TablePlan.make(self.options)
+
+    def pieces(self, plan: Plan, ranges: list[OffsetRange]) -> Sequence[InputPartition]:
+        assert isinstance(plan, TablePlan)
+        return [plan.partition_of(each) for each in ranges if len(each)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, TablePartition)
+        return read_table(self.options, partition)
+
+
+def read_table(options: SourceOptions, partition: TablePartition) -> Iterator[pa.RecordBatch]:
+    """In a task: the rows of the range, in order."""
+    wanted, archived = partition.range, partition.archived
+    if wanted.start < archived:
+        below = replace(wanted, end=archived)
+        yield from read_archived(partition.store, partition.files, below, options.columns)
+    rest = replace(wanted, start=max(wanted.start, archived))
+    while len(rest):
+        following = rest.start
+        try:
+            reading = Reading(options.bootstrap, options.read_committed)
+            for rows in read_range(reading, rest, with_offset(options.columns)):
+                following = rows.column("offset")[-1].as_py() + 1
+                yield rows.select(list(options.columns))
+            return
+        except OffsetsLost:
+            rest = replace(rest, start=following)
+            view = ArchiveTable(partition.store).view()
+            newly = min(view.archived(rest.topic_id, rest.partition) or 0, rest.end)
+            if newly <= following:
+                break  # it is not that it was archived meanwhile
+            between = replace(rest, end=newly)
+            yield from read_archived(partition.store, view.files(rest.topic), between, options.columns)
+            rest = replace(rest, start=newly)
+    if len(rest):
+        yield from read_rows(options, rest)
+
+
+def _cut(partition: TablePartition) -> list[TablePartition]:
+    """Between files of the archive, so that several tasks read it."""
+    if not len(partition.range):
+        return []
+    parts: list[list[FileBounds]] = [[]]
+    size = 0
+    for cluster in clusters(partition.files):
+        if size >= _TASK_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1] += cluster
+        size += sum(file.size_bytes for file in cluster)
+    bounds = [min(file.offsets[0] if file.offsets else 0 for file in part) for part in parts[1:]]
+    edges = [partition.range.start, *bounds, partition.range.end]
+    return [
+        TablePartition(
+            replace(partition.range, start=edges[place], end=edges[place + 1]),
+            partition.store,
+            files,
+            partition.archived,
+        )
+        for place, files in enumerate(parts)
+    ]

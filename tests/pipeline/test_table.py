@@ -1,0 +1,173 @@
+"""Archive and log read as one table, on a real Spark and a real broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from archive_helpers import START_MS, archive, delete, delete_records, job, make, produce
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.pipeline.archive_table import ArchiveTable
+from penstock.pipeline.options import parse
+from penstock.pipeline.table import TableReader, read_table
+from penstock.testing.process import BrokerProcess
+
+pytestmark = [pytest.mark.process, pytest.mark.spark]
+
+
+@pytest.fixture
+def bootstrap(penstock_session_broker: BrokerProcess) -> str:
+    return penstock_session_broker.bootstrap
+
+
+def load(spark: SparkSession, bootstrap: str, place: Path, topic: str, **options: str) -> DataFrame:
+    reader = spark.read.format("penstock").option("kafka.bootstrap.servers", bootstrap)
+    return reader.options(subscribe=topic, archive=str(place), **options).load()
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    return sorted(int(row.value.removeprefix(b"value ")) for row in frame.select("value").collect())
+
+
+def truncated(spark: SparkSession, bootstrap: str, place: Path, topic: str) -> None:
+    """Records 0 to 59 are archived, 0 to 29 are only there, 60 to 99 only in the log."""
+    make(bootstrap, topic)
+    produce(bootstrap, topic, range(60))
+    archive(spark, job(bootstrap, place, topic))
+    for partition in (0, 1):
+        delete_records(bootstrap, topic, partition, 15)
+    produce(bootstrap, topic, range(60, 100))
+
+
+def test_what_is_archived_and_what_is_not_is_one_table_without_gap_or_duplicate(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "archive"
+    truncated(spark, bootstrap, place, "whole")
+    frame = load(spark, bootstrap, place, "whole", includeHeaders="true")
+    assert frame.columns[-1] == "headers"
+    assert numbers(frame) == list(range(100))
+    for number in (3, 97):
+        [row] = frame.where(f"value = 'value {number}'").collect()
+        assert (bytes(row.key), row.topic, row.partition) == (b"key %d" % (number % 10), "whole", 1)
+        assert (row.offset, bytes(row.headers[0].value)) == (number // 2, b"%d" % number)
+        assert int(row.timestamp.timestamp() * 1000) == START_MS + number * 3_600_000
+    few = load(spark, bootstrap, place, "whole", columns="offset,partition")
+    assert few.columns == ["offset", "partition"]
+    assert few.distinct().count() == 100
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"startingOffsets": '{"bounded": {"0": 5, "1": -2}}'}, [n for n in range(100) if n % 2 or n >= 10]),
+        ({"endingOffsets": '{"bounded": {"0": 5, "1": 40}}'}, [n for n in range(80) if n % 2 or n < 10]),
+        ({"startingTimestamp": str(START_MS + 20 * 3_600_000)}, list(range(20, 100))),
+        ({"startingTimestamp": str(START_MS + 95 * 3_600_000)}, list(range(95, 100))),
+        ({"endingTimestamp": str(START_MS + 10 * 3_600_000)}, list(range(10))),
+    ],
+)
+def test_bounds_lie_in_the_archive_or_in_the_log(
+    spark: SparkSession,
+    bootstrap: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    options: dict[str, str],
+    wanted: list[int],
+) -> None:
+    place = tmp_path_factory.getbasetemp() / "bounded"
+    if not place.exists():
+        truncated(spark, bootstrap, place, "bounded")
+    assert numbers(load(spark, bootstrap, place, "bounded", **options)) == wanted
+
+
+def test_rows_of_a_topic_that_was_deleted_are_not_those_of_the_new_one(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "archive"
+    truncated(spark, bootstrap, place, "anew")
+    delete(bootstrap, "anew")
+    make(bootstrap, "anew")
+    produce(bootstrap, "anew", range(200, 220))
+    assert numbers(load(spark, bootstrap, place, "anew")) == list(range(200, 220))
+    archive(spark, job(bootstrap, place, "anew"))
+    assert numbers(load(spark, bootstrap, place, "anew")) == list(range(200, 220))
+
+
+def test_what_is_archived_and_truncated_while_it_is_read_is_found_in_the_archive(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "archive"
+    truncated(spark, bootstrap, place, "moving")
+    options = parse({"bootstrap": bootstrap, "subscribe": "moving", "archive": str(place)})
+    partitions = TableReader(options).partitions()
+    archive(spark, job(bootstrap, place, "moving", truncates=True, grace_ms=-1000))
+    produce(bootstrap, "moving", range(100, 110))
+    found = [
+        (row["partition"], row["offset"])
+        for partition in partitions
+        for rows in read_table(options, partition)  # type: ignore[arg-type]
+        for row in rows.to_pylist()
+    ]
+    assert sorted(found) == [(partition, offset) for partition in (0, 1) for offset in range(50)]
+
+
+def test_records_that_went_unarchived_are_an_error_or_left_out(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "archive"
+    truncated(spark, bootstrap, place, "holed")
+    for partition in (0, 1):
+        delete_records(bootstrap, "holed", partition, 40)
+    with pytest.raises(PySparkException, match="is archived up to 30, but its log starts at 40"):
+        load(spark, bootstrap, place, "holed").count()
+    left = load(spark, bootstrap, place, "holed", failOnDataLoss="false")
+    assert numbers(left) == [*range(60), *range(80, 100)]
+
+
+def test_a_stream_begins_in_the_archive_and_goes_on_in_the_log(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "archive"
+    truncated(spark, bootstrap, place, "flowing")
+
+    def run() -> list[int]:
+        reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", bootstrap)
+        options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "40", "archive": str(place)}
+        query = (
+            reader.options(subscribe="flowing", **options)
+            .load()
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(60)
+        return numbers(spark.read.parquet(str(tmp_path / "out")))
+
+    assert run() == list(range(100))
+    produce(bootstrap, "flowing", range(100, 120))
+    archive(spark, job(bootstrap, place, "flowing", truncates=True, grace_ms=-1000))
+    assert run() == list(range(120))
+
+
+def test_no_archive_is_one_clear_sentence(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
+    make(bootstrap, "unarchived")
+    with pytest.raises(PySparkException, match="there is no archive at"):
+        load(spark, bootstrap, tmp_path / "nothing", "unarchived").count()
+
+
+def test_a_table_that_other_tools_have_reorganised_is_read_as_before(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    place = tmp_path / "archive"
+    truncated(spark, bootstrap, place, "tidied")
+    DeltaTable(str(place)).optimize.compact()
+    assert len(ArchiveTable.at(str(place)).view().files("tidied")) == 3  # one a day, of both partitions
+    assert numbers(load(spark, bootstrap, place, "tidied")) == list(range(100))
+    archive(spark, job(bootstrap, place, "tidied"))
+    assert numbers(load(spark, bootstrap, place, "tidied")) == list(range(100))
