@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from penstock.config.options import Group, Option, table
 from penstock.config.replica_lists import NO_REPLICAS, ReplicaList, Replicas
-from penstock.config.types import INT_MAX, LONG_MAX, Choice, Fraction, Integer, SetOf, ValueType
+from penstock.config.types import INT_MAX, LONG_MAX, Boolean, Choice, Fraction, Integer, SetOf, ValueType
 
 T = TypeVar("T")
 
@@ -89,6 +89,15 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS: Option[ReplicaList] = topic(
     NO_REPLICAS,
     "The replicas that copy no faster than their brokers' `follower.replication.throttled.rate` while they catch up.",
     broker="follower.replication.throttled.replicas",
+)
+INDEX_BY_KEY: Option[bool] = topic(
+    "index.by.key",
+    Boolean(),
+    False,
+    "Whether the records of one key are found without reading the others, as the gateway's mailboxes need. A segment "
+    "is closed at 262,144 records then, a broker keeps 16 bytes in memory for each record of the newest segment, and "
+    "18 bytes on disk for each of the others.",
+    broker="log.index.by.key",
 )
 INDEX_INTERVAL_BYTES: Option[int] = topic(
     "index.interval.bytes",

@@ -80,8 +80,7 @@ class CleanedSegment:
         for suffix in (INDEX_SUFFIX, LOG_SUFFIX):
             self._rename(suffix + CLEANED_SUFFIX, suffix + SWAP_SUFFIX)
         for segment in self.replaced:
-            self._disk.remove(segment.index.file.path)
-            self._disk.remove(segment.log_file.path)
+            segment.remove_files(self._disk)
         self._disk.sync_dir(self._directory)
         for suffix in (INDEX_SUFFIX, LOG_SUFFIX):
             self._rename(suffix + SWAP_SUFFIX, suffix)

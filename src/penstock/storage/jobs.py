@@ -189,6 +189,5 @@ class DeleteJob:
                 raise self.checkpoint.error
         self.disk.sync_dir(self.directory)  # the segment that takes over must be there first
         for segment in self.segments:
-            self.disk.remove(segment.index.file.path)
-            self.disk.remove(segment.log_file.path)
+            segment.remove_files(self.disk)
         self.disk.sync_dir(self.directory)

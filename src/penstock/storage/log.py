@@ -29,7 +29,6 @@ from penstock.storage.segment import Segment
 from penstock.storage.served_log import ServedLog
 from penstock.storage.snapshot import snapshot_name
 from penstock.storage.stored_log import PASSING_ERRORS
-from penstock.storage.walking import MAX_RELATIVE_OFFSET
 
 
 class AppendInfo(NamedTuple):
@@ -49,6 +48,7 @@ class Log(ServedLog):
         "_config",
         "_epoch",
         "_index_interval_bytes",
+        "_max_relative_offset",
         "_segment_bytes",
         "_segment_ms",
     )
@@ -89,6 +89,7 @@ class Log(ServedLog):
         self._config = config
         self._segment_bytes = config.segment_bytes
         self._segment_ms = config.segment_ms
+        self._max_relative_offset = config.max_relative_offset
         self._index_interval_bytes = config.index_interval_bytes
         self._append_time = config.message_timestamp_type is MessageTimestampType.LOG_APPEND_TIME
         self._before_max_ms = config.message_timestamp_before_max_ms
@@ -189,7 +190,7 @@ class Log(ServedLog):
             header = batches[after].header
             if (
                 position + end - start + header.size > self._segment_bytes
-                or header.last_offset - base_offset > MAX_RELATIVE_OFFSET
+                or header.last_offset - base_offset > self._max_relative_offset
             ):
                 break
             after, end = after + 1, end + header.size
@@ -265,7 +266,7 @@ class Log(ServedLog):
         return (
             size + length > self._segment_bytes
             or now_ms - segment.created_ms >= self._segment_ms
-            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            or last_offset - segment.base_offset > self._max_relative_offset
         ) and size > 0
 
     def _write_failed(self, error: OSError) -> BrokerError:
@@ -338,8 +339,7 @@ class Log(ServedLog):
         self.cleaned_offset = min(self.cleaned_offset, end_offset)
         disk = self._context.disk
         for old in reversed(dropped):  # newest first, so that a crash leaves no hole
-            disk.remove(old.index.file.path)
-            disk.remove(old.log_file.path)
+            old.remove_files(disk)
         segment.cut(position, disk)
         for snapshot in self._snapshots:
             if snapshot > end_offset:

@@ -11,6 +11,11 @@ from penstock.config import broker_options as broker
 from penstock.config import topic_options as topic
 from penstock.config.settings import BrokerConfig, TopicConfig
 from penstock.config.topic_options import CleanupPolicy, MessageTimestampType
+from penstock.storage.walking import MAX_RELATIVE_OFFSET
+
+KEYED_SEGMENT_RECORDS = 1 << 18
+"""Of a segment with a key index at most: what is in memory of the one that is written, and the work of making its
+file, stay small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +25,7 @@ class LogConfig:
     retention_ms: int = topic.RETENTION_MS.default
     retention_bytes: int = topic.RETENTION_BYTES.default
     index_interval_bytes: int = topic.INDEX_INTERVAL_BYTES.default
+    index_by_key: bool = topic.INDEX_BY_KEY.default
     max_message_bytes: int = topic.MAX_MESSAGE_BYTES.default
     cleanup_policy: frozenset[CleanupPolicy] = topic.CLEANUP_POLICY.default
     delete_retention_ms: int = topic.DELETE_RETENTION_MS.default
@@ -42,6 +48,11 @@ class LogConfig:
         return CleanupPolicy.DELETE in self.cleanup_policy
 
     @property
+    def max_relative_offset(self) -> int:
+        """Of the last record in a segment."""
+        return KEYED_SEGMENT_RECORDS - 1 if self.index_by_key else MAX_RELATIVE_OFFSET
+
+    @property
     def checks_records(self) -> bool:
         """Whether the records inside a batch are looked at before it is appended."""
         return self.compacts
@@ -58,6 +69,7 @@ class LogConfig:
             retention_ms=topic_config[topic.RETENTION_MS],
             retention_bytes=topic_config[topic.RETENTION_BYTES],
             index_interval_bytes=topic_config[topic.INDEX_INTERVAL_BYTES],
+            index_by_key=topic_config[topic.INDEX_BY_KEY],
             max_message_bytes=topic_config[topic.MAX_MESSAGE_BYTES],
             cleanup_policy=topic_config[topic.CLEANUP_POLICY],
             delete_retention_ms=topic_config[topic.DELETE_RETENTION_MS],

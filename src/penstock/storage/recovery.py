@@ -23,6 +23,7 @@ from penstock.storage.log_state import LogState, StorageContext
 from penstock.storage.reading import floor_segment
 from penstock.storage.replay import Replay
 from penstock.storage.segment import (
+    KEYS_SUFFIX,
     LOG_SUFFIX,
     UNKNOWN_TIMESTAMP,
     UNREACHABLE_OFFSET,
@@ -93,7 +94,7 @@ class _Recovery:
         names = tidy_directory(self._disk, self._directory, self._disk.list(self._directory))
         snapshots = tuple(Offset(offset) for offset in offsets_with(names, SNAPSHOT_SUFFIX))
         found = self._without_deleted(
-            [self._closed_segment(base_offset) for base_offset in offsets_with(names, LOG_SUFFIX)]
+            [self._closed_segment(base_offset, names) for base_offset in offsets_with(names, LOG_SUFFIX)]
         )
         if found and self._is_unproven(found[0], snapshots):
             self._remove(found, "what was before it never became durable")
@@ -128,7 +129,7 @@ class _Recovery:
         known = max(self._checkpoint.mark.offset, self._checkpoint.log_start_offset, *snapshots, Offset(0))
         return first.base_offset > known
 
-    def _closed_segment(self, base_offset: int) -> Segment:
+    def _closed_segment(self, base_offset: int, names: list[str]) -> Segment:
         return Segment(
             self._context.files,
             self._directory,
@@ -136,6 +137,7 @@ class _Recovery:
             size=self._disk.size(f"{self._directory}/{segment_name(base_offset)}{LOG_SUFFIX}"),
             max_timestamp=UNKNOWN_TIMESTAMP,
             stored_entries=None,
+            has_keys=segment_name(base_offset) + KEYS_SUFFIX in names,
         )
 
     def _from_mark(self, found: Segment, mark: RecoveryMark) -> Segment:
@@ -148,6 +150,7 @@ class _Recovery:
             max_timestamp=mark.max_timestamp,
             created_ms=mark.created_ms,
             stored_entries=mark.index_entries,
+            has_keys=found.has_keys,
         )
 
     def _without_segments(self, snapshots: tuple[Offset, ...]) -> LogState:
@@ -344,8 +347,7 @@ class _Recovery:
         """Newest first, so that a crash in between leaves no hole."""
         self._is_changed = self._is_changed or bool(segments)
         for segment in reversed(segments):
-            self._disk.remove(segment.index.file.path)
-            self._disk.remove(segment.log_file.path)
+            segment.remove_files(self._disk)
             segment.index.file.discard()
             segment.log_file.discard()
 

@@ -28,6 +28,7 @@ from penstock.storage.walking import find_batch, walk_batches
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
+KEYS_SUFFIX = ".keys"
 NO_TIMESTAMP = -1
 UNKNOWN_TIMESTAMP = -2
 REBUILT_INTERVAL_BYTES = 4096
@@ -44,6 +45,7 @@ class Segment:
     __slots__ = (
         "base_offset",
         "created_ms",
+        "has_keys",
         "index",
         "indexed_size",
         "log_file",
@@ -63,6 +65,7 @@ class Segment:
         max_timestamp: int = NO_TIMESTAMP,
         created_ms: int = 0,
         stored_entries: int | None = 0,
+        has_keys: bool = False,
     ) -> None:
         path = f"{directory}/{segment_name(base_offset)}"
         self.base_offset = base_offset
@@ -76,12 +79,29 @@ class Segment:
         """UNKNOWN_TIMESTAMP for a closed segment whose index was not read yet."""
         self.created_ms = created_ms
         """When the first batch was appended."""
+        self.has_keys = has_keys
+        """Whether there is a file with its keys (`key_file`), right or not."""
         self.writer: File | None = None
         """The file while it has unsynced bytes: kept out of the reach of eviction."""
 
     @property
     def file(self) -> File:
         return self.writer or self.log_file.get()
+
+    @property
+    def keys_path(self) -> str:
+        return self.log_file.path.removesuffix(LOG_SUFFIX) + KEYS_SUFFIX
+
+    def remove_files(self, disk: Disk) -> None:
+        """The log last: what is left without one is known to be of no use."""
+        if self.has_keys:
+            self.remove_keys(disk)
+        disk.remove(self.index.file.path)
+        disk.remove(self.log_file.path)
+
+    def remove_keys(self, disk: Disk) -> None:
+        disk.remove(self.keys_path)
+        self.has_keys = False
 
     def locate(self, offset: int, end: int, wait: bool) -> tuple[int, BatchHeader | None]:
         """The first batch in [0, end) that has `offset` or a later one, and where it is; (end, None) without
@@ -170,6 +190,8 @@ class Segment:
             except IndexDamaged:
                 self._rebuild_index(wait=True)
         self.trim_index(disk)
+        if self.has_keys:
+            self.remove_keys(disk)
         self.file.truncate(position)
         self.file.sync()
         self.size = position

@@ -20,12 +20,12 @@ class SegmentList:
         "_dirty",
         "_disk",
         "_files",
-        "_generation",
         "_new_directories",
         "_sync_failures",
         "active",
         "all",
         "directory",
+        "generation",
     )
 
     def __init__(
@@ -45,7 +45,7 @@ class SegmentList:
         self._dirty: tuple[Segment, ...] = ()
         self._new_directories = new_directories
         self._sync_failures: list[OSError] = []
-        self._generation = 0
+        self.generation = 0
 
     @property
     def unsynced_bytes(self) -> int:
@@ -92,7 +92,7 @@ class SegmentList:
         dirty = self._dirty
         return FlushJob(
             self._disk,
-            self._generation,
+            self.generation,
             end_offset,
             tuple((segment, segment.size) for segment in dirty),
             tuple(segment.writer for segment in dirty if segment.writer is not None),
@@ -102,7 +102,7 @@ class SegmentList:
 
     def is_current(self, job: FlushJob) -> bool:
         """Whether what the job synced is still what the log has."""
-        return job.generation == self._generation
+        return job.generation == self.generation
 
     def finish_flush(self, job: FlushJob) -> None:
         for segment, size in job.segments:
@@ -141,7 +141,7 @@ class SegmentList:
         """Keep the first `kept`; a flush that is under way no longer counts."""
         dropped, self.all = self.all[kept:], self.all[:kept]
         self.active = self.all[-1]
-        self._generation += 1
+        self.generation += 1
         self.forget(dropped)
         return dropped
 

@@ -92,6 +92,11 @@ class StoredLog:
         return self._segments.all
 
     @property
+    def generation(self) -> int:
+        """Another after every cut: what was known of the end of the log holds no more."""
+        return self._segments.generation
+
+    @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
 
@@ -306,6 +311,18 @@ class StoredLog:
         """What is on disk now is found out by recovery."""
         self._release(replaced)
         self.fail(error)
+
+    # --- putting a file of keys beside a segment
+
+    def begin_filing(self, segment: Segment) -> bool:
+        """Whether a file may be put beside a closed segment now; as `begin_swap`."""
+        if self._job is not None or self.failed or segment not in self.segments[:-1]:
+            return False
+        self._job = segment
+        return True
+
+    def finish_filing(self, segment: Segment) -> None:
+        self._release(segment)
 
     # --- being cut
 

@@ -14,13 +14,14 @@ from struct import error as struct_error
 
 from penstock.storage.disk import Disk
 from penstock.storage.index import ENTRY_SIZE, IndexDamaged, decode_entry
-from penstock.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, segment_name
+from penstock.storage.segment import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, segment_name
 from penstock.storage.snapshot import SNAPSHOT_SUFFIX
 
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 TEMPORARY_SUFFIX = ".tmp"
+_KNOWN_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, KEYS_SUFFIX, SNAPSHOT_SUFFIX)
 _NAME_DIGITS = len(segment_name(0))
 
 
@@ -34,9 +35,7 @@ def offsets_with(names: list[str], suffix: str) -> list[int]:
 
 def tidy_directory(disk: Disk, directory: str, names: list[str]) -> list[str]:
     """Finish or undo what was under way; the names that are there afterwards."""
-    if all(name.endswith((LOG_SUFFIX, INDEX_SUFFIX, SNAPSHOT_SUFFIX)) for name in names) and not _lonely(
-        names
-    ):
+    if all(name.endswith(_KNOWN_SUFFIXES) for name in names) and not _lonely(names):
         return names
     for name in names:
         if name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, TEMPORARY_SUFFIX)):
@@ -45,23 +44,32 @@ def tidy_directory(disk: Disk, directory: str, names: list[str]) -> list[str]:
         _finish_swap(disk, directory, base_offset)
     for base_offset in offsets_with(names, INDEX_SUFFIX + SWAP_SUFFIX):
         disk.remove(f"{directory}/{segment_name(base_offset)}{INDEX_SUFFIX}{SWAP_SUFFIX}")
-    for base_offset in _lonely(disk.list(directory)):
-        disk.remove(f"{directory}/{segment_name(base_offset)}{INDEX_SUFFIX}")
+    for name in _lonely(disk.list(directory)):
+        disk.remove(f"{directory}/{name}")
     disk.sync_dir(directory)
     return disk.list(directory)
 
 
-def _lonely(names: list[str]) -> set[int]:
+def _lonely(names: list[str]) -> list[str]:
     """Indexes without a log."""
-    return set(offsets_with(names, INDEX_SUFFIX)) - set(offsets_with(names, LOG_SUFFIX))
+    logs = set(offsets_with(names, LOG_SUFFIX))
+    return [
+        segment_name(base_offset) + suffix
+        for suffix in (INDEX_SUFFIX, KEYS_SUFFIX)
+        for base_offset in offsets_with(names, suffix)
+        if base_offset not in logs
+    ]
 
 
 def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
     path = f"{directory}/{segment_name(base_offset)}"
     index = path + INDEX_SUFFIX + SWAP_SUFFIX
     end_offset = _swap_end(disk, index, base_offset)
-    for old in offsets_with(disk.list(directory), LOG_SUFFIX):
+    names = disk.list(directory)
+    for old in offsets_with(names, LOG_SUFFIX):
         if base_offset <= old < end_offset:
+            if segment_name(old) + KEYS_SUFFIX in names:
+                disk.remove(f"{directory}/{segment_name(old)}{KEYS_SUFFIX}")
             disk.remove(f"{directory}/{segment_name(old)}{INDEX_SUFFIX}")
             disk.remove(f"{directory}/{segment_name(old)}{LOG_SUFFIX}")
     disk.sync_dir(directory)

@@ -1,0 +1,111 @@
+"""What the key index keeps of a record: a hash of its key, and where it is.
+
+    hash 8 | offset 4, from the segment's base | position of its batch 4          (big-endian, so that bytes sort right)
+
+A record with an idempotency key has a second entry, whose hash is of both its keys. Hashes can collide: who looks
+something up compares the record itself. A batch whose records cannot be read has no entries, as nobody can be shown
+any of them. No input or output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from struct import Struct
+
+from penstock.errors import InvalidBatch
+from penstock.records.batch import HEADER_SIZE, BatchHeader
+from penstock.records.compression import decompress
+from penstock.records.iteration import Headers, walk
+from penstock.records.varints import decode_int, decode_long
+
+IDEMPOTENCY_HEADER = "penstock-idempotency-key"
+HASH_BYTES = 8
+ENTRY_SIZE = 16
+PLACE = Struct(">II")
+"""Relative offset and position, behind the hash."""
+
+_IDEMPOTENCY_NAME = IDEMPOTENCY_HEADER.encode()
+_KEY_LENGTH = Struct(">I").pack
+
+
+def key_hash(key: bytes) -> bytes:
+    return blake2b(key, digest_size=HASH_BYTES).digest()
+
+
+def idempotency_hash(key: bytes | None, idempotency_key: bytes) -> bytes:
+    """Idempotency keys are those of a record key: others may have the same."""
+    scoped = _KEY_LENGTH(len(key or b"")) + (key or b"") + idempotency_key
+    return blake2b(scoped, digest_size=HASH_BYTES, person=b"idempotency").digest()
+
+
+def idempotency_key(headers: Headers) -> bytes | None:
+    return next((value for name, value in headers if name == IDEMPOTENCY_HEADER and value is not None), None)
+
+
+def may_have_idempotency_key(batch: memoryview, header: BatchHeader) -> bool:
+    """Whether the records have to be looked at to know."""
+    return bool(header.codec) or _IDEMPOTENCY_NAME in bytes(batch)
+
+
+def batch_body(batch: memoryview, header: BatchHeader, max_decompressed_bytes: int) -> bytes:
+    return bytes(decompress(header.codec, batch[HEADER_SIZE : header.size], max_decompressed_bytes))
+
+
+def entries_of(
+    batch: memoryview, header: BatchHeader, base_offset: int, position: int, max_decompressed_bytes: int
+) -> list[bytes]:
+    """The entries of the batch at `position` of the segment that begins at `base_offset`, in the order of offsets."""
+    if header.is_control:
+        return []
+    try:
+        body = batch_body(batch, header, max_decompressed_bytes)
+        has_idempotency = _IDEMPOTENCY_NAME in body
+        entries: list[bytes] = []
+        shift = header.base_offset - base_offset
+        for start, end, delta, key_start, key_length in _scan(body, header.record_count):
+            place = PLACE.pack(shift + delta, position)
+            key = None if key_length < 0 else body[key_start : key_start + key_length]
+            if key is not None:
+                entries.append(blake2b(key, digest_size=HASH_BYTES).digest() + place)
+            if has_idempotency:
+                [(*_, headers)] = walk(body[start:end], 1)
+                own = idempotency_key(headers)
+                if own is not None:
+                    entries.append(idempotency_hash(key, own) + place)
+    except (InvalidBatch, IndexError):
+        return []
+    return entries
+
+
+def _scan(body: bytes, record_count: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Of each record: where it begins and ends, its offset delta, and where its key is."""
+    position = 0
+    for _ in range(record_count):
+        start = position
+        length, content = decode_int(body, position)
+        position = content + length
+        _, place = decode_long(body, content + 1)
+        delta, place = decode_int(body, place)
+        key_length, key_start = decode_int(body, place)
+        if length < 0 or delta < 0 or key_start + key_length > position or position > len(body):
+            raise IndexError("a record is longer than its batch")
+        yield start, position, delta, key_start, key_length
+
+
+def find_record(body: bytes, position: int, delta: int) -> tuple[int, int] | None:
+    """Where the record with this offset delta begins and ends, from the record at `position` on."""
+    try:
+        while position < len(body):
+            length, content = decode_int(body, position)
+            end = content + length
+            _, place = decode_long(body, content + 1)
+            found, _ = decode_int(body, place)
+            if found >= delta:
+                return (position, end) if found == delta else None
+            if length <= 0:
+                return None
+            position = end
+    except (InvalidBatch, IndexError):
+        pass
+    return None

@@ -1,0 +1,198 @@
+"""The key index of a closed segment: one immutable file beside it, found again or made again.
+
+    part      head page | filter pages | entry pages       as many as it took: one, but for large old segments
+    page      content 4092 | crc 4, seeded with the segment's base offset
+    head      magic 4 | version 2 | is last 1 | segment size 8 | position of the last batch 8 | crc of its header 4 |
+              filter pages 4 | entry pages 4 | entries 8
+    filter    a Bloom filter, four bits a hash, all of them in one page
+    entries   255 of `key_entries`, sorted; the last page is filled up with ones
+
+Size and last batch say which segment it was made from: of logs that have that batch in common all before it is the
+same. Everything is read page by page, whatever is read is checked, and nothing is kept: the memory that lookups take
+does not depend on how many keys there are. Any thread.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from crc32c import crc32c
+
+from penstock.errors import CorruptLog
+from penstock.records.batch import HEADER_SIZE
+from penstock.storage.disk import File
+from penstock.storage.file_cache import CachedFile
+from penstock.storage.key_entries import ENTRY_SIZE, HASH_BYTES, PLACE
+from penstock.storage.key_part import KeyPart
+from penstock.storage.segment import Segment
+from penstock.storage.walking import read_range
+
+PAGE_BYTES = 4096
+_CONTENT_BYTES = PAGE_BYTES - 4
+_PAGE_ENTRIES = _CONTENT_BYTES // ENTRY_SIZE
+_PAGE_CONTENT = _PAGE_ENTRIES * ENTRY_SIZE
+_FILLING = b"\xff"
+_MAGIC = b"keys"
+_VERSION = 1
+_HEAD = Struct(">4sH?QQIIIQ")
+_NO_BATCH = 2**64 - 1
+_FILTER_BITS = _CONTENT_BYTES * 8
+_BITS_PER_HASH = 12
+_SHIFTS = (0, 15, 30, 45)
+_SHIFT_MASK = 0x7FFF
+
+
+class KeysDamaged(Exception):
+    """The file is not what was written, or not of this segment; make it again from the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    filter_page: int
+    filter_pages: int
+    entry_pages: int
+    entries: int
+
+    @property
+    def entry_page(self) -> int:
+        return self.filter_page + self.filter_pages
+
+    @property
+    def end_page(self) -> int:
+        return self.entry_page + self.entry_pages
+
+
+class KeyFileWriter:
+    """Writes a file part by part; waits for the disk."""
+
+    def __init__(self, file: File, base_offset: int) -> None:
+        self._file = file
+        self._seed = _seed(base_offset)
+        self._parts: list[_Part] = []
+        file.truncate(0)
+
+    def add(self, keys: KeyPart) -> None:
+        """The next entries, whose offsets are above all before."""
+        first = self._parts[-1].end_page if self._parts else 0
+        filter_pages = max(1, -(-keys.count * _BITS_PER_HASH // _FILTER_BITS))
+        part = _Part(first + 1, filter_pages, -(-keys.count // _PAGE_ENTRIES), keys.count)
+        filters = [bytearray(_CONTENT_BYTES) for _ in range(filter_pages)]
+        page, rest = part.entry_page, b""
+        for bucket in keys.sorted_buckets():
+            _fill(filters, bucket)
+            content = rest + b"".join(bucket)
+            whole = len(content) // _PAGE_CONTENT
+            self._write(page, [content[at * _PAGE_CONTENT : (at + 1) * _PAGE_CONTENT] for at in range(whole)])
+            page, rest = page + whole, content[whole * _PAGE_CONTENT :]
+        if rest:
+            self._write(page, [rest.ljust(_PAGE_CONTENT, _FILLING)])
+        self._write(part.filter_page, filters)
+        self._parts.append(part)
+
+    def finish(self, segment: Segment, last_position: int) -> None:
+        """Everything of the segment is in, the last batch of which begins at `last_position`."""
+        batch = (_NO_BATCH, 0) if last_position < 0 else (last_position, _batch_crc(segment, last_position))
+        for part in self._parts:
+            is_last = part is self._parts[-1]
+            sizes = part.filter_pages, part.entry_pages, part.entries
+            head = _HEAD.pack(_MAGIC, _VERSION, is_last, segment.size, *batch, *sizes)
+            self._write(part.filter_page - 1, [head])
+        self._file.sync()
+
+    def _write(self, page: int, contents: Sequence[bytes | bytearray]) -> None:
+        if contents:
+            pages = (bytes(content).ljust(_CONTENT_BYTES, b"\x00") for content in contents)
+            whole = b"".join(each + crc32c(each, self._seed).to_bytes(4, "big") for each in pages)
+            self._file.pwrite(page * PAGE_BYTES, (whole,))
+
+
+class KeyFile:
+    """The file of a segment, checked against it; KeysDamaged says that it has to be made again."""
+
+    __slots__ = ("_file", "_parts", "_seed")
+
+    def __init__(self, file: CachedFile, segment: Segment) -> None:
+        self._file = file
+        self._seed = _seed(segment.base_offset)
+        self._parts = tuple(self._read_parts(segment))
+
+    def find(self, key_hash: bytes, from_offset: int) -> Iterator[tuple[int, int]]:
+        """Relative offset and position of the entries with this hash from an offset on, oldest first."""
+        for part in self._parts:
+            if part.entries and self._may_have(part, key_hash):
+                yield from self._find(part, key_hash, from_offset)
+
+    def _may_have(self, part: _Part, key_hash: bytes) -> bool:
+        value = int.from_bytes(key_hash, "big")
+        content = self._read(part.filter_page + value % part.filter_pages)
+        return all(content[bit >> 3] >> (bit & 7) & 1 for bit in _bits(value))
+
+    def _find(self, part: _Part, key_hash: bytes, from_offset: int) -> Iterator[tuple[int, int]]:
+        wanted = key_hash + PLACE.pack(from_offset, 0)
+        pages = range(part.entry_page, part.end_page)
+        # The last page that does not begin after it: there it is, or at the start of the next.
+        place = bisect_left(pages, wanted, key=lambda page: self._read(page)[:ENTRY_SIZE])
+        for page in pages[max(0, place - 1) :]:
+            content = self._read(page)
+            first = bisect_left(range(_PAGE_ENTRIES), wanted, key=lambda at: _entry_at(content, at))
+            for at in range(first * ENTRY_SIZE, _PAGE_CONTENT, ENTRY_SIZE):
+                if content[at : at + HASH_BYTES] != key_hash:
+                    return
+                yield PLACE.unpack_from(content, at + HASH_BYTES)
+
+    def _read_parts(self, segment: Segment) -> Iterator[_Part]:
+        page, is_last = 0, False
+        while not is_last:
+            magic, version, is_last, size, position, crc, *sizes = _HEAD.unpack_from(self._read(page))
+            if (magic, version, size) != (_MAGIC, _VERSION, segment.size):
+                raise KeysDamaged
+            if is_last and position != _NO_BATCH and _batch_crc(segment, position) != crc:
+                raise KeysDamaged
+            part = _Part(page + 1, *sizes)
+            yield part
+            page = part.end_page
+
+    def _read(self, page: int) -> bytes:
+        content = self._file.get().pread(page * PAGE_BYTES, PAGE_BYTES)
+        if len(content) < PAGE_BYTES:
+            raise KeysDamaged
+        if (
+            crc32c(memoryview(content)[:_CONTENT_BYTES], self._seed).to_bytes(4, "big")
+            != content[_CONTENT_BYTES:]
+        ):
+            raise KeysDamaged
+        return content
+
+
+def _seed(base_offset: int) -> int:
+    return base_offset & 0xFFFFFFFF
+
+
+def _entry_at(content: bytes, place: int) -> bytes:
+    return content[place * ENTRY_SIZE : (place + 1) * ENTRY_SIZE]
+
+
+def _bits(value: int) -> Iterator[int]:
+    return ((value >> shift & _SHIFT_MASK) % _FILTER_BITS for shift in _SHIFTS)
+
+
+def _fill(filters: Sequence[bytearray], entries: list[bytes]) -> None:
+    last = b""
+    for entry in entries:
+        key_hash = entry[:HASH_BYTES]
+        if key_hash != last:
+            last = key_hash
+            value = int.from_bytes(key_hash, "big")
+            content = filters[value % len(filters)]
+            for bit in _bits(value):
+                content[bit >> 3] |= 1 << (bit & 7)
+
+
+def _batch_crc(segment: Segment, position: int) -> int:
+    try:
+        return crc32c(read_range(segment.file, position, HEADER_SIZE, wait=True))
+    except CorruptLog:
+        raise KeysDamaged from None

@@ -1,0 +1,60 @@
+"""The entries of a segment's keys in memory, as they come: of the segment that is written, and of one whose file is
+not written yet.
+
+Entries lie in buckets by the first byte of their hash, in the order of offsets, packed: 16 bytes a record and no
+objects. One thread at a time adds; any may look up meanwhile, what is added then is perhaps seen.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from penstock.storage.key_entries import ENTRY_SIZE, HASH_BYTES, PLACE
+
+_BUCKETS = 256
+
+
+class KeyPart:
+    __slots__ = ("_buckets", "count", "last_position", "position")
+
+    def __init__(self, position: int = 0) -> None:
+        self.position = position
+        """Up to where in the segment its batches are in here."""
+        self.count = 0
+        self.last_position = -1
+        """Where the last of these batches begins; -1 without any."""
+        self._buckets = [bytearray() for _ in range(_BUCKETS)]
+
+    def add(self, entries: list[bytes], position: int, size: int) -> None:
+        """The entries of the next batch, which has `size` bytes from `position` on."""
+        buckets = self._buckets
+        for entry in entries:
+            buckets[entry[0]] += entry
+        self.count += len(entries)
+        self.last_position = position
+        self.position = position + size
+
+    def find(self, key_hash: bytes, from_offset: int) -> Iterator[tuple[int, int]]:
+        """Relative offset and position of the entries with this hash from an offset on, oldest first."""
+        bucket = self._buckets[key_hash[0]]
+        count = len(bucket) // ENTRY_SIZE
+        first = bisect_left(range(count), from_offset, key=lambda place: _offset_at(bucket, place))
+        at = bucket.find(key_hash, first * ENTRY_SIZE)
+        while at >= 0:
+            if at % ENTRY_SIZE:
+                at += 1
+            else:
+                yield PLACE.unpack_from(bucket, at + HASH_BYTES)
+                at += ENTRY_SIZE
+            at = bucket.find(key_hash, at)
+
+    def sorted_buckets(self) -> Iterator[list[bytes]]:
+        """All entries in order, a bucket at a time: to sort all at once would hold up everybody else."""
+        for bucket in self._buckets:
+            yield sorted(bytes(bucket[at : at + ENTRY_SIZE]) for at in range(0, len(bucket), ENTRY_SIZE))
+
+
+def _offset_at(bucket: bytearray, place: int) -> int:
+    start = place * ENTRY_SIZE
+    return int.from_bytes(bucket[start + HASH_BYTES : start + HASH_BYTES + 4], "big")
