@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,12 +11,14 @@ import pytest
 
 from penstock.cli import cluster_mover, cluster_moves
 from penstock.cli.cluster_client import ClusterClient
+from penstock.cli.cluster_mover import move
 from penstock.cli.cluster_moves import Move, carry_out, moves_of
 from penstock.cli.cluster_situation import Situation
 from penstock.cli.cluster_view import BrokerView, ClusterView
 from penstock.cli.failures import Failure
 from penstock.cli.main import run
-from penstock.cluster.replica_layout import Location
+from penstock.cluster.balance import plan_drain
+from penstock.cluster.replica_layout import Assignment, Location
 from penstock.config import Address
 from penstock.errors import ErrorCode
 from penstock.model import BrokerId, TopicPartition
@@ -175,6 +178,39 @@ def test_a_cluster_has_to_be_named(
     monkeypatch.delenv("PENSTOCK_BOOTSTRAP", raising=False)
     assert run(["cluster", *arguments]) == 2
     assert "--data-dir or --bootstrap" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("throttle", [None, 1_000])
+def test_what_is_placed_on_a_broker_until_it_is_gone_is_moved_too(
+    throttle: int | None,
+    follow: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    begun: list[list[TopicPartition]] = []
+    throttles: list[int | None] = []
+    monkeypatch.setattr(cluster_mover, "ClusterClient", lambda _: nullcontext())
+
+    async def carried_out(_: object, __: object, moves: list[Move]) -> None:
+        begun.append([move.name for move in moves])
+
+    async def throttled(_: object, bytes_per_second: int | None) -> None:
+        throttles.append(bytes_per_second)
+
+    def placed_meanwhile() -> None:
+        follow(situation({FIRST: ids(2), SECOND: ids(2, 1)}), situation({FIRST: ids(2), SECOND: ids(2, 3)}))
+
+    monkeypatch.setattr(cluster_mover, "carry_out", carried_out)
+    monkeypatch.setattr(cluster_mover, "set_throttle", throttled)
+    follow(situation({FIRST: ids(1)}), situation({FIRST: ids(2)}))
+
+    def plan(now: Situation, current: Assignment) -> Assignment:
+        return plan_drain(current, now.locations, BrokerId(1))
+
+    move("127.0.0.1:1", plan, throttle=throttle, dry_run=False, leaving=1, let_go=placed_meanwhile)
+    assert begun == [[FIRST], [SECOND]]
+    assert throttles == [throttle, throttle, None]
+    assert capsys.readouterr().out.splitlines()[-1] == "done"
 
 
 @pytest.mark.parametrize("throttle", [[], ["--throttle", "1000"]])

@@ -28,29 +28,39 @@ def move(
     throttle: int | None,
     dry_run: bool,
     leaving: int | None = None,
+    let_go: Callable[[], None] | None = None,
     again: str = "the same command",
 ) -> None:
     """Have the cluster at an address as it is planned, with nothing left on the broker that is `leaving`.
 
-    `again` is what goes on with it where it was broken off.
+    `let_go` ends that broker once it holds nothing; `again` is what goes on with the moves where they were broken off.
     """
     try:
-        asyncio.run(_move(address, plan, throttle, dry_run, leaving))
+        asyncio.run(_move(address, plan, throttle, dry_run, leaving, let_go))
     except NoPlan as error:
         raise Failure(str(error), "Start another broker first.") from None
     except KeyboardInterrupt:
         typer.echo(f"what was begun goes on in the cluster; {again} waits for it", err=True)
         if throttle is not None:
             typer.echo(
-                "so does the throttle, also for brokers that come back: it ends with a command that has --throttle",
+                "so does the throttle, also for brokers that come back, until a command like this one comes to its end",
                 err=True,
             )
         raise
 
 
-async def _move(address: str, plan: Plan, throttle: int | None, dry_run: bool, leaving: int | None) -> None:
-    """Again, until there is nothing left to move: topics are made and deleted meanwhile."""
+async def _move(
+    address: str,
+    plan: Plan,
+    throttle: int | None,
+    dry_run: bool,
+    leaving: int | None,
+    let_go: Callable[[], None] | None,
+) -> None:
+    """Again, until there is nothing left to move: topics are made and deleted meanwhile, and may be placed on a broker
+    until it is gone."""
     async with ClusterClient(address) as client:
+        moved = False
         for count in range(MAX_ROUNDS):
             situation = await read_situation(client)
             if leaving is not None and count == 0:
@@ -59,15 +69,19 @@ async def _move(address: str, plan: Plan, throttle: int | None, dry_run: bool, l
             if dry_run:
                 _show(moves)
                 return
-            if not moves:
-                typer.echo("done" if count else "nothing to move")
-                break
-            typer.echo(_summary(moves))
-            if throttle is not None:
+            if moves:
+                moved = True
+                typer.echo(_summary(moves))
                 await set_throttle(client, throttle)
-            await carry_out(client, situation, moves)
-        if throttle is not None:
-            await set_throttle(client, None)
+                await carry_out(client, situation, moves)
+                continue
+            _check_nothing_is_left(situation, leaving)
+            if let_go is None:
+                break
+            let_go()
+            let_go = None
+        typer.echo("done" if moved else "nothing to move")
+        await set_throttle(client, None)
         _check_nothing_is_left(situation, leaving)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -98,9 +99,10 @@ def drain(
         return plan_drain(current, situation.locations, BrokerId(node_id))
 
     address = _address(data_dir, bootstrap, without=node_id)
-    move(address, plan, throttle=throttle, dry_run=dry_run, leaving=node_id)
+    let_go = _ending(data_dir, node_id)
+    move(address, plan, throttle=throttle, dry_run=dry_run, leaving=node_id, let_go=let_go)
     if not dry_run:
-        _let_go(data_dir, node_id)
+        _forget(data_dir, node_id)
 
 
 def replace(
@@ -133,9 +135,10 @@ def replace(
 
     address = _address(data_dir, bootstrap, without=node_id)
     again = f"`penstock cluster replace {node_id} --with {heir}`"
-    move(address, plan, throttle=throttle, dry_run=dry_run, leaving=node_id, again=again)
+    let_go = _ending(data_dir, node_id)
+    move(address, plan, throttle=throttle, dry_run=dry_run, leaving=node_id, let_go=let_go, again=again)
     if not dry_run:
-        _let_go(data_dir, node_id)
+        _forget(data_dir, node_id)
 
 
 def _address(data_dir: Path | None, bootstrap: str | None, without: int | None = None) -> str:
@@ -167,8 +170,22 @@ def _newcomer(file: ClusterFile, dry_run: bool) -> dict[BrokerId, Location]:
     return {BrokerId(node_id): Location(LOCALHOST)}
 
 
-def _let_go(data_dir: Path | None, node_id: int) -> None:
-    """Nobody needs the broker any more; one of ours is stopped and forgotten."""
+def _ending(data_dir: Path | None, node_id: int) -> Callable[[], None] | None:
+    """What stops the broker, if it is one of ours."""
+    if data_dir is None:
+        return None
+    file = ClusterFile(data_dir)
+
+    def stop() -> None:
+        process = file.load().broker(node_id).running
+        if process is not None:
+            end_all([process], signal.SIGTERM, STOP_SECONDS)
+
+    return stop
+
+
+def _forget(data_dir: Path | None, node_id: int) -> None:
+    """Nobody needs the broker any more."""
     if data_dir is None:
         typer.echo(
             f"broker {node_id} holds nothing and can be stopped; new topics may be placed on it until then"
@@ -176,11 +193,7 @@ def _let_go(data_dir: Path | None, node_id: int) -> None:
         return
     file = ClusterFile(data_dir)
     with file.locked():
-        cluster = file.load()
-        process = cluster.broker(node_id).running
-        if process is not None:
-            end_all([process], signal.SIGTERM, STOP_SECONDS)
-        file.save(cluster.without_broker(node_id))
+        file.save(file.load().without_broker(node_id))
     typer.echo(f"broker {node_id} holds nothing; it is stopped, and {file.broker_directory(node_id)} can go")
 
 
