@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from penstock.config.options import Group, Option, table
+from penstock.config.partition_offsets import NO_OFFSETS, OffsetsByPartition, PartitionOffsets
 from penstock.config.replica_lists import NO_REPLICAS, ReplicaList, Replicas
 from penstock.config.types import INT_MAX, LONG_MAX, Boolean, Choice, Fraction, Integer, SetOf, ValueType
 
@@ -51,6 +52,22 @@ def topic(name: str, type: ValueType[T], default: T, doc: str, *, broker: str) -
     return option
 
 
+ARCHIVE_OFFSETS: Option[OffsetsByPartition] = topic(
+    "archive.offsets",
+    PartitionOffsets(),
+    NO_OFFSETS,
+    "The offset up to which each partition is archived. `penstock pipeline archive` keeps it up to date where "
+    "`archive.required` is set.",
+    broker="archive.offsets",
+)
+ARCHIVE_REQUIRED: Option[bool] = topic(
+    "archive.required",
+    Boolean(),
+    False,
+    "Records are not removed, by retention, compaction or deletion, before they are archived (`archive.offsets`), "
+    "however old or many they are.",
+    broker="archive.required",
+)
 CLEANUP_POLICY: Option[frozenset[CleanupPolicy]] = topic(
     "cleanup.policy",
     SetOf(CleanupPolicy),

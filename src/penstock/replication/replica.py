@@ -81,6 +81,8 @@ class Replica:
         """Whether its leader counts what it has fsynced."""
         self.is_throttled_as_leader = False
         self.is_throttled_as_follower = False
+        self.archived_offset: Offset | None = None
+        """Nothing from here on may be removed; None where nobody has to archive it."""
         self.cutting: asyncio.Future[None] | None = None
         """Set while the end of the log is cut: no role is taken before that is done."""
         self._commit_waiters = CommitWaiters()
@@ -94,6 +96,12 @@ class Replica:
         self.verified = VerifiedAppends(log)
         self.on_marker: Callable[[Marker, AppendInfo], None] | None = None
         """Told of every marker that is appended here."""
+
+    @property
+    def removable_offset(self) -> Offset:
+        """Records before it may be removed: they are committed, and archived where that is required."""
+        high_watermark = self.partition.high_watermark
+        return high_watermark if self.archived_offset is None else min(high_watermark, self.archived_offset)
 
     @property
     def must_hold(self) -> bool:

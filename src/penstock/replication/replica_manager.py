@@ -15,6 +15,8 @@ from penstock.cluster import reassignment
 from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, ImageChange, Topic
 from penstock.cluster.image import Partition as State
 from penstock.config import (
+    ARCHIVE_OFFSETS,
+    ARCHIVE_REQUIRED,
     CLUSTER_SECRET,
     DURABILITY,
     FOLLOWER_REPLICATION_THROTTLED_RATE,
@@ -27,7 +29,7 @@ from penstock.config import (
 from penstock.config import FOLLOWER_REPLICATION_THROTTLED_REPLICAS as FOLLOWER_THROTTLED
 from penstock.config import LEADER_REPLICATION_THROTTLED_REPLICAS as LEADER_THROTTLED
 from penstock.errors import BrokerError, ErrorCode, StorageError
-from penstock.model import BrokerEpoch, BrokerId, TopicPartition
+from penstock.model import BrokerEpoch, BrokerId, Offset, TopicPartition
 from penstock.replication.fetchers import Fetchers
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
@@ -251,6 +253,9 @@ class ReplicaManager:
             replica.configure(config, settings[DURABILITY], settings[MIN_INSYNC_REPLICAS])
             replica.is_throttled_as_leader = (index, self._node_id) in settings[LEADER_THROTTLED]
             replica.is_throttled_as_follower = (index, self._node_id) in settings[FOLLOWER_THROTTLED]
+            replica.archived_offset = (
+                Offset(settings[ARCHIVE_OFFSETS].get(index, 0)) if settings[ARCHIVE_REQUIRED] else None
+            )
             await self._take_role(replica, topic.partitions[index])
             replica.partition_epoch = topic.partitions[index].partition_epoch
 

@@ -410,6 +410,7 @@ class Broker:
     def _show_metrics(self) -> None:
         metrics = self._metrics
         ServingMetrics(self._context, self._acceptor).show(metrics)
+        self._maintenance.show(metrics)
         ClusterMetrics(self._metadata, self._peers).show(metrics)
         ReplicationMetrics(self._node_id, self._metadata, self._replicas, self._in_sync_writer).show(metrics)
         GroupMetrics(self._groups, self._replicas, self._config[METRICS_MAX_GROUPS]).show(metrics)

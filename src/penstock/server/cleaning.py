@@ -23,9 +23,12 @@ class Cleaning:
         self._broker = broker
         self._log = log
         self._stopping = stopping
+        self.held: dict[Replica, int] = {}
+        """Offsets that retention would have removed at its last look, and that are not archived."""
 
     async def retain(self) -> None:
         """Delete what retention no longer keeps."""
+        self.held = {}
         for replica in self._broker.replicas:
             if replica.log.segments and not self._stopping.is_set():
                 try:
@@ -41,9 +44,16 @@ class Cleaning:
                     await self._compact(replica)
 
     async def _retain(self, replica: Replica) -> None:
-        now_ms = self._broker.clock.now_ms()
-        decide = partial(retained_from, replica.log, now_ms, replica.partition.high_watermark)
-        start_offset = await self._broker.threads.run("background", decide)
+        start_offset = await self._retained_from(replica, replica.partition.high_watermark)
+        if start_offset > replica.removable_offset:
+            self.held[replica] = start_offset - replica.removable_offset
+            self._log.warning_rarely(
+                "retention waits for the archive",
+                partition=replica.name,
+                archived_offset=replica.removable_offset,
+                due_offset=start_offset,
+            )
+            start_offset = await self._retained_from(replica, replica.removable_offset)
         if start_offset > replica.log.log_start_offset:
             replica.log.advance_log_start(start_offset)
         if replica.log.can_delete():
@@ -51,12 +61,16 @@ class Cleaning:
             await self._broker.write_checkpoints()
             await delete_segments(self._broker, replica, kept_offset)
 
+    async def _retained_from(self, replica: Replica, limit: Offset) -> Offset:
+        decide = partial(retained_from, replica.log, self._broker.clock.now_ms(), limit)
+        return await self._broker.threads.run("background", decide)
+
     async def _compact(self, replica: Replica) -> None:
         compaction = begin_compaction(
             replica.log,
             self._broker.logs.context.files,
             self._broker.clock.now_ms(),
-            replica.partition.high_watermark,
+            replica.removable_offset,
             self._broker.config[LOG_CLEANER_DEDUPE_BUFFER_SIZE],
         )
         if compaction is None:

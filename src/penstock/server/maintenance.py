@@ -20,6 +20,7 @@ from penstock.config import (
     Option,
 )
 from penstock.observability.logs import Log
+from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica import Replica
 from penstock.server.cleaning import Cleaning
 from penstock.server.context import BrokerContext
@@ -65,6 +66,18 @@ class Maintenance:
         """Let what is under way come to its end; nothing of it may touch the disk after this returns."""
         self._stopping.set()
         await asyncio.gather(*self._tasks)
+
+    def show(self, metrics: BrokerMetrics) -> None:
+        metrics.add_gauge(
+            "penstock_archive_behind_partitions",
+            "Partitions whose retention waits for the archive.",
+            lambda: len(self._cleaning.held),
+        )
+        metrics.add_gauge(
+            "penstock_archive_behind_records",
+            "Offsets that retention would have removed by now, had they been archived.",
+            lambda: sum(self._cleaning.held.values()),
+        )
 
     def _every(self, interval: Callable[[BrokerConfig], float], work: Callable[[], Awaitable[None]]) -> None:
         async def run() -> None:

@@ -64,6 +64,10 @@ def _advance(request: Request, topic: str, partition: int, offset: int) -> Repli
             offset = high_watermark
         if not 0 <= offset <= high_watermark:
             raise BrokerError(ErrorCode.offset_out_of_range, f"{offset} is not within 0 to {high_watermark}")
+        if offset > replica.removable_offset:
+            raise BrokerError(
+                ErrorCode.policy_violation, f"{topic} is archived up to {replica.removable_offset}"
+            )
         replica.log.advance_log_start(Offset(offset))
     except BrokerError as error:
         return error
