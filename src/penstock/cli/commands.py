@@ -16,6 +16,7 @@ COMMANDS = {
     "group": "penstock.cli.group",
     "transaction": "penstock.cli.transaction",
     "cluster": "penstock.cli.cluster_commands",
+    "pipeline": "penstock.cli.pipeline",
     "log": "penstock.cli.log",
     "config": "penstock.cli.config",
 }

@@ -29,6 +29,14 @@ def parse_time_ms(text: str, now_ms: int) -> int:
     return int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
+def parse_duration_ms(text: str) -> int:
+    """`30s`, `15m`, `2h`, `7d`, `4w`."""
+    found = _AGO.fullmatch(text)
+    if not found:
+        raise Failure(f"{text!r} is not a duration", "Write 30s, 15m, 2h, 7d or 4w.", code=ExitCode.USAGE)
+    return int(found[1]) * _UNITS_MS[found[2]]
+
+
 def show_time(timestamp_ms: int) -> str:
     """ISO 8601 in UTC; a dash where there is none."""
     if timestamp_ms < 0:

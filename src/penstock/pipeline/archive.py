@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from penstock.clock import SystemClock
-from penstock.errors import PenstockError
+from penstock.errors import BrokerError, PenstockError
 from penstock.pipeline.archive_cluster import ARCHIVE_REQUIRED, note_archived, topic_settings, truncate
 from penstock.pipeline.archive_files import Origin, write_files
 from penstock.pipeline.archive_store import Store
@@ -183,15 +183,16 @@ class Archiver:
                 [(each.name, n) for each in topics.values() for n in each.partitions],
                 EARLIEST,
             )
-            truncate(
-                bootstrap,
-                {
-                    (topic.name, number): offset
-                    for topic in topics.values()
-                    for number, offset in _archived(old, topic).items()
-                    if offset > earliest[topic.name, number]
-                },
-            )
+            due = {
+                (topic.name, number): offset
+                for topic in topics.values()
+                for number, offset in _archived(old, topic).items()
+                if offset > earliest[topic.name, number]
+            }
+            try:
+                truncate(bootstrap, due)
+            except BrokerError as error:
+                self._warn(f"not all could be truncated, the next run tries again: {error}")
 
     def _complain_of_lost_ends(
         self, topics: Mapping[str, Topic], view: ArchiveView, targets: Mapping[Partition, int]

@@ -1,0 +1,20 @@
+"""`penstock pipeline`: archive, replay, compact, stats, query. Each command has its file; here are the options."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import typer
+
+COMMANDS = ("archive",)
+
+app = typer.Typer(
+    help="Archive, replay, compact, measure and query topics with Spark, on this machine or on a cluster.",
+    no_args_is_help=True,
+)
+
+
+def register(root: typer.Typer) -> None:
+    for name in COMMANDS:
+        import_module(f"penstock.cli.pipeline_{name}").register(app)
+    root.add_typer(app, name="pipeline")

@@ -1,0 +1,42 @@
+"""Spark's part in a job that only hands out tasks, played by this process: for tests of what the driver does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+class InProcess:
+    """A session whose tasks are run here, one after another, each `attempts` times; the last one's result counts."""
+
+    defaultParallelism = 2
+
+    def __init__(self, attempts: int = 1) -> None:
+        self._attempts = attempts
+
+    @property
+    def sparkContext(self) -> InProcess:
+        return self
+
+    def parallelize(self, items: Iterable[Any], slices: int) -> _Work:
+        return _Work(list(items), self._attempts)
+
+    def __call__(self) -> SparkSession:
+        return self  # type: ignore[return-value]
+
+
+class _Work:
+    def __init__(self, items: list[Any], attempts: int) -> None:
+        self._items = items
+        self._attempts = attempts
+
+    def map(self, task: Callable[[Any], Any]) -> _Work:
+        return _Work([[task(item) for _ in range(self._attempts)][-1] for item in self._items], 1)
+
+    def flatMap(self, task: Callable[[Any], list[Any]]) -> _Work:
+        return _Work([each for found in self.map(task)._items for each in found], 1)
+
+    def collect(self) -> list[Any]:
+        return self._items

@@ -1,0 +1,72 @@
+"""Archivers, tasks and brokers that are killed; the archive holds every record once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from archive_crashes import RECORDS, STEPS
+from archive_helpers import digest, job, make, numbers, produce, rows
+from in_process import InProcess
+
+from penstock.pipeline import archive
+from penstock.pipeline.archive import Archiver
+from penstock.testing.process import BrokerProcess
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+def test_an_archiver_killed_at_any_step_leaves_every_record_to_be_archived_once(
+    penstock_session_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    bootstrap = penstock_session_broker.bootstrap
+    make(bootstrap, "crashes", archive_required="true")
+    script = Path(__file__).with_name("archive_crashes.py")
+    command = [sys.executable, str(script), bootstrap, str(tmp_path / "archive"), "crashes"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    assert told.returncode == 0, told.stdout + told.stderr
+    lines = told.stdout.splitlines()
+    assert len(lines) == 2 * len(STEPS)
+    assert [line for line in lines if not line.endswith("killed")] == []
+    found = rows(tmp_path / "archive")
+    count = RECORDS * (2 * len(STEPS) + 1)
+    assert numbers(found) == list(range(count))
+    assert digest(row["value"] for row in found) == digest(b"value %d" % number for number in range(count))
+
+
+def test_of_attempts_of_the_same_task_one_counts(
+    penstock_session_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    bootstrap = penstock_session_broker.bootstrap
+    make(bootstrap, "speculative")
+    produce(bootstrap, "speculative", range(100))
+    list(Archiver(job(bootstrap, tmp_path / "archive", "speculative"), InProcess(2), pytest.fail).run())
+    assert numbers(rows(tmp_path / "archive")) == list(range(100))
+
+
+def test_a_broker_that_is_killed_and_comes_back_meanwhile_costs_nothing(
+    broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(broker.bootstrap, "failover")
+    produce(broker.bootstrap, "failover", range(100))
+    write = archive._write_range
+
+    def interrupted(*arguments: object) -> object:
+        broker.kill()
+        broker.spawn()
+        return write(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(archive, "_write_range", interrupted)
+    list(Archiver(job(broker.bootstrap, tmp_path / "archive", "failover"), InProcess(), pytest.fail).run())
+    assert numbers(rows(tmp_path / "archive")) == list(range(100))

@@ -1,0 +1,62 @@
+"""Small files merged, old days gone; what is read stays the same."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from archive_helpers import START_MS, archive, job, make, numbers, produce, rows
+from pyspark.sql import SparkSession
+
+from penstock.pipeline.archive_table import ArchiveTable
+from penstock.pipeline.archive_upkeep import Upkeep, keep_up
+from penstock.testing.process import BrokerProcess
+
+pytestmark = [pytest.mark.process, pytest.mark.spark]
+
+
+@pytest.fixture
+def place(spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path) -> Path:
+    """Three runs of forty hours in two partitions: each partition has files of six days, two days with two files."""
+    bootstrap = penstock_session_broker.bootstrap
+    topic = f"kept-{tmp_path.name}"
+    make(bootstrap, topic)
+    for first in (0, 40, 80):
+        produce(bootstrap, topic, range(first, first + 40))
+        archive(spark, job(bootstrap, tmp_path / "archive", topic))
+    return tmp_path / "archive"
+
+
+def test_small_files_of_a_day_become_one_and_no_row_changes(spark: SparkSession, place: Path) -> None:
+    table = ArchiveTable.at(str(place))
+    before, files = rows(place), len(table.view().all_files())
+    done = keep_up(table, lambda: spark, None, worthwhile=2)
+    assert done == Upkeep(merged=8)
+    assert len(table.view().all_files()) == files - 4
+    assert rows(place) == before
+    assert keep_up(table, pytest.fail, None, worthwhile=2) == Upkeep()
+
+
+def test_a_merge_that_somebody_else_has_done_meanwhile_is_dropped(
+    spark: SparkSession, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ArchiveTable.at(str(place))
+    before = rows(place)
+    replace = ArchiveTable.replace
+
+    def late(self: ArchiveTable, *arguments: object, **options: bool) -> None:
+        monkeypatch.setattr(ArchiveTable, "replace", replace)
+        assert keep_up(table, lambda: spark, None, worthwhile=2).merged == 8
+        replace(self, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ArchiveTable, "replace", late)
+    assert keep_up(table, lambda: spark, None, worthwhile=2).merged == 0
+    assert rows(place) == before
+
+
+def test_days_before_a_date_go(place: Path) -> None:
+    table = ArchiveTable.at(str(place))
+    third_day = datetime.fromtimestamp(START_MS / 1000 + 2 * 86_400, UTC).date()
+    assert keep_up(table, pytest.fail, third_day).expired > 0
+    assert numbers(rows(place)) == list(range(48, 120))
