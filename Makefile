@@ -68,8 +68,9 @@ copy-cycles: $(VENV)/.dev  ## Move MESSAGES (100000) exactly once while brokers 
 simulate: $(VENV)/.dev  ## Run brokers and whole clusters in virtual time, from SEEDS seeds each (1000), resumable
 	$(BIN)/python -m penstock.simulation --seeds $(SEEDS) --progress build/simulation $(ARGS)
 
-mutants: $(VENV)/.dev  ## Plant known bugs one by one; the simulation must catch each
+mutants: $(VENV)/.dev  ## Plant known bugs one by one; the simulation, or a scenario, must catch each
 	$(BIN)/python tests/simulation/mutants.py $(ARGS)
+	$(BIN)/python -m pytest -k is_noticed tests/simulation tests/cluster
 
 fuzz: $(VENV)/.dev  ## Fuzz every parser, FUZZ_SECONDS each (60)
 	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) $(BIN)/python -m pytest -n 2 --timeout=0 tests/fuzz $(ARGS)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from node import ClusterNode
 from test_metadata import until
 
 from penstock.cluster import znodes
+from penstock.cluster.change_list import ChangeList, Scope
 from penstock.cluster.coordination import Check, Node, Set
 from penstock.cluster.election import take_office
 from penstock.cluster.image import NO_LEADER, Partition
@@ -113,29 +116,42 @@ def test_a_controller_that_went_before_it_was_seen_is_replaced() -> None:
 
 
 def test_a_replaced_controller_writes_nothing() -> None:
-    """T18: it is stopped in the middle, another is elected, and it goes on."""
+    asyncio.run(_replaced_in_the_middle())
 
-    async def body() -> None:
-        ensemble = MemoryEnsemble()
-        first, second = await started(ensemble, 1), await started(ensemble, 2)
-        await first.metadata.reread_members()
-        await first.administration.create_topics([NewTopic("a", assignment=[(0, [1, 2])])])
-        office = await take_office(first.store, BrokerId(1))
-        await first.stop()
-        await first.store.delete(znodes.CONTROLLER)
-        await until(lambda: second.metadata.image.controller_id == 2)
-        stale = ClusterNode(first.store, BrokerId(1))
-        await stale.metadata.load()
-        rule = partial(_give_to, broker=BrokerId(1))
-        with pytest.raises(BrokerError) as refusal:
-            await stale.changes.rule(rule, ["a"], Check(znodes.CONTROLLER_EPOCH, office.epoch_version))
-        assert refusal.value.code is ErrorCode.not_controller
-        assert partition_of(second) == (await load_image(first.store)).topics["a"].partitions[0]
-        assert partition_of(second).leader_epoch == 0
-        await stale.stop()
-        await second.stop()
 
-    asyncio.run(body())
+def test_a_replaced_controller_that_nothing_fences_is_noticed() -> None:
+    commit = ChangeList.commit
+
+    async def unfenced(self: ChangeList, operations: Any, scope: Scope, fence: Check | None = None) -> Any:
+        return await commit(self, operations, scope)
+
+    with (
+        patch.object(ChangeList, "commit", unfenced),
+        pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"),
+    ):
+        asyncio.run(_replaced_in_the_middle())
+
+
+async def _replaced_in_the_middle() -> None:
+    """T18: a controller is stopped in the middle, another is elected, and it goes on."""
+    ensemble = MemoryEnsemble()
+    first, second = await started(ensemble, 1), await started(ensemble, 2)
+    await first.metadata.reread_members()
+    await first.administration.create_topics([NewTopic("a", assignment=[(0, [1, 2])])])
+    office = await take_office(first.store, BrokerId(1))
+    await first.stop()
+    await first.store.delete(znodes.CONTROLLER)
+    await until(lambda: second.metadata.image.controller_id == 2)
+    stale = ClusterNode(first.store, BrokerId(1))
+    await stale.metadata.load()
+    rule = partial(_give_to, broker=BrokerId(1))
+    with pytest.raises(BrokerError) as refusal:
+        await stale.changes.rule(rule, ["a"], Check(znodes.CONTROLLER_EPOCH, office.epoch_version))
+    assert refusal.value.code is ErrorCode.not_controller
+    assert partition_of(second) == (await load_image(first.store)).topics["a"].partitions[0]
+    assert partition_of(second).leader_epoch == 0
+    await stale.stop()
+    await second.stop()
 
 
 def _give_to(_: object, name: object, partition: Partition, broker: BrokerId) -> Partition:

@@ -196,6 +196,11 @@ def followers_forget_producers() -> AbstractContextManager[Any]:
     return patch.object(Log, "append_as_follower", forget)
 
 
+def too_few_in_sync_are_enough() -> AbstractContextManager[Any]:
+    """acks=all is answered with fewer in sync than `min.insync.replicas` asks for."""
+    return patch.object(Replica, "lacks_replicas", property(lambda _: False))
+
+
 CLUSTER_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[str]] = {
     committed_by_the_leader_alone: frozenset(),
     cut_at_the_high_watermark: frozenset(),
@@ -213,5 +218,6 @@ CLUSTER_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[st
     anybody_is_elected: frozenset(),
     elected_in_the_same_epoch: frozenset(),
     followers_forget_producers: frozenset(),
+    too_few_in_sync_are_enough: frozenset({"leave_one", "os"}),
 }
 """What a seed has to break for each to show: others are not worth their time."""
