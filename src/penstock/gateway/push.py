@@ -1,0 +1,261 @@
+"""Push: topics as server-sent events and over WebSockets, for single readers and for members of consumer groups.
+
+`Push` is made once for a gateway; its endpoints and sockets are put beside the others. What a client may say is
+declared here, how events are read, sent and acknowledged is in the modules beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+
+from penstock.gateway.answers import json_answer
+from penstock.gateway.backend import EARLIEST, LATEST, Limits
+from penstock.gateway.context import Gateway
+from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, Parameter, header, path, query
+from penstock.gateway.problems import Problem, problem_of
+from penstock.gateway.push_feed import Feeds
+from penstock.gateway.push_group import GroupStream
+from penstock.gateway.push_message import render_mail, render_message
+from penstock.gateway.push_position import MAX_LENGTH, ForeignPosition, Positions, decode_positions
+from penstock.gateway.push_source import GroupSource, MailboxSource, SingleSource
+from penstock.gateway.push_stream import Stream
+from penstock.gateway.request_parts import read_parameters
+from penstock.gateway.sse import CONTENT_TYPE, EventStream, Source
+from penstock.gateway.websocket import SocketStream, refuse
+from penstock.net.routes import TopicRoute
+
+COMMIT_SECONDS = 10.0
+WINDOW = 1_000
+MAX_WINDOW = 1_000_000
+_STARTS = {"earliest": EARLIEST, "latest": LATEST}
+_NAME = {"type": "string", "minLength": 1, "maxLength": 249}
+_POSITION = {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH}
+
+_TOPIC = path("topic", _NAME, "The topic.")
+_WHERE: tuple[Parameter, ...] = (
+    query("group", _NAME, "The consumer group to read as a member of; without one, all partitions are read."),
+    query("partition", {"type": "integer", "minimum": 0}, "Read this partition alone (without a group)."),
+    query("offset", {"type": "integer", "minimum": 0}, "Where to begin in the partition."),
+    query(
+        "from",
+        {"type": "string", "enum": list(_STARTS)},
+        "Where to begin without an offset or an id: `latest`, or for a group that has no offsets `earliest`.",
+    ),
+    query("last_event_id", _POSITION, "The id of the last event seen, for who cannot send the header."),
+)
+_WINDOW = query(
+    "window",
+    {"type": "integer", "minimum": 1, "maximum": MAX_WINDOW, "default": WINDOW},
+    "After so many events of a group that were not acknowledged the stream ends, for the client to come again with "
+    "Last-Event-ID.",
+)
+_LAST_EVENT_ID = header("Last-Event-ID", {"type": "string", "maxLength": MAX_LENGTH}, "The last event seen.")
+_ACKNOWLEDGEMENT = {
+    "type": "object",
+    "properties": {"id": _POSITION},
+    "required": ["id"],
+    "additionalProperties": False,
+}
+_ACKNOWLEDGED = {
+    "type": "object",
+    "properties": {"partitions": {"type": "array", "items": {"type": "integer"}}},
+    "required": ["partitions"],
+}
+_STREAM = Answer("Events, as long as the client likes.", content_type=CONTENT_TYPE)
+
+
+class Push:
+    def __init__(self, gateway: Gateway, id_prefix: str) -> None:
+        """`id_prefix` is this gateway's alone: members of groups are named by it."""
+        self._gateway = gateway
+        self._mailbox = gateway.mailbox
+        self._id_prefix = id_prefix
+        self._numbers = count(1)
+        self._feeds = Feeds(gateway.backend.records, render_message)
+        self._groups: dict[tuple[str, str], set[GroupStream]] = {}
+        self._stream = Endpoint(
+            "GET", "/v1/topics/{topic}/stream", "streamTopic", "push", "", self.events, {}, (_TOPIC, *_WHERE)
+        )
+
+    def close(self) -> None:
+        self._feeds.close()
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        return (
+            Endpoint(
+                "GET",
+                "/v1/topics/{topic}/events",
+                "readTopicEvents",
+                "push",
+                "Messages as server-sent events",
+                self.events,
+                {200: _STREAM},
+                (_TOPIC, *_WHERE, _WINDOW, _LAST_EVENT_ID),
+                is_stream=True,
+            ),
+            Endpoint(
+                "POST",
+                "/v1/groups/{group}/topics/{topic}/acknowledgements",
+                "acknowledgeEvents",
+                "push",
+                "Say that events of a group were handled, all up to one",
+                self.acknowledge,
+                {200: Answer("The partitions it was taken for.", _ACKNOWLEDGED)},
+                (path("group", _NAME, "The consumer group."), _TOPIC),
+                {JSON: _ACKNOWLEDGEMENT},
+            ),
+            Endpoint(
+                "GET",
+                "/receive/events",
+                "receiveEvents",
+                "messages",
+                "A user's messages as server-sent events",
+                self.mailbox_events,
+                {200: _STREAM},
+                (
+                    query(
+                        "user_id",
+                        {"type": "string", "minLength": 1, "maxLength": 1024},
+                        "The user.",
+                        required=True,
+                    ),
+                    query("last_message_id", _POSITION, "The id of the last message seen."),
+                    _LAST_EVENT_ID,
+                ),
+                is_stream=True,
+            ),
+        )
+
+    def sockets(self) -> Sequence[BaseRoute]:
+        return (WebSocketRoute("/v1/topics/{topic}/stream", _Socket(self)),)
+
+    # --- what clients ask for
+
+    async def events(self, call: Call) -> EventStream:
+        source, _ = await self._open(call.parameters, call.request_id)
+        return EventStream(source, call.request_id)
+
+    async def mailbox_events(self, call: Call) -> EventStream:
+        user_id = call.parameters["user_id"]
+        last = call.parameters.get("Last-Event-ID") or call.parameters.get("last_message_id")
+        # What cannot be is said before the stream begins.
+        await self._mailbox.receive(user_id, last, Limits(1, 1), 0)
+        return EventStream(MailboxSource(self._mailbox, user_id, last, render_mail), call.request_id)
+
+    async def acknowledge(self, call: Call) -> Response:
+        group, name = call.parameters["group"], call.parameters["topic"]
+        topic = await self._gateway.backend.topics.get(name)
+        positions = _read_positions(topic, call.body["id"])
+        taken: set[int] = set()
+        async with asyncio.timeout(COMMIT_SECONDS):
+            for stream in tuple(self._groups.get((group, name), ())):
+                taken.update(stream.acknowledge(positions))
+                await stream.until_committed()
+        return json_answer({"partitions": sorted(taken)})
+
+    async def serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = f"{self._id_prefix}-s{next(self._numbers):x}"
+        await receive()
+        try:
+            parameters = read_parameters(
+                self._stream, scope["path_params"], scope["query_string"], scope["headers"]
+            )
+            source, group_stream = await self._open(parameters | {"window": MAX_WINDOW}, request_id)
+        except Exception as error:
+            problem = problem_of(error)
+            if problem is None:
+                raise
+            await refuse(problem, request_id, send)
+            return
+        await send({"type": "websocket.accept"})
+
+        def acknowledge(event_id: str) -> None:
+            if group_stream is None:
+                raise _invalid("only streams of a group are acknowledged")
+            group_stream.acknowledge(_read_positions(group_stream.stream.topic, event_id))
+
+        await SocketStream(source, acknowledge, request_id).serve(receive, send)
+
+    # --- opening streams
+
+    async def _open(
+        self, parameters: Mapping[str, Any], request_id: str
+    ) -> tuple[Source, GroupStream | None]:
+        topic = await self._gateway.backend.topics.get(parameters["topic"])
+        last = parameters.get("Last-Event-ID") or parameters.get("last_event_id")
+        seen = _read_positions(topic, last) if last else {}
+        if "group" in parameters:
+            return await self._open_group(topic, parameters, seen, request_id)
+        stream = Stream(self._feeds, topic)
+        stream.read_from(await self._begin(topic, parameters, seen))
+        return SingleSource(stream), None
+
+    async def _open_group(
+        self, topic: TopicRoute, parameters: Mapping[str, Any], seen: Positions, request_id: str
+    ) -> tuple[Source, GroupStream]:
+        if "partition" in parameters or "offset" in parameters:
+            raise _invalid("the partitions of a group and where it reads them are the group's business")
+        backend, group = self._gateway.backend, parameters["group"]
+        start = _STARTS[parameters.get("from", "earliest")]
+        stream = Stream(self._feeds, topic)
+        joined = GroupStream(stream, backend.routes, backend.records, group, request_id, start)
+        await joined.join(seen)
+        self._groups.setdefault((group, topic.name), set()).add(joined)
+        return GroupSource(joined, parameters["window"], self._forget), joined
+
+    def _forget(self, stream: GroupStream) -> None:
+        key = stream.group, stream.stream.topic.name
+        self._groups[key].discard(stream)
+        if not self._groups[key]:
+            del self._groups[key]
+
+    async def _begin(
+        self, topic: TopicRoute, parameters: Mapping[str, Any], seen: Positions
+    ) -> Mapping[int, int]:
+        partitions = range(len(topic.partitions))
+        if "partition" in parameters:
+            partition = parameters["partition"]
+            if partition not in partitions:
+                raise Problem(
+                    404,
+                    f"{topic.name} has {len(partitions)} partitions",
+                    error="UNKNOWN_TOPIC_OR_PARTITION",
+                )
+            partitions = range(partition, partition + 1)
+        elif "offset" in parameters:
+            raise _invalid("an offset needs a partition")
+        if "offset" in parameters and not seen:
+            return {parameters["partition"]: parameters["offset"]}
+        # A partition that was added after the event was sent is new to its reader from the beginning.
+        start = EARLIEST if seen else _STARTS[parameters.get("from", "latest")]
+        unseen = [partition for partition in partitions if partition not in seen]
+        begin = await self._gateway.backend.records.offsets(topic.name, unseen, start)
+        return {partition: seen.get(partition, begin.get(partition, 0)) for partition in partitions}
+
+
+class _Socket:
+    """A `Push` as an ASGI application for WebSockets."""
+
+    def __init__(self, push: Push) -> None:
+        self._push = push
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._push.serve_socket(scope, receive, send)
+
+
+def _read_positions(topic: TopicRoute, text: str) -> Positions:
+    try:
+        return decode_positions(topic.id, text)
+    except ForeignPosition:
+        raise _invalid("this is not the id of an event of this topic; leave it out to begin anew") from None
+
+
+def _invalid(detail: str) -> Problem:
+    return Problem(400, detail, error="INVALID_REQUEST")

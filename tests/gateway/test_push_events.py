@@ -1,0 +1,88 @@
+"""Topics as server-sent events, for readers of their own: order, resuming, sharing, slow clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness import Harness
+from push_stage import Stage, on_stage
+from whole_brokers import Brokers, until
+
+ORDERS = "orders"
+EVENTS = f"/v1/topics/{ORDERS}/events"
+
+
+async def create(brokers: Brokers, partitions: int = 1) -> None:
+    await Harness(next(iter(brokers.running.values()))).create(ORDERS, partitions=partitions)
+
+
+def test_what_is_sent_arrives_in_order_with_all_that_it_has(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        await stage.send(ORDERS, "old")
+        async with stage.events(EVENTS, **{"from": "earliest"}) as events:
+            assert events.response.headers["content-type"] == "text/event-stream"
+            first = await events.next()
+            assert first == {
+                "message_id": "0-0",
+                "topic": ORDERS,
+                "partition": 0,
+                "offset": 0,
+                "timestamp": "2023-11-14T22:13:20.000Z",
+                "timestamp_ms": 1_700_000_000_000,
+                "key": "k",
+                "value": "old",
+                "headers": [],
+            }
+            await stage.send(ORDERS, *(f"new {number}" for number in range(2_000)))
+            assert await events.values(2_000) == [f"new {number}" for number in range(2_000)]
+
+    on_stage(tmp_path, scenario)
+
+
+def test_a_client_that_comes_again_gets_what_follows_the_last_it_saw(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers, partitions=3)
+        for partition in range(3):
+            await stage.send(ORDERS, *(f"{partition}/{n}" for n in range(50)), partition=partition)
+        seen: list[str] = []
+        last_id = ""
+        for count in (1, 7, 30, 112):
+            async with stage.events(EVENTS, last_id, **{"from": "earliest"}) as events:
+                seen += await events.values(count)
+                last_id = events.last_id
+        assert sorted(seen) == sorted(f"{p}/{n}" for p in range(3) for n in range(50))
+        for partition in range(3):
+            mine = [each for each in seen if each.startswith(f"{partition}/")]
+            assert mine == [f"{partition}/{n}" for n in range(50)]
+
+    on_stage(tmp_path, scenario)
+
+
+def test_many_who_wait_are_served_by_one_read(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        reads = 0
+        read = stage.backend.records._fetch
+
+        async def counted(*arguments):  # type: ignore[no-untyped-def]
+            nonlocal reads
+            reads += 1
+            return await read(*arguments)
+
+        stage.backend.records._fetch = counted  # type: ignore[method-assign]
+        streams = [stage.events(EVENTS) for _ in range(50)]
+        opened = [await stream.__aenter__() for stream in streams]
+        [feed] = stage.push._feeds._feeds.values()
+        await until(lambda: len(feed._waiting) == 50)
+        before = reads
+        await stage.send(ORDERS, "x")
+        for events in opened:
+            assert await events.values(1) == ["x"]
+        await until(lambda: len(feed._waiting) == 50)
+        assert reads - before <= 2
+        for stream in streams:
+            await stream.__aexit__(None, None, None)
+        await until(lambda: feed.readers == 0)
+
+    on_stage(tmp_path, scenario)

@@ -1,0 +1,145 @@
+"""Server-sent events and WebSockets of consumer groups: order and offsets are the group's, at least once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from push_stage import Events, Stage, on_stage
+from test_push_events import EVENTS, ORDERS, create
+from whole_brokers import Brokers, until
+
+ACKNOWLEDGE = f"/v1/groups/readers/topics/{ORDERS}/acknowledgements"
+
+
+async def committed(stage: Stage) -> dict[int, int]:
+    found = await stage.backend.groups.describe("readers")
+    return {each.partition: each.committed for each in found.offsets}
+
+
+async def acknowledge(stage: Stage, events: Events) -> list[int]:
+    answer = await stage.http.post(ACKNOWLEDGE, json={"id": events.last_id})
+    assert answer.status_code == 200, answer.text
+    return list(answer.json()["partitions"])
+
+
+async def until_committed(stage: Stage, expected: dict[int, int]) -> None:
+    async with asyncio.timeout(20):
+        while await committed(stage) != expected:
+            await asyncio.sleep(0.02)
+
+
+def test_what_was_not_acknowledged_comes_again(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        await stage.send(ORDERS, *map(str, range(10)))
+        async with stage.events(EVENTS, group="readers") as events:
+            assert await events.values(4) == ["0", "1", "2", "3"]
+            assert await acknowledge(stage, events) == [0]
+            assert await events.values(3) == ["4", "5", "6"]
+        async with stage.events(EVENTS, group="readers") as events:
+            assert await events.values(6) == ["4", "5", "6", "7", "8", "9"]
+        assert await committed(stage) == {0: 4}
+
+    on_stage(tmp_path, scenario)
+
+
+def test_the_last_id_seen_acknowledges_what_came_before(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers, partitions=2)
+        for partition in range(2):
+            await stage.send(ORDERS, *(f"{partition}/{n}" for n in range(20)), partition=partition)
+        seen: list[str] = []
+        last_id = ""
+        for count in (5, 1, 14, 20):
+            async with stage.events(EVENTS, last_id, group="readers") as events:
+                seen += await events.values(count)
+                last_id = events.last_id
+        assert sorted(seen) == sorted(f"{p}/{n}" for p in range(2) for n in range(20))
+        async with stage.events(EVENTS, last_id, group="readers"):
+            await until_committed(stage, {0: 20, 1: 20})
+
+    on_stage(tmp_path, scenario)
+
+
+def test_a_stream_ends_when_its_window_is_full_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        await stage.send(ORDERS, *map(str, range(25)))
+        seen: list[str] = []
+        last_id = ""
+        while len(seen) < 25:
+            async with stage.events(EVENTS, last_id, group="readers", window=10) as events:
+                count = min(10, 25 - len(seen))
+                seen += await events.values(count)
+                last_id = events.last_id
+                if count == 10:
+                    assert await events.ended()
+        assert seen == [str(number) for number in range(25)]
+        assert await committed(stage) == {0: 20}
+
+    on_stage(tmp_path, scenario)
+
+
+def test_acknowledging_keeps_the_window_open(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        async with stage.events(EVENTS, group="readers", window=5) as events:
+            for number in range(20):
+                await stage.send(ORDERS, str(number))
+                assert await events.values(1) == [str(number)]
+                await acknowledge(stage, events)
+        assert await committed(stage) == {0: 20}
+
+    on_stage(tmp_path, scenario)
+
+
+def test_streams_of_a_group_share_its_partitions(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers, partitions=4)
+        async with (
+            stage.events(EVENTS, group="readers") as first,
+            stage.events(EVENTS, group="readers") as second,
+        ):
+            streams = stage.push._groups["readers", ORDERS]
+            await until(lambda: all(len(each.stream.positions) == 2 for each in streams))
+            for partition in range(4):
+                await stage.send(ORDERS, str(partition), partition=partition)
+            parts = [await first.values(2), await second.values(2)]
+            assert sorted(parts[0] + parts[1]) == ["0", "1", "2", "3"]
+        await until(lambda: stage.push._groups == {})
+
+    on_stage(tmp_path, scenario)
+
+
+def test_the_group_goes_on_where_a_kafka_consumer_was(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        await stage.send(ORDERS, *map(str, range(5)))
+        await stage.backend.groups.reset("readers", {(ORDERS, 0): 3})
+        async with stage.events(EVENTS, group="readers") as events:
+            assert await events.values(2) == ["3", "4"]
+
+    on_stage(tmp_path, scenario)
+
+
+def test_what_cannot_be_is_said_before_the_stream_begins(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        for path, parameters, status in (
+            ("/v1/topics/nowhere/events", {}, 404),
+            ("/v1/topics/nowhere/events", {"group": "readers"}, 404),
+            (EVENTS, {"group": "readers", "partition": 0}, 400),
+            (EVENTS, {"offset": 3}, 400),
+            (EVENTS, {"partition": 1}, 404),
+            (EVENTS, {"from": "somewhere"}, 400),
+            (EVENTS, {"window": 0, "group": "readers"}, 400),
+            (EVENTS, {"last_event_id": "AAAA"}, 400),
+        ):
+            answer = await stage.http.get(path, params=parameters)
+            assert answer.status_code == status, (parameters, answer.text)
+            assert answer.headers["content-type"] == "application/problem+json"
+        refused = await stage.http.post(ACKNOWLEDGE, json={"id": "AAAA"})
+        assert refused.status_code == 400
+
+    on_stage(tmp_path, scenario)

@@ -1,0 +1,38 @@
+"""Positions as text: they come back as they were, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.gateway.push_position import MAX_LENGTH, ForeignPosition, decode_positions, encode_positions
+
+ORDERS, OTHERS = UUID(int=1), UUID(int=2)
+
+
+@given(st.dictionaries(st.integers(0, 100_000), st.integers(0, 2**63 - 1), max_size=50))
+def test_positions_come_back_as_they_were(positions: dict[int, int]) -> None:
+    text = encode_positions(ORDERS, positions)
+    assert text.isascii()
+    assert decode_positions(ORDERS, text) == positions
+    with pytest.raises(ForeignPosition):
+        decode_positions(OTHERS, text)
+
+
+@given(st.text(max_size=60))
+def test_nothing_else_is_taken_for_a_position(text: str) -> None:
+    with pytest.raises(ForeignPosition):
+        decode_positions(ORDERS, text)
+
+
+def test_a_position_that_was_changed_or_is_endless_is_refused() -> None:
+    text = encode_positions(ORDERS, {0: 5, 3: 1_000_000})
+    for place in range(len(text)):
+        changed = text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]
+        with pytest.raises(ForeignPosition):
+            decode_positions(ORDERS, changed)
+    with pytest.raises(ForeignPosition):
+        decode_positions(ORDERS, "A" * (MAX_LENGTH + 1))
