@@ -81,7 +81,7 @@ class _Conversation:
     """The lookups at one broker. Over with the first failure; who still waits is told."""
 
     def __init__(self, network: Network, address: Address, client_id: str) -> None:
-        self.is_over = False
+        self._is_over = False
         self._client: Client | None = None
         self._last_id = 0
         self._new: list[KeyLookup] = []
@@ -91,6 +91,10 @@ class _Conversation:
         """On their way."""
         self._is_due = True
         self._opening = asyncio.get_running_loop().create_task(self._open(network, address, client_id))
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over or (self._client is not None and not self._client.is_connected)
 
     def close(self) -> None:
         self._opening.cancel()
@@ -123,14 +127,14 @@ class _Conversation:
         self._send_soon()
 
     def _send_soon(self) -> None:
-        if not self._is_due and not self.is_over:
+        if not self._is_due and not self._is_over:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._send)
 
     def _send(self) -> None:
         self._is_due = False
         has_news = self._new or self._given_up
-        if self.is_over or not (has_news or (self._waiting and self._requests == 0)):
+        if self._is_over or not (has_news or (self._waiting and self._requests == 0)):
             return
         assert self._client is not None
         request = FetchByKeyRequest(tuple(self._new), tuple(self._given_up))
@@ -158,7 +162,7 @@ class _Conversation:
         self._send_soon()
 
     def _fail(self, error: BaseException) -> None:
-        self.is_over = True
+        self._is_over = True
         if self._client is not None:
             self._client.close()
         waiting, self._waiting = self._waiting, {}

@@ -84,7 +84,8 @@ class Sender:
     def send(
         self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False
     ) -> asyncio.Future[int]:
-        """Its offset, once it is committed; BrokerError where it is refused. `is_alone`: in a batch of its own."""
+        """Its offset, once it is committed; BrokerError where it is refused. `is_alone`: in a batch of its own, which
+        is told from its repetitions by its idempotency key and not by a sequence, as it may be another's repetition."""
         lane = self._lanes.get((topic, partition))
         if lane is None:
             lane = self._lanes[topic, partition] = _Lane()
@@ -128,7 +129,8 @@ class Sender:
                 result = await self._produce(client, lane, topic, partition, batch)
                 may_be_stored = was_stored or result.error_code in _PERHAPS_AFTER_APPEND
                 if result.error_code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
-                    lane.sequence = (lane.sequence + len(batch)) % _SEQUENCES
+                    if not batch[0].is_alone:
+                        lane.sequence = (lane.sequence + len(batch)) % _SEQUENCES
                     return _offset_of(result)
                 if result.error_code == ErrorCode.unknown_topic_or_partition:
                     # Its leader has yet to hear of it; where it is gone, the next look says so.
@@ -153,9 +155,9 @@ class Sender:
     ) -> ProduceResult:
         records = build_batch(
             [each.record for each in batch],
-            producer_id=lane.producer_id,
-            producer_epoch=lane.producer_epoch,
-            base_sequence=lane.sequence,
+            producer_id=-1 if batch[0].is_alone else lane.producer_id,
+            producer_epoch=-1 if batch[0].is_alone else lane.producer_epoch,
+            base_sequence=-1 if batch[0].is_alone else lane.sequence,
         )
         timeout_ms = int(_ATTEMPT_SECONDS * 1000)
         topics = [ProduceTopic(topic, None, [ProducePartition(partition, memoryview(records))])]

@@ -24,6 +24,7 @@ from penstock.records.control import Marker, build_marker
 from penstock.records.validation import check_records
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
+from penstock.replication.keyed_log import KeyedLog
 from penstock.replication.partition import Partition
 from penstock.replication.truncation import diverging_epoch
 from penstock.replication.verified_appends import VerifiedAppends, Verify
@@ -45,6 +46,8 @@ class _HeldAppend:
     header: BatchHeader
     now_ms: int
     callback: AppendCallback
+    may_be_stored: bool = False
+    """Whether it has an idempotency key, and so may have been appended before."""
 
 
 class Watcher(Protocol):
@@ -93,6 +96,10 @@ class Replica:
         self._changed = changed
         self._unwritten_bytes = 0
         self._held: deque[_HeldAppend] = deque()
+        self._is_looking = False
+        """Whether the first of those held is being looked at."""
+        self.keyed: KeyedLog | None = None
+        """Where the topic has `index.by.key`."""
         self.verified = VerifiedAppends(log)
         self.on_marker: Callable[[Marker, AppendInfo], None] | None = None
         """Told of every marker that is appended here."""
@@ -128,6 +135,8 @@ class Replica:
             self.give_up_held()
             self._commit_waiters.fail(self._departure())
             self._start_waiters.fail(self._departure())
+            if self.keyed is not None:
+                self.keyed.fail(self._departure())
             self.data_waiters.wake()
             self._tell_watchers()
 
@@ -288,19 +297,40 @@ class Replica:
         finally:
             held.callback(result)  # whatever went wrong, its producer is told
 
+    def must_check(self, batch: memoryview, header: BatchHeader) -> bool:
+        """Whether the batch may have been stored before, which only its idempotency key can tell."""
+        return self.keyed is not None and self.keyed.must_check(batch, header)
+
     def append_later(
-        self, batch: memoryview, header: BatchHeader, now_ms: int, callback: AppendCallback
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        callback: AppendCallback,
+        *,
+        may_be_stored: bool = False,
     ) -> None:
         """Append after the batch's records were looked at off the loop, in the order of the calls."""
-        self._hold(_HeldAppend(batch, header, now_ms, callback))
+        self._hold(_HeldAppend(batch, header, now_ms, callback, may_be_stored))
 
     def _hold(self, held: _HeldAppend) -> None:
         self._held.append(held)
-        if len(self._held) == 1:
-            self._check_next()
+        self._look_at_held()
 
-    def _check_next(self) -> None:
-        held = self._held[0]
+    def _look_at_held(self) -> None:
+        """Append what is held, in order, up to the first that has to be looked at in a pool."""
+        while self._held and not self._is_looking:
+            held = self._held[0]
+            if self._checks_records:
+                self._is_looking = True
+                self._check_records(held)
+            elif held.may_be_stored and self.keyed is not None:
+                self._is_looking = True
+                self._find_original(held, self.keyed)
+            else:
+                self._settle(held, None)
+
+    def _check_records(self, held: _HeldAppend) -> None:
         limit = self.log.config.max_decompressed_bytes
         require_keys = self.log.config.requires_keys
 
@@ -316,29 +346,60 @@ class Replica:
 
         self._threads.run("read", check).add_done_callback(partial(self._on_checked, held))
 
-    def give_up_held(self) -> None:
-        """The log is about to be closed or to go: append nothing more of what is still being looked at."""
-        held, self._held = self._held, deque()
-        for each in held:
-            each.callback(self._departure())
-        self.verified.give_up(self._departure())
-
     def _on_checked(self, held: _HeldAppend, checked: Future[BrokerError | None]) -> None:
         if not self._held or self._held[0] is not held:
             return  # given up meanwhile
-        result: AppendInfo | BrokerError = BrokerError(
+        refusal: BrokerError | None = BrokerError(
             ErrorCode.kafka_storage_error, "the batch could not be checked"
         )
         try:
-            result = checked.result() or self.append(held.batch, held.header, held.now_ms)
+            refusal = checked.result()
+        finally:
+            if refusal is None and held.may_be_stored and self.keyed is not None:
+                self._find_original(held, self.keyed)
+            else:
+                self._go_on(held, refusal)
+
+    def _find_original(self, held: _HeldAppend, keyed: KeyedLog) -> None:
+        keyed.find_original(held.batch, held.header, partial(self._on_original, held))
+
+    def _on_original(self, held: _HeldAppend, original: Offset | BrokerError | None) -> None:
+        if not self._held or self._held[0] is not held:
+            return  # given up meanwhile
+        if original is None or isinstance(original, BrokerError):
+            self._go_on(held, original)
+        else:
+            start = self.log.log_start_offset
+            self._go_on(held, AppendInfo(original, original, -1, start, duplicate=True))
+
+    def _go_on(self, held: _HeldAppend, outcome: AppendInfo | BrokerError | None) -> None:
+        try:
+            self._settle(held, outcome)
+        finally:
+            self._look_at_held()  # whatever went wrong, those that wait behind are not held up for ever
+
+    def _settle(self, held: _HeldAppend, outcome: AppendInfo | BrokerError | None) -> None:
+        """Say what was found out of the first that is held, or append it."""
+        self._is_looking = True  # an append answers others, who may go on to append
+        result: AppendInfo | BrokerError = BrokerError(
+            ErrorCode.kafka_storage_error, "the batch could not be appended"
+        )
+        try:
+            result = outcome or self.append(held.batch, held.header, held.now_ms)
         except BrokerError as error:
             result = error
         finally:
-            # Whatever went wrong, those that wait behind are not held up for ever.
             self._held.popleft()
-            if self._held:
-                self._check_next()
+            self._is_looking = False
             held.callback(result)
+
+    def give_up_held(self) -> None:
+        """The log is about to be closed or to go: append nothing more of what is still being looked at."""
+        held, self._held = self._held, deque()
+        self._is_looking = False
+        for each in held:
+            each.callback(self._departure())
+        self.verified.give_up(self._departure())
 
     def check_leader_epoch(self, asked: int) -> None:
         """Refuse a client whose metadata is of another leadership (KIP-320); -1 does not ask."""
@@ -370,6 +431,11 @@ class Replica:
         self.min_insync_replicas = min_insync_replicas
         self.max_message_bytes = config.max_message_bytes
         self._checks_records = config.checks_records
+        if not config.index_by_key and self.keyed is not None:
+            self.keyed.fail(BrokerError(ErrorCode.invalid_request, f"{self.name} has no index.by.key"))
+            self.keyed = None
+        elif config.index_by_key and self.keyed is None:
+            self.keyed = KeyedLog(self.log, self._threads)
         self.on_moved(self.partition.set_durability(durability))
 
     def on_flushed(self, job: FlushJob) -> None:
@@ -431,6 +497,8 @@ class Replica:
         self.log.high_watermark = self.partition.high_watermark
         self._commit_waiters.committed(self.partition.high_watermark)
         self.data_waiters.wake()
+        if self.keyed is not None:
+            self.keyed.on_moved()
 
     def _departure(self) -> BrokerError:
         return BrokerError(ErrorCode.not_leader_or_follower, f"this broker does not lead {self.name}")

@@ -145,6 +145,8 @@ class Acceptor:
         self._broker.fetch_sessions.close(session)
         if session.follower is not None:
             session.follower.close()
+        if session.keys is not None:
+            session.keys.close()
         if error is not None:
             self._broker.metrics.refused(type(error).__name__)
             self._log.error_rarely("connection closed", error, peer=session.peer)

@@ -20,6 +20,7 @@ from penstock.model import BrokerId
 from penstock.net.answer import Answer, Later
 from penstock.server.context import BrokerContext
 from penstock.server.follower_session import FollowerSession
+from penstock.server.key_session import KeySession
 from penstock.server.security import DENIED, SUPPORTED_OPERATIONS, Operation, Principal, ResourceType
 from penstock.wire.broker_handshake import Challenge
 from penstock.wire.headers import RequestHeader, decode_request_header
@@ -60,6 +61,8 @@ class Session:
     """Of a broker of this cluster that has proved it."""
     follower: FollowerSession | None = None
     """What that broker copies from this one."""
+    keys: KeySession | None = None
+    """Its lookups by key."""
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from penstock.config import (
     BrokerConfig,
     Option,
 )
+from penstock.errors import StorageError
 from penstock.observability.logs import Log
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica import Replica
@@ -30,6 +31,7 @@ from penstock.storage.log_manager import LogManager
 _FREE_SPACE_SECONDS = 1.0
 _FAILED_LOGS_SECONDS = 0.5
 _BIG_LOGS_SECONDS = 1.0
+_KEYS_SECONDS = 1.0
 _REPLICAS_PER_TURN = 200
 
 
@@ -57,6 +59,7 @@ class Maintenance:
         self._every(lambda _: _FREE_SPACE_SECONDS, self._watch_free_space)
         self._every(lambda _: _FAILED_LOGS_SECONDS, self._watch_failed_logs)
         self._every(lambda _: _BIG_LOGS_SECONDS, self._checkpoint_big_logs)
+        self._every(lambda _: _KEYS_SECONDS, self._index_keys)
         self._every(_seconds(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self._checkpoint_logs)
         self._every(_seconds(LOG_RETENTION_CHECK_INTERVAL_MS), self._cleaning.retain)
         self._every(_seconds(LOG_CLEANER_BACKOFF_MS), self._cleaning.compact)
@@ -121,6 +124,15 @@ class Maintenance:
             turn = changed[start : start + _REPLICAS_PER_TURN]
             await self._checkpoint([replica for replica in turn if replica.log.unmarked_bytes >= limit])
             await asyncio.sleep(0)  # with thousands of them clients come between
+
+    async def _index_keys(self) -> None:
+        """On followers too: who leads next has to know them at once."""
+        for replica in self._broker.replicas:
+            if replica.keyed is not None and replica.cutting is None and not self._stopping.is_set():
+                try:
+                    await replica.keyed.maintain()
+                except (OSError, StorageError) as error:
+                    self._log.error_rarely("keys could not be indexed", error, partition=replica.name)
 
     async def _checkpoint_logs(self) -> None:
         await self._checkpoint(list(self._broker.replicas.changed))

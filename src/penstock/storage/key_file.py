@@ -119,6 +119,9 @@ class KeyFile:
         self._seed = _seed(segment.base_offset)
         self._parts = tuple(self._read_parts(segment))
 
+    def close(self) -> None:
+        self._file.discard()
+
     def find(self, key_hash: bytes, from_offset: int) -> Iterator[tuple[int, int]]:
         """Relative offset and position of the entries with this hash from an offset on, oldest first."""
         for part in self._parts:

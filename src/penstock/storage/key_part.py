@@ -18,8 +18,8 @@ _BUCKETS = 256
 class KeyPart:
     __slots__ = ("_buckets", "count", "last_position", "position")
 
-    def __init__(self, position: int = 0) -> None:
-        self.position = position
+    def __init__(self) -> None:
+        self.position = 0
         """Up to where in the segment its batches are in here."""
         self.count = 0
         self.last_position = -1
@@ -34,6 +34,11 @@ class KeyPart:
         self.count += len(entries)
         self.last_position = position
         self.position = position + size
+
+    def clear(self) -> None:
+        """Forget the entries, but not how far it has got."""
+        self.count = 0
+        self._buckets = [bytearray() for _ in range(_BUCKETS)]
 
     def find(self, key_hash: bytes, from_offset: int) -> Iterator[tuple[int, int]]:
         """Relative offset and position of the entries with this hash from an offset on, oldest first."""

@@ -15,6 +15,7 @@ from penstock.errors import StorageError
 from penstock.model import Offset, TopicId, TopicPartition
 from penstock.storage.checkpoints import LogCheckpoint, RecoveryMark
 from penstock.storage.data_directory import distrust_boot
+from penstock.storage.file_cache import FileCache
 from penstock.storage.jobs import CheckpointJob, DeleteJob, FlushJob, IndexWrite
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_state import LogState, StorageContext
@@ -90,6 +91,10 @@ class StoredLog:
     def segments(self) -> tuple[Segment, ...]:
         """Oldest first; the last is written to. A snapshot: it does not change."""
         return self._segments.all
+
+    @property
+    def files(self) -> FileCache:
+        return self._context.files
 
     @property
     def generation(self) -> int:

@@ -26,6 +26,7 @@ from penstock.server.handlers import (
     elect_leaders,
     end_txn,
     fetch,
+    fetch_by_key,
     find_coordinator,
     heartbeat,
     incremental_alter_configs,
@@ -97,4 +98,4 @@ _HANDLERS = (
 
 def all_apis() -> list[Api]:
     apis = [handler.API for handler in _HANDLERS]
-    return [*apis, api_versions(apis), broker_handshake.API, known_transactions.API]
+    return [*apis, api_versions(apis), broker_handshake.API, known_transactions.API, fetch_by_key.API]

@@ -143,12 +143,21 @@ class _ProduceOperation:
             callback = partial(self._on_held_append, replica, result)
             verify = partial(self._verify, replica, header)
             replica.append_verified(partition.records, header, self._now_ms, verify, callback)
-        elif replica.must_hold:
-            self._held += 1
-            callback = partial(self._on_held_append, replica, result)
-            replica.append_later(partition.records, header, self._now_ms, callback)
+        elif replica.must_hold or replica.keyed is not None:
+            self._append_later(replica, partition.records, header, result)
         else:
             self._on_append(replica, result, replica.append(partition.records, header, self._now_ms))
+
+    def _append_later(
+        self, replica: Replica, records: memoryview, header: BatchHeader, result: ProduceResult
+    ) -> None:
+        may_be_stored = replica.must_check(records, header)
+        if may_be_stored or replica.must_hold:
+            self._held += 1
+            callback = partial(self._on_held_append, replica, result)
+            replica.append_later(records, header, self._now_ms, callback, may_be_stored=may_be_stored)
+        else:
+            self._on_append(replica, result, replica.append(records, header, self._now_ms))
 
     def _check_batch(self, header: BatchHeader) -> None:
         if bool(header.attributes & TRANSACTIONAL_FLAG) is (self._produce.transactional_id is None):

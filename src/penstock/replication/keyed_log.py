@@ -1,0 +1,313 @@
+"""A replica's log by key: lookups, those who wait for the next record of a key, and the files of the index.
+
+One job at a time runs in a pool for a log; it has the index catch up and then answers what is asked. Nothing of this is
+on the way of an append. Whoever waits is woken by the record of its key, once that is committed, and by no other.
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+
+from penstock.errors import BrokerError, ErrorCode, InvalidBatch, StorageError
+from penstock.model import Offset
+from penstock.records.batch import BatchHeader
+from penstock.records.iteration import iterate
+from penstock.storage.key_entries import idempotency_key, key_hash, may_have_idempotency_key
+from penstock.storage.key_index import KeyFileJob, KeyIndex, KeysMissing, LogView, NewEntries
+from penstock.storage.key_lookup import KeyQuery, KeyRecords, find_original, look_up
+from penstock.storage.log import Log
+from penstock.storage.log_config import KEYED_SEGMENT_RECORDS
+from penstock.threads import Threads
+
+LookupCallback = Callable[[KeyRecords | BrokerError], None]
+OriginalCallback = Callable[[Offset | BrokerError | None], None]
+Outcome = KeyRecords | BrokerError
+
+_LOOKUPS_PER_JOB = 64
+_MAX_FOUND_BYTES = 8 * 1024 * 1024
+"""By one job; the lookups that are left come with the next."""
+_NOT_YET = BrokerError(ErrorCode.offset_not_available, "the keys of this partition are being indexed")
+
+
+@dataclass(slots=True, eq=False)
+class KeyWait:
+    """A lookup, until it is answered."""
+
+    query: KeyQuery
+    deadline: float
+    callback: LookupCallback
+    hash: bytes
+    is_done: bool = False
+    timer: asyncio.TimerHandle | None = None
+    next_offset: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Check:
+    """An append that may have been made before."""
+
+    batch: memoryview
+    header: BatchHeader
+    callback: OriginalCallback
+
+
+@dataclass(slots=True)
+class _Job:
+    view: LogView
+    waits: list[KeyWait]
+    checks: list[_Check]
+    news: NewEntries = field(default_factory=dict)
+    outcomes: list[tuple[KeyWait, Outcome]] = field(default_factory=list)
+    left: list[KeyWait] = field(default_factory=list)
+    originals: list[Offset | BrokerError | None] = field(default_factory=list)
+
+
+class KeyedLog:
+    def __init__(self, log: Log, threads: Threads) -> None:
+        self._log = log
+        self._threads = threads
+        self._index = KeyIndex(log.files)
+        self._pending: deque[KeyWait] = deque()
+        self._checks: list[_Check] = []
+        self._waiting: dict[bytes, list[KeyWait]] = {}
+        self._due: list[tuple[int, int, KeyWait]] = []
+        """By the offset that has to be committed; a number keeps equal ones apart."""
+        self._numbers = count()
+        self._is_running = False
+        self._idle: asyncio.Future[None] | None = None
+
+    # --- asking
+
+    def look_up(self, query: KeyQuery, max_wait_ms: int, callback: LookupCallback) -> KeyWait:
+        """Call back with the records of a key, at least one if there is one within the time."""
+        deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
+        wait = KeyWait(query, deadline, callback, key_hash(query.key))
+        self._pending.append(wait)
+        self._run()
+        return wait
+
+    def give_up(self, wait: KeyWait) -> None:
+        """Nobody wants to know any more."""
+        wait.is_done = True
+        self._forget(wait)
+
+    def must_check(self, batch: memoryview, header: BatchHeader) -> bool:
+        """Whether a batch has to be compared with what is stored before it is appended; InvalidBatch where it has more
+        records than a segment."""
+        if header.record_count > KEYED_SEGMENT_RECORDS:
+            raise InvalidBatch(
+                ErrorCode.invalid_record,
+                f"{header.record_count} records, where {KEYED_SEGMENT_RECORDS} may be",
+            )
+        return (
+            header.record_count == 1 and not header.has_producer and may_have_idempotency_key(batch, header)
+        )
+
+    def find_original(self, batch: memoryview, header: BatchHeader, callback: OriginalCallback) -> None:
+        """Call back with the offset of the record that has the idempotency key of this one, if there is one. Nothing
+        may be appended meanwhile."""
+        self._checks.append(_Check(batch, header, callback))
+        self._run()
+
+    # --- what is heard of the log
+
+    def on_moved(self) -> None:
+        """More is committed."""
+        if self._waiting or self._due:
+            self._wake()
+            self._run()
+
+    def fail(self, error: BrokerError) -> None:
+        """Nothing is answered here any more."""
+        waits = [*self._pending, *(wait for waits in self._waiting.values() for wait in waits)]
+        checks, self._checks = self._checks, []
+        self._pending.clear()
+        self._waiting.clear()
+        self._due.clear()
+        for wait in waits:
+            self._answer(wait, error)
+        for check in checks:
+            check.callback(error)
+
+    # --- jobs
+
+    def _run(self) -> None:
+        has_news = bool(self._waiting) and self._index.end_offset < self._log.log_end_offset
+        if self._is_running or not (self._pending or self._checks or has_news):
+            return
+        taken = min(len(self._pending), _LOOKUPS_PER_JOB)
+        waits = [wait for wait in (self._pending.popleft() for _ in range(taken)) if not wait.is_done]
+        checks, self._checks = self._checks, []
+        self._start(_Job(LogView.of(self._log), waits, checks))
+
+    def _start(self, job: _Job) -> None:
+        self._is_running = True
+        self._threads.run("read", partial(self._work, job)).add_done_callback(partial(self._finish, job))
+
+    def _work(self, job: _Job) -> None:
+        """In the pool."""
+        job.news = self._index.catch_up(job.view, self._waiting)
+        woken = [
+            wait
+            for key, offset in job.news.items()
+            if offset < job.view.below
+            for wait in tuple(self._waiting.get(key, ()))
+        ]
+        found_bytes = 0
+        for wait in (*job.waits, *woken):
+            if found_bytes > _MAX_FOUND_BYTES:
+                job.left.append(wait)
+            elif not wait.is_done:
+                outcome = self._look_up(job.view, wait.query)
+                job.outcomes.append((wait, outcome))
+                if isinstance(outcome, KeyRecords):
+                    found_bytes += sum(map(len, outcome.batches))
+        job.originals += (self._find_original(job.view, check) for check in job.checks)
+
+    def _look_up(self, view: LogView, query: KeyQuery) -> Outcome:
+        try:
+            return look_up(self._index, view, query)
+        except KeysMissing:
+            return _NOT_YET
+        except (OSError, StorageError) as error:
+            return BrokerError(ErrorCode.kafka_storage_error, str(error))
+
+    def _find_original(self, view: LogView, check: _Check) -> Offset | BrokerError | None:
+        try:
+            [record] = iterate(check.batch, check.header, max_decompressed_bytes=view.max_decompressed_bytes)
+            own_key = idempotency_key(record.headers)
+            return None if own_key is None else find_original(self._index, view, record.key, own_key)
+        except KeysMissing:
+            # A producer of any age tries again after this.
+            return BrokerError(ErrorCode.not_enough_replicas, str(_NOT_YET))
+        except ValueError:
+            return BrokerError(ErrorCode.invalid_record, "there is not one record in the batch")
+        except BrokerError as error:
+            return BrokerError(error.code, str(error))
+        except (OSError, StorageError) as error:
+            return BrokerError(ErrorCode.kafka_storage_error, str(error))
+
+    def _finish(self, job: _Job, done: asyncio.Future[None]) -> None:
+        self._is_running = False
+        if self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
+        error = done.exception()
+        has_changed = self._log.segments is not job.view.segments
+        if error is not None:
+            self._on_failed_job(job, error, has_changed=has_changed)
+            return
+        for key, offset in job.news.items():
+            for wait in self._waiting.get(key, ()):
+                heappush(self._due, (offset, next(self._numbers), wait))
+        for wait, outcome in job.outcomes:
+            is_stale = isinstance(outcome, BrokerError) and outcome is not _NOT_YET and has_changed
+            if is_stale and not wait.is_done:
+                self._pending.append(wait)
+            elif not wait.is_done:
+                self._settle(wait, outcome)
+        self._pending.extend(job.left)
+        for check, original in zip(job.checks, job.originals, strict=True):
+            check.callback(original)
+        self._wake()
+        self._run()
+
+    def _on_failed_job(self, job: _Job, error: BaseException, *, has_changed: bool) -> None:
+        """Files may have gone under it: then it is made again on those that are there now."""
+        if has_changed:
+            self._pending.extendleft(job.waits)
+            self._checks[:0] = job.checks
+            self._run()
+            return
+        refusal = BrokerError(ErrorCode.kafka_storage_error, str(error))
+        for wait in job.waits:
+            self._answer(wait, refusal)
+        for check in job.checks:
+            check.callback(refusal)
+        if not isinstance(error, OSError | StorageError):
+            raise error
+
+    def _settle(self, wait: KeyWait, outcome: Outcome) -> None:
+        loop = asyncio.get_running_loop()
+        if (
+            isinstance(outcome, BrokerError)
+            or outcome.batches
+            or outcome.damage is not None
+            or loop.time() >= wait.deadline
+        ):
+            self._forget(wait)
+            self._answer(wait, outcome)
+            return
+        wait.next_offset = outcome.next_offset
+        if wait.timer is None:
+            wait.timer = loop.call_at(wait.deadline, self._on_time_over, wait)
+            self._waiting.setdefault(wait.hash, []).append(wait)
+        if outcome.next_due >= 0:
+            heappush(self._due, (outcome.next_due, next(self._numbers), wait))
+
+    def _wake(self) -> None:
+        """Have those looked up again whose record is committed now."""
+        below = self._log.last_stable_offset if self._due else Offset(0)
+        while self._due and self._due[0][0] < below:
+            _, _, wait = heappop(self._due)
+            if not wait.is_done:
+                self._pending.append(wait)
+
+    def _on_time_over(self, wait: KeyWait) -> None:
+        if not wait.is_done:
+            self._forget(wait)
+            self._answer(wait, KeyRecords(Offset(wait.next_offset), is_complete=True))
+
+    def _answer(self, wait: KeyWait, outcome: Outcome) -> None:
+        if not wait.is_done:
+            wait.is_done = True
+            if wait.timer is not None:
+                wait.timer.cancel()
+            wait.callback(outcome)
+
+    def _forget(self, wait: KeyWait) -> None:
+        if wait.timer is not None:
+            wait.timer.cancel()
+            others = [each for each in self._waiting.get(wait.hash, ()) if each is not wait]
+            if others:
+                self._waiting[wait.hash] = others
+            else:
+                self._waiting.pop(wait.hash, None)
+
+    # --- beside serving
+
+    async def maintain(self) -> None:
+        """Take in what was appended, and make the files of closed segments; OSError where there is no space."""
+        await self._catch_up()
+        while (found := self._index.unfiled(self._log.segments)) is not None:
+            segment, part = found
+            log, generation = self._log, self._log.generation
+            limit = log.config.max_decompressed_bytes
+            job = KeyFileJob(log.files.disk, log.files, segment, part, limit)
+            await self._threads.run("background", job.write)
+            if log.generation != generation or not log.begin_filing(segment):
+                await self._threads.run("background", job.discard)
+                return
+            try:
+                self._index.filed(segment, await self._threads.run("background", job.place))
+            finally:
+                log.finish_filing(segment)
+
+    async def _catch_up(self) -> None:
+        await self._until_idle()
+        view = LogView.of(self._log)
+        if self._index.is_behind(view):
+            self._start(_Job(view, [], []))
+            await self._until_idle()
+
+    async def _until_idle(self) -> None:
+        while self._is_running:
+            self._idle = self._idle or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)

@@ -1,0 +1,151 @@
+"""The lookups by key of one connection: answered as they are done, in the answer to whichever request waits then.
+
+What is found is held for the client only up to a bound: beyond it a lookup is put back, and made again when the client
+has taken what is there. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import Offset
+from penstock.net.answer import Answer, Later, Parts
+from penstock.replication.keyed_log import KeyedLog, KeyWait
+from penstock.replication.replica import Replica
+from penstock.storage.key_lookup import KeyQuery, KeyRecords
+from penstock.wire.fetch_by_key import KeyLookup, KeyResult, encode_fetch_by_key_response
+
+MAX_LOOKUPS = 20_000
+"""Of one connection at a time."""
+MAX_RECORDS = 10_000
+MAX_BYTES = 1024 * 1024
+"""Of the records in one result, unless it is one alone."""
+MAX_WAIT_MS = 300_000
+_MAX_FOUND_BYTES = 8 * 1024 * 1024
+
+FindReplica = Callable[[KeyLookup], Replica]
+"""The leader of a lookup's partition; BrokerError where it is not here or may not be read."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A lookup that is not answered."""
+
+    lookup: KeyLookup
+    find_replica: FindReplica
+    keyed: KeyedLog | None = None
+    wait: KeyWait | None = None
+
+    def give_up(self) -> None:
+        if self.keyed is not None and self.wait is not None:
+            self.keyed.give_up(self.wait)
+
+
+class KeySession:
+    def __init__(self) -> None:
+        self._open: dict[int, _Open] = {}
+        self._put_back: dict[int, _Open] = {}
+        self._found: list[KeyResult] = []
+        self._found_bytes = 0
+        self._later: Later | None = None
+        self._correlation_id = 0
+        self._is_due = False
+
+    def start(self, lookups: Iterable[KeyLookup], find_replica: FindReplica) -> None:
+        for lookup in lookups:
+            if lookup.id in self._open or len(self._open) >= MAX_LOOKUPS:
+                self._add(KeyResult(lookup.id, ErrorCode.invalid_request))
+            else:
+                opened = self._open[lookup.id] = _Open(lookup, find_replica)
+                self._look_up(opened)
+
+    def give_up(self, lookup_ids: Iterable[int]) -> None:
+        for lookup_id in lookup_ids:
+            opened = self._open.pop(lookup_id, None)
+            self._put_back.pop(lookup_id, None)
+            if opened is not None:
+                opened.give_up()
+
+    def close(self) -> None:
+        self.give_up(list(self._open))
+
+    def answer(self, correlation_id: int) -> Answer:
+        """To a request: with what there is, or as soon as there is something. The one that waits is answered now."""
+        earlier, self._later = self._later, None
+        if earlier is not None:
+            # Not while its connection takes the request that ends it: it would not look at what is answered.
+            asyncio.get_running_loop().call_soon(_resolve, earlier, self._take_found())
+        self._correlation_id = correlation_id
+        if self._found or not self._open:
+            return self._take_found()
+        self._later = Later()  # no barrier: the next request ends the wait of this one
+        return self._later
+
+    def _look_up(self, opened: _Open) -> None:
+        lookup = opened.lookup
+        try:
+            replica = opened.find_replica(lookup)
+        except BrokerError as error:
+            self._finish(opened, KeyResult(lookup.id, error.code))
+            return
+        assert replica.keyed is not None
+        limits = min(lookup.max_records, MAX_RECORDS), min(lookup.max_bytes, MAX_BYTES)
+        query = KeyQuery(lookup.key, Offset(max(0, lookup.from_offset)), *limits)
+        wait_ms = max(0, min(lookup.max_wait_ms, MAX_WAIT_MS))
+        opened.keyed = replica.keyed
+        opened.wait = replica.keyed.look_up(query, wait_ms, partial(self._on_records, opened, replica))
+
+    def _on_records(self, opened: _Open, replica: Replica, records: KeyRecords | BrokerError) -> None:
+        lookup_id = opened.lookup.id
+        if self._open.get(lookup_id) is not opened:
+            return
+        if isinstance(records, BrokerError):
+            self._finish(opened, KeyResult(lookup_id, records.code))
+        elif records.batches and self._found_bytes > _MAX_FOUND_BYTES:
+            self._put_back[lookup_id] = opened
+        else:
+            result = KeyResult(
+                lookup_id,
+                ErrorCode.none if records.damage is None else ErrorCode.corrupt_message,
+                replica.partition.high_watermark,
+                replica.log.log_start_offset,
+                records.next_offset,
+                records.is_complete,
+                b"".join(records.batches),
+            )
+            self._finish(opened, result)
+
+    def _finish(self, opened: _Open, result: KeyResult) -> None:
+        del self._open[opened.lookup.id]
+        self._add(result)
+
+    def _add(self, result: KeyResult) -> None:
+        self._found.append(result)
+        self._found_bytes += len(result.records)
+        if self._later is not None and not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._on_due)
+
+    def _on_due(self) -> None:
+        """What was found in one turn of the loop goes together."""
+        self._is_due = False
+        later = self._later
+        if later is not None and self._found:
+            self._later = None
+            _resolve(later, self._take_found())
+
+    def _take_found(self) -> Parts:
+        found, self._found, self._found_bytes = self._found, [], 0
+        again, self._put_back = self._put_back, {}
+        for opened in again.values():
+            self._look_up(opened)
+        return [encode_fetch_by_key_response(self._correlation_id, found)]
+
+
+def _resolve(later: Later, parts: Parts) -> None:
+    if not later.done:
+        later.resolve(parts)

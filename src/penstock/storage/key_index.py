@@ -1,0 +1,231 @@
+"""The keys of a log: for every segment its entries, in a file beside it or, for the newest, in memory.
+
+The index follows the log: nothing is added by an append; whoever wants to look something up first has it catch up with
+what was appended since. So it is right whatever happens to the log: a cut makes it forget what it had in memory, and
+the file of a segment is used only where it was made from just that segment. A closed segment without a right file is
+`missing` until somebody has made one (`KeyFileJob`). `catch_up` and what looks up run in a pool, one at a time for a
+log; the rest is for the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+from penstock.errors import CorruptLog
+from penstock.model import Offset
+from penstock.storage.aborted_transactions import AbortedTransactions
+from penstock.storage.disk import Disk
+from penstock.storage.file_cache import CachedFile, FileCache
+from penstock.storage.index import IndexEntry
+from penstock.storage.key_entries import HASH_BYTES, PLACE, entries_of
+from penstock.storage.key_file import KeyFile, KeyFileWriter, KeysDamaged
+from penstock.storage.key_part import KeyPart
+from penstock.storage.log import Log
+from penstock.storage.segment import NO_TIMESTAMP, Segment
+from penstock.storage.stray_files import TEMPORARY_SUFFIX
+from penstock.storage.walking import read_batch
+
+PART_ENTRIES = 1 << 19
+"""Of one part of a file at most: what is in memory while it is made."""
+_MAX_UNFILED = 4
+"""Closed segments whose entries wait in memory for their file; those of more are read again when it is their turn."""
+
+Source = KeyPart | KeyFile
+NewEntries = dict[bytes, int]
+"""The first new offset of each hash somebody waits for."""
+
+
+class KeysMissing(Exception):
+    """A segment has no index yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """A log as it is at one moment."""
+
+    segments: tuple[Segment, ...]
+    end: int
+    """Of the last segment, in bytes."""
+    generation: int
+    log_start_offset: Offset
+    log_end_offset: Offset
+    below: Offset
+    """Readers get no further."""
+    aborted: AbortedTransactions
+    max_decompressed_bytes: int
+
+    @classmethod
+    def of(cls, log: Log) -> LogView:
+        """Loop thread."""
+        segments = log.segments
+        return cls(
+            segments,
+            segments[-1].size if segments else 0,
+            log.generation,
+            log.log_start_offset,
+            log.log_end_offset,
+            log.last_stable_offset,
+            log.producers.aborted,
+            log.config.max_decompressed_bytes,
+        )
+
+
+class KeyIndex:
+    def __init__(self, files: FileCache) -> None:
+        self.end_offset = Offset(0)
+        """Everything below has been looked at."""
+        self._files = files
+        self._sources: dict[Segment, Source] = {}
+        self._generation = -1
+        self._followed_from = 0
+        """The entries of segments that begin here or later are taken in as they come; of the others there are files, or
+        will be."""
+
+    def catch_up(self, view: LogView, awaited: Container[bytes]) -> NewEntries:
+        """Take in what was appended, and tell of awaited hashes among it. Waits for the disk."""
+        if view.generation != self._generation:
+            self._forget(set(self._sources))
+            self._generation = view.generation
+            self._followed_from = view.segments[-1].base_offset if view.segments else view.log_end_offset
+        self._forget(self._sources.keys() - set(view.segments))
+        found: NewEntries = {}
+        for segment in view.segments:
+            if self._is_followed(segment):
+                end = view.end if segment is view.segments[-1] else segment.size
+                self._follow(segment, end, view.max_decompressed_bytes, awaited, found)
+            elif segment not in self._sources and segment.has_keys:
+                self._open(segment)
+        self._give_up_surplus(view.segments)
+        self.end_offset = view.log_end_offset
+        return found
+
+    def is_behind(self, view: LogView) -> bool:
+        """Whether there is something to take in."""
+        return (
+            view.generation != self._generation
+            or self.end_offset < view.log_end_offset
+            or any(self._is_followed(segment) and segment not in self._sources for segment in view.segments)
+        )
+
+    def source(self, segment: Segment) -> Source:
+        try:
+            return self._sources[segment]
+        except KeyError:
+            raise KeysMissing from None
+
+    def drop(self, segment: Segment) -> None:
+        """Its file has turned out to be damaged: another one takes its place."""
+        self._forget({segment})
+        segment.has_keys = False
+
+    def unfiled(self, segments: tuple[Segment, ...]) -> tuple[Segment, KeyPart | None] | None:
+        """The newest closed segment without a file, and its entries where all of them are known."""
+        for segment in reversed(segments[:-1]):
+            source = self._sources.get(segment)
+            if source is None and not self._is_followed(segment):
+                return segment, None
+            if isinstance(source, KeyPart) and source.position >= segment.size:
+                return segment, source
+        return None
+
+    def filed(self, segment: Segment, file: KeyFile) -> None:
+        """Its file is in place."""
+        segment.has_keys = True
+        self._sources[segment] = file
+
+    def _is_followed(self, segment: Segment) -> bool:
+        return segment.base_offset >= self._followed_from
+
+    def _follow(
+        self,
+        segment: Segment,
+        end: int,
+        max_decompressed_bytes: int,
+        awaited: Container[bytes],
+        found: NewEntries,
+    ) -> None:
+        source = self._sources.get(segment)
+        if source is None:
+            source = self._sources[segment] = KeyPart()
+        if isinstance(source, KeyFile):
+            return
+        for entries in extend(source, segment, end, max_decompressed_bytes):
+            for entry in entries if awaited else ():
+                if entry[:HASH_BYTES] in awaited:
+                    offset, _ = PLACE.unpack_from(entry, HASH_BYTES)
+                    found.setdefault(entry[:HASH_BYTES], segment.base_offset + offset)
+
+    def _open(self, segment: Segment) -> None:
+        try:
+            self._sources[segment] = KeyFile(CachedFile(self._files, segment.keys_path), segment)
+        except (KeysDamaged, FileNotFoundError):
+            segment.has_keys = False
+
+    def _give_up_surplus(self, segments: tuple[Segment, ...]) -> None:
+        unfiled = [each for each in segments[:-1] if isinstance(self._sources.get(each), KeyPart)]
+        if len(unfiled) > _MAX_UNFILED:
+            given_up = unfiled[: len(unfiled) - _MAX_UNFILED]
+            self._forget(set(given_up))
+            following = segments[segments.index(given_up[-1]) + 1]
+            self._followed_from = max(self._followed_from, following.base_offset)
+
+    def _forget(self, segments: set[Segment]) -> None:
+        for segment in segments:
+            source = self._sources.pop(segment, None)
+            if isinstance(source, KeyFile):
+                source.close()
+
+
+def extend(part: KeyPart, segment: Segment, end: int, max_decompressed_bytes: int) -> Iterator[list[bytes]]:
+    """Add the batches of a segment from where the part ends up to `end`, past any damage; the entries of each."""
+    while part.position < end:
+        here = IndexEntry(0, part.position, NO_TIMESTAMP)
+        try:
+            for position, header in segment.walk(end, here, wait=True):
+                batch = read_batch(segment.file, position, header)
+                entries = entries_of(batch, header, segment.base_offset, position, max_decompressed_bytes)
+                part.add(entries, position, header.size)
+                yield entries
+        except CorruptLog:
+            behind = segment.after_damage(IndexEntry(0, part.position, NO_TIMESTAMP), end)
+            part.position = end if behind is None else behind.position
+
+
+@dataclass(slots=True)
+class KeyFileJob:
+    """Make the file of a closed segment: `write` first, which takes long, then `place`, while no other job changes
+    files of the log. Both wait for the disk."""
+
+    disk: Disk
+    files: FileCache
+    segment: Segment
+    part: KeyPart | None
+    """All its entries, where they are known."""
+    max_decompressed_bytes: int
+
+    @property
+    def _temporary(self) -> str:
+        return self.segment.keys_path + TEMPORARY_SUFFIX
+
+    def write(self) -> None:
+        file = self.disk.open(self._temporary, create=True)
+        writer = KeyFileWriter(file, self.segment.base_offset)
+        part = self.part
+        if part is None:
+            part = KeyPart()
+            for _ in extend(part, self.segment, self.segment.size, self.max_decompressed_bytes):
+                if part.count >= PART_ENTRIES:
+                    writer.add(part)
+                    part.clear()
+        writer.add(part)
+        writer.finish(self.segment, part.last_position)
+        file.close()
+
+    def place(self) -> KeyFile:
+        self.disk.rename(self._temporary, self.segment.keys_path)
+        self.disk.sync_dir(self.segment.keys_path.rpartition("/")[0])
+        return KeyFile(CachedFile(self.files, self.segment.keys_path), self.segment)
+
+    def discard(self) -> None:
+        self.disk.remove(self._temporary)
