@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import pytest
 from coordinator_bench import P0, P1, Bench, turns
@@ -67,7 +68,8 @@ async def test_partition_is_verified_when_its_place_in_the_transaction_is_commit
     verifying = asyncio.ensure_future(bench.shard.verify("t", producer, [P0, P1]))
     await turns()
     assert not verifying.done()
-    bench.log.commit(2)
+    bench.log.commit(1)
+    await bench.rest()
     assert await verifying == {P0: ErrorCode.none, P1: ErrorCode.transaction_abortable}
     await adding
 
@@ -87,6 +89,56 @@ async def test_partition_that_joins_while_another_is_verified_is_not_taken_for_c
     await bench.rest()
     assert await verifying == {P1: ErrorCode.none}
     await asyncio.gather(first, second)
+
+
+@pytest.mark.parametrize("request_of", ["end", "add", "verify", "init"])
+async def test_refusal_is_given_only_by_who_can_still_commit(request_of: str) -> None:
+    bench = Bench()
+    producer = await bench.init()
+    stranger = Identity(producer.producer_id, ProducerEpoch(7))
+    ask: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
+        "end": lambda: bench.shard.end("t", stranger, True, VERSION_1),
+        "add": lambda: bench.shard.add_partitions("t", stranger, [P0], VERSION_1),
+        "verify": lambda: bench.shard.verify("nobody", stranger, [P0]),
+        "init": lambda: bench.shard.init_producer_id("t", stranger, 60_000, False, 1),
+    }
+    task = asyncio.ensure_future(ask[request_of]())
+    await turns()
+    assert not task.done(), "the next coordinator may know better"
+    bench.shard.close(ErrorCode.not_coordinator)
+    assert await refused(task) is ErrorCode.not_coordinator
+
+
+async def test_end_that_is_repeated_is_answered_only_by_who_can_still_commit() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    await bench.add(producer)
+    await bench.end(producer)
+    await bench.rest()
+    again = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_1))
+    await turns()
+    assert not again.done(), "it may be the end of a transaction that another coordinator knows"
+    bench.shard.close(ErrorCode.not_coordinator)
+    assert await refused(again) is ErrorCode.not_coordinator
+
+
+async def test_end_that_is_repeated_while_it_is_carried_out_writes_no_second_markers() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    await bench.add(producer)
+    first = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_1))
+    again = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_1))
+    await turns()
+    bench.log.commit(2)
+    await asyncio.gather(first, again)
+    assert len(bench.endings) == 1
+    late = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_1))
+    await turns()
+    bench.write_all()
+    await bench.rest()
+    await late
+    assert len(bench.endings) == 1
+    assert bench.counts.commits == 1
 
 
 async def test_next_transaction_begins_as_soon_as_the_last_has_ended() -> None:
@@ -147,8 +199,8 @@ async def test_new_producer_waits_for_the_abort_of_what_the_old_one_left_open() 
         (P0, False, 1),
         (P1, False, 1),
     ]
-    assert await refused(bench.shard.end("t", old, True, VERSION_1)) is ErrorCode.producer_fenced
-    assert await refused(bench.shard.add_partitions("t", old, [P0], VERSION_1)) is ErrorCode.producer_fenced
+    assert await refused(bench.end(old)) is ErrorCode.producer_fenced
+    assert await refused(bench.add(old, P0)) is ErrorCode.producer_fenced
 
 
 async def test_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fenced() -> None:
@@ -164,7 +216,7 @@ async def test_transaction_that_is_open_for_too_long_is_aborted_and_its_producer
     await bench.rest()
     assert state_of(bench) is TransactionState.COMPLETE_ABORT
     assert bench.counts.timeouts == 1
-    assert await refused(bench.shard.end("t", producer, True, VERSION_1)) is ErrorCode.producer_fenced
+    assert await refused(bench.end(producer)) is ErrorCode.producer_fenced
 
 
 async def test_partitions_that_join_do_not_prolong_a_transaction_and_the_next_has_its_own_time() -> None:
@@ -232,9 +284,7 @@ async def test_idle_id_is_forgotten_for_good_and_an_open_one_is_not() -> None:
     assert set(bench.shard.transactions) == {"open"}
     bench.crash()
     assert set(bench.shard.transactions) == {"open"}
-    assert await refused(bench.shard.end("idle", producer, True, VERSION_1)) is (
-        ErrorCode.invalid_producer_id_mapping
-    )
+    assert await refused(bench.end(producer, id="idle")) is ErrorCode.invalid_producer_id_mapping
     assert (await bench.init("idle", producer)).producer_id != producer.producer_id
 
 
@@ -388,7 +438,7 @@ async def test_late_end_of_version_2_is_refused_by_its_epoch() -> None:
     await bench.rest()
     await bench.add(second, version=VERSION_2)
     for commit in (True, False):
-        assert await refused(bench.shard.end("t", first, commit, VERSION_2)) is ErrorCode.producer_fenced
+        assert await refused(bench.end(first, commit, VERSION_2)) is ErrorCode.producer_fenced
     assert state_of(bench) is TransactionState.ONGOING
 
 

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
 from penstock.errors import BrokerError, ErrorCode
 from penstock.records.building import NewRecord, build_batch
 from penstock.simulation.client import NoAnswer, SimulatedClient
@@ -20,7 +19,6 @@ from penstock.simulation.partition_history import Place
 from penstock.simulation.routing import TRANSACTION
 from penstock.simulation.transaction_client import Dialect, Producer, TransactionClient
 from penstock.simulation.transaction_model import Instance, ModelTransaction, TransactionModel
-from penstock.state_log.partitioning import partition_of
 
 _ATTEMPTS = 6
 FENCED = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
@@ -254,7 +252,7 @@ class TransactionalProducer:
                 if error.code in _NOT_NOW:
                     is_clear = False  # it may have been recorded by one who lost its office then
                 else:
-                    self._on_refused_end(transaction, error, client.asked, commit=commit, is_clear=is_clear)
+                    self._on_refused_end(transaction, error, commit=commit, is_clear=is_clear)
                     return
             else:
                 self._note("end", transaction.name, commit, "ok")
@@ -269,19 +267,13 @@ class TransactionalProducer:
         self._instance = None
 
     def _on_refused_end(
-        self, transaction: ModelTransaction, error: BrokerError, asked: int, *, commit: bool, is_clear: bool
+        self, transaction: ModelTransaction, error: BrokerError, *, commit: bool, is_clear: bool
     ) -> None:
-        """One that was replaced as coordinator and has not heard of it may know no better."""
         self._instance, self._eagerness = None, 0.1
-        if commit and error.code not in FENCED and self._coordinates(asked):
+        if commit and error.code not in FENCED:
             raise InvariantViolated("T33", f"{transaction} got {error.code.name} for its commit") from error
         if is_clear or not commit:
             self._model.on_refusal(transaction)
-
-    def _coordinates(self, node_id: int) -> bool:
-        count = sum(topic == TRANSACTIONS_TOPIC for topic, _ in self._stage.history.now)
-        index = partition_of(self.role.transactional_id, count)
-        return self._stage.leads(node_id, TRANSACTIONS_TOPIC, index)
 
     async def _provoke(self) -> None:
         """The coordinator dies somewhere between the request and the last marker."""

@@ -16,7 +16,7 @@ from penstock.errors import BrokerError
 from penstock.simulation.client import NoAnswer, SentBatch, SimulatedClient, check_error
 from penstock.simulation.offset_model import ShownOffset
 from penstock.simulation.partition_history import Place
-from penstock.simulation.routing import GROUP, NOBODY, TRANSACTION, RoutingClient
+from penstock.simulation.routing import GROUP, TRANSACTION, RoutingClient
 
 _OFFSET_FETCH, _ADD_PARTITIONS, _ADD_OFFSETS, _END, _COMMIT_OFFSETS = 9, 24, 25, 26, 28
 _PATIENCE_SECONDS = (0.02, 0.3, 1.5, 3.0)
@@ -57,8 +57,6 @@ class TransactionClient:
         self.transactional_id = transactional_id
         self.dialect = dialect
         self.routing = routing
-        self.asked = NOBODY
-        """The broker that was last taken for the coordinator."""
         self._random = random
 
     async def initialise(self, timeout_ms: int, before: Producer | None, *, is_held: bool) -> Producer:
@@ -120,7 +118,7 @@ class TransactionClient:
         }
 
     async def coordinator(self) -> SimulatedClient:
-        self.asked, client = await self.routing.coordinator(self.transactional_id, TRANSACTION)
+        _, client = await self.routing.coordinator(self.transactional_id, TRANSACTION)
         return client
 
     # --- records

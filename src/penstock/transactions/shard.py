@@ -1,8 +1,9 @@
 """The transactional ids of one partition of `__transaction_state`, while this broker leads it.
 
 Each decision is a new `Transaction`: it counts at once, goes into the log, and is answered when it is committed there.
-Markers are written when the decision how to end is committed, and again after a reload, until all are. Where the log
-refuses, the shard closes and is read again. Loop thread only.
+So are refusals and repeats, by what is recorded once more: who was replaced as coordinator and has not heard of it
+knows no better, and clients take both for final. Markers are written when the decision how to end is committed, and
+again after a reload, until all are. Where the log refuses, the shard closes and is read again. Loop thread only.
 """
 
 from __future__ import annotations
@@ -121,13 +122,11 @@ class Shard:
     ) -> None:
         """They are in the open transaction, which is opened where there is none."""
         while True:
-            known = self._existing(transactional_id)
             try:
+                known = self._existing(transactional_id)
                 changed = known.with_partitions(producer, partitions, version, self._around.wall_ms())
             except BrokerError as error:
-                if not may_wait:
-                    raise
-                await self._complete_first(transactional_id, error)
+                await self._complete_first(transactional_id, error, may_wait=may_wait)
                 continue
             await self._record(transactional_id, changed)
             return
@@ -137,20 +136,28 @@ class Shard:
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether each is in the open transaction of this producer, for good."""
         while True:
-            known = self._existing(transactional_id)
-            await self._record(transactional_id, known)
-            if known is self._existing(transactional_id):
-                return {partition: known.verify(producer, partition) for partition in partitions}
+            known = self._transactions.get(transactional_id)
+            await self._committed(transactional_id)
+            if known is self._transactions.get(transactional_id):
+                break
+        unknown = ErrorCode.invalid_producer_id_mapping
+        codes = {
+            partition: unknown if known is None else known.verify(producer, partition)
+            for partition in partitions
+        }
+        if any(codes.values()):
+            await self._confirm(transactional_id)
+        return codes
 
     async def end(self, transactional_id: str, producer: Identity, commit: bool, version: int) -> Identity:
         """The outcome is decided for good; who may begin the next transaction."""
         next_id: ProducerId | None = None
         while True:
-            known = self._existing(transactional_id)
-            if next_id is None and known.needs_id_to_end(producer, version):
-                next_id = await self._around.new_producer_id()
-                continue
             try:
+                known = self._existing(transactional_id)
+                if next_id is None and known.needs_id_to_end(producer, version):
+                    next_id = await self._around.new_producer_id()
+                    continue
                 changed = known.ended(producer, commit, version, next_id, self._around.wall_ms())
             except BrokerError as error:
                 await self._complete_first(transactional_id, error)
@@ -169,7 +176,8 @@ class Shard:
         Without new epochs (version 1) nothing else tells a late end of the last transaction from the end of this one.
         Others than the present producer are told by their identity.
         """
-        if self._existing(transactional_id).successor != producer:
+        known = self._transactions.get(transactional_id)
+        if known is None or known.successor != producer:
             return
         if number < self._connections.get(transactional_id, self._first_connection):
             self._around.counts.late_requests += 1
@@ -207,7 +215,7 @@ class Shard:
             self.id_characters -= len(transactional_id)
             self._connections.pop(transactional_id, None)
             # Each by itself: what is added together has to fit into one batch.
-            self._appender.add([TransactionRecord(transactional_id, None)], self._on_tombstone)
+            _ignore(self._record_nothing(transactional_id))
 
     def close(self, code: ErrorCode) -> None:
         if self._closed is not None:
@@ -227,12 +235,6 @@ class Shard:
         """Done when this, and everything decided about the id before it, is committed."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         known = self._transactions.get(transactional_id)
-        if changed is known:
-            if transactional_id in self._uncommitted:
-                self._appender.add([], partial(self._settle, future))
-            else:
-                future.set_result(None)
-            return future
         if known is None:
             self.id_characters += len(transactional_id)
         self.held_count += changed.is_held - (known is not None and known.is_held)
@@ -261,11 +263,13 @@ class Shard:
             self._uncommitted[transactional_id] = left
         if error is not None:
             self._lose()
-        elif changed.is_ending and self._closed is None:
+        elif changed.is_ending and self._transactions.get(transactional_id) is changed:
             self._end(transactional_id, changed)
         self._settle(future, error)
 
     def _end(self, transactional_id: str, transaction: Transaction) -> None:
+        if transactional_id in self._endings:
+            return
         marker = Marker(
             transaction.producer.producer_id,
             transaction.producer.epoch,
@@ -288,13 +292,41 @@ class Shard:
         _ignore(self._record(transactional_id, transaction.completed(self._around.wall_ms())))
         self._wake(transactional_id)
 
-    def _on_tombstone(self, error: BrokerError | None) -> None:
+    async def _confirm(self, transactional_id: str) -> None:
+        """This broker coordinated the id when it was called."""
+        known = self._transactions.get(transactional_id)
+        if known is None:
+            await self._record_nothing(transactional_id)
+        else:
+            await self._record(transactional_id, known)
+
+    async def _committed(self, transactional_id: str) -> None:
+        """All that was decided about the id is committed."""
+        self._check_open()
+        if transactional_id in self._uncommitted:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._appender.add([], partial(self._settle, future))
+            await future
+
+    def _record_nothing(self, transactional_id: str) -> asyncio.Future[None]:
+        """As `_record`: there is no such id."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._appender.add([TransactionRecord(transactional_id, None)], partial(self._on_nothing, future))
+        return future
+
+    def _on_nothing(self, future: asyncio.Future[None], error: BrokerError | None) -> None:
         if error is not None:
             self._lose()
+        self._settle(future, error)
 
-    async def _complete_first(self, transactional_id: str, error: BrokerError) -> None:
+    async def _complete_first(
+        self, transactional_id: str, error: BrokerError, *, may_wait: bool = True
+    ) -> None:
         """Wait for the end of a transaction that stands in the way; the error, if that is not it, or takes too long."""
         if error.code is not ErrorCode.concurrent_transactions:
+            await self._confirm(transactional_id)
+            raise error
+        if not may_wait:
             raise error
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(transactional_id, {})
