@@ -11,11 +11,10 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Protocol
-from uuid import UUID
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.group_coordinator import Assignment, GroupCoordinator, Introduction, Member
-from penstock.net.routes import MAX_RETRY_SECONDS, RETRIABLE, Routes
+from penstock.net.routes import MAX_RETRY_SECONDS, RETRIABLE, Routes, TopicRoute
 
 _JOINS, _LEAVES = 0, -1
 _REBALANCE_TIMEOUT_MS = 60_000
@@ -48,14 +47,12 @@ class Reader(Protocol):
 
 
 class GroupMember:
-    def __init__(self, routes: Routes, group: str, topic: str, member_id: str, reader: Reader) -> None:
+    def __init__(self, routes: Routes, group: str, topic: TopicRoute, member_id: str, reader: Reader) -> None:
         self.owned: frozenset[int] = _NOTHING
-        self._routes = routes
         self._coordinator = GroupCoordinator(routes)
         self._group, self._topic, self._id = group, topic, member_id
         self._reader = reader
         self._epoch = _JOINS
-        self._topic_id: UUID | None = None
         self._target: Assignment = {}
         self._reported: Assignment | None = None
         self._is_certain = False
@@ -67,7 +64,6 @@ class GroupMember:
 
     async def join(self) -> None:
         """BrokerError where the group does not take it, OSError where nobody answers."""
-        self._topic_id = (await self._routes.topic(self._topic)).id
         await self._beat()
 
     async def run(self) -> None:
@@ -102,9 +98,9 @@ class GroupMember:
         """Of what it still owns; BrokerError or OSError where it cannot be."""
         async with self._speaking:
             mine = {partition: offset for partition, offset in offsets.items() if partition in self.owned}
-            if mine and self._topic_id is not None:
+            if mine:
                 try:
-                    await self._coordinator.commit(self._member(), self._topic_id, mine)
+                    await self._coordinator.commit(self._member(), self._topic.id, mine)
                 except (BrokerError, OSError):
                     self.hurry()
                     raise
@@ -123,7 +119,7 @@ class GroupMember:
 
     async def _beat(self) -> None:
         self._is_due.clear()
-        introduction = None if self._is_certain else Introduction(_REBALANCE_TIMEOUT_MS, [self._topic])
+        introduction = None if self._is_certain else Introduction(_REBALANCE_TIMEOUT_MS, [self._topic.name])
         async with self._speaking:
             owned = self._owned_by_topic()
             says_owned = introduction is not None or owned != self._reported
@@ -139,15 +135,14 @@ class GroupMember:
 
     async def _reconcile(self) -> bool:
         """Come to own what it should; whether that changed anything."""
-        await self._follow_topic()
-        wanted = _NOTHING if self._topic_id is None else self._target.get(self._topic_id, _NOTHING)
+        wanted = self._target.get(self._topic.id, _NOTHING)
         surplus, missing = self.owned - wanted, wanted - self.owned
         if surplus:
             with suppress(BrokerError, OSError):
                 await self._reader.give_up(surplus)
             self.owned -= surplus
-        if missing and self._topic_id is not None:
-            positions = await self._coordinator.committed(self._member(), self._topic_id, sorted(missing))
+        if missing:
+            positions = await self._coordinator.committed(self._member(), self._topic.id, sorted(missing))
             unread = missing - positions.keys()
             if unread:
                 positions |= await self._reader.begin(unread)
@@ -155,18 +150,9 @@ class GroupMember:
             self._reader.take(positions)
         return bool(surplus or missing)
 
-    async def _follow_topic(self) -> None:
-        """A topic that was deleted and made again is another one, with another id."""
-        if self._target and self._topic_id not in self._target:
-            self._routes.forget(self._topic)
-            topic_id = (await self._routes.topic(self._topic)).id
-            if topic_id != self._topic_id:
-                self._lose_all()
-                self._topic_id = topic_id
-
     def _lose_all(self) -> None:
         self.owned = _NOTHING
         self._reader.lose()
 
     def _owned_by_topic(self) -> Assignment:
-        return {self._topic_id: self.owned} if self.owned and self._topic_id is not None else {}
+        return {self._topic.id: self.owned} if self.owned else {}

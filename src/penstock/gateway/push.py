@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -26,6 +27,7 @@ from penstock.gateway.push_message import render_mail, render_message
 from penstock.gateway.push_position import MAX_LENGTH, ForeignPosition, Positions, decode_positions
 from penstock.gateway.push_source import GroupSource, MailboxSource, SingleSource
 from penstock.gateway.push_stream import Stream
+from penstock.gateway.push_topics import OpenStreams
 from penstock.gateway.request_parts import read_parameters
 from penstock.gateway.sse import CONTENT_TYPE, EventStream, Source
 from penstock.gateway.websocket import SocketStream, refuse
@@ -79,12 +81,14 @@ class Push:
         self._id_prefix = id_prefix
         self._numbers = count(1)
         self._feeds = Feeds(gateway.backend.records, render_message)
+        self._streams = OpenStreams(gateway.backend.topics)
         self._groups: dict[tuple[str, str], set[GroupStream]] = {}
         self._stream = Endpoint(
             "GET", "/v1/topics/{topic}/stream", "streamTopic", "push", "", self.events, {}, (_TOPIC, *_WHERE)
         )
 
     def close(self) -> None:
+        self._streams.close()
         self._feeds.close()
 
     def endpoints(self) -> Sequence[Endpoint]:
@@ -193,9 +197,10 @@ class Push:
         seen = _read_positions(topic, last) if last else {}
         if "group" in parameters:
             return await self._open_group(topic, parameters, seen, request_id)
-        stream = Stream(self._feeds, topic)
+        stream = Stream(self._feeds, topic, reads_all="partition" not in parameters)
         stream.read_from(await self._begin(topic, parameters, seen))
-        return SingleSource(stream), None
+        self._streams.add(stream)
+        return SingleSource(stream, partial(self._streams.discard, stream)), None
 
     async def _open_group(
         self, topic: TopicRoute, parameters: Mapping[str, Any], seen: Positions, request_id: str
@@ -207,10 +212,12 @@ class Push:
         stream = Stream(self._feeds, topic)
         joined = GroupStream(stream, backend.routes, backend.records, group, request_id, start)
         await joined.join(seen)
+        self._streams.add(stream)
         self._groups.setdefault((group, topic.name), set()).add(joined)
-        return GroupSource(joined, parameters["window"], self._forget), joined
+        return GroupSource(joined, parameters["window"], partial(self._forget, joined)), joined
 
     def _forget(self, stream: GroupStream) -> None:
+        self._streams.discard(stream.stream)
         key = stream.group, stream.stream.topic.name
         self._groups[key].discard(stream)
         if not self._groups[key]:

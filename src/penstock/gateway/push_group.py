@@ -30,7 +30,7 @@ class GroupStream:
         self.group = group
         self._records = records
         self._start = start
-        self._member = GroupMember(routes, group, stream.topic.name, member_id, self)
+        self._member = GroupMember(routes, group, stream.topic, member_id, self)
         self._resumed: dict[int, int] = {}
         self._acknowledged: dict[int, int] = {}
         """By partition that it reads, at least what the group had when it was taken."""

@@ -15,22 +15,22 @@ class SingleSource:
 
     is_exhausted = False
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, on_finish: Callable[[], None]) -> None:
         self._stream = stream
+        self._on_finish = on_finish
 
     async def take(self, max_events: int, max_bytes: int, patience_seconds: float) -> Sequence[Event]:
         return await self._stream.take(max_events, max_bytes, patience_seconds)
 
     async def finish(self) -> None:
+        self._on_finish()
         self._stream.close()
 
 
 class GroupSource:
     """Of a member of a group, who may be `window` events ahead of what was acknowledged."""
 
-    def __init__(
-        self, group_stream: GroupStream, window: int, on_finish: Callable[[GroupStream], None]
-    ) -> None:
+    def __init__(self, group_stream: GroupStream, window: int, on_finish: Callable[[], None]) -> None:
         self._group_stream = group_stream
         self._stream = group_stream.stream
         self._window = window
@@ -45,7 +45,7 @@ class GroupSource:
         return await self._stream.take(min(max_events, left), max_bytes, patience_seconds)
 
     async def finish(self) -> None:
-        self._on_finish(self._group_stream)
+        self._on_finish()
         await self._group_stream.close()
         self._stream.close()
 

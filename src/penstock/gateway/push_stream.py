@@ -27,8 +27,10 @@ class Event(NamedTuple):
 
 
 class Stream:
-    def __init__(self, feeds: Feeds, topic: TopicRoute) -> None:
+    def __init__(self, feeds: Feeds, topic: TopicRoute, *, reads_all: bool = False) -> None:
+        """`reads_all`: partitions that the topic gets are read too."""
         self.topic = topic
+        self.reads_all = reads_all
         self.positions: dict[int, int] = {}
         self._feeds = feeds
         self._open: dict[int, PartitionFeed] = {}
