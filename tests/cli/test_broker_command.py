@@ -44,7 +44,7 @@ def test_one_line_says_that_it_serves_and_a_signal_stops_it_cleanly(tmp_path: Pa
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=START_SECONDS)
     assert line == (
-        f"penstock serves Kafka clients at 127.0.0.1:{port}, metrics and health at http://127.0.0.1:{http_port}\n"
+        f"penstock serves Kafka clients at 127.0.0.1:{port}, HTTP at http://127.0.0.1:{http_port}\n"
     )
     assert rest == ""
     assert process.returncode == 0
@@ -62,7 +62,7 @@ def test_metrics_and_health_are_served(start_broker: StartBroker) -> None:
 
 def wait_for_http(broker: BrokerProcess) -> None:
     """The greeting comes when HTTP serves too."""
-    while b"metrics and health" not in broker.log_path.read_bytes():
+    while b"HTTP at" not in broker.log_path.read_bytes():
         assert broker.running
 
 

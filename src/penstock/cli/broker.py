@@ -17,7 +17,7 @@ from penstock.config.loading import load_broker_config, parse_assignments
 _SHORTHANDS = (
     ("--data-dir", "log.dir", "DIR", "where everything is stored"),
     ("--port", "port", "PORT", "the port for Kafka clients"),
-    ("--http-port", "http.port", "PORT", "the port for /metrics and /health; -1 for none"),
+    ("--http-port", "http.port", "PORT", "the port for HTTP: gateway, /metrics and /health; -1 for none"),
     ("--host", "host", "HOST", "the address to listen on"),
     ("--advertised", "advertised.listeners", "HOST:PORT", "the address clients are told to use"),
     ("--node-id", "node.id", "N", "the broker's number"),

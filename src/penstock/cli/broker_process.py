@@ -14,6 +14,7 @@ from penstock.cli.collector import tame_collector
 from penstock.cli.failures import ExitCode, Failure
 from penstock.config import (
     EVENT_LOOP,
+    GATEWAY_MAX_CONNECTIONS,
     HOST,
     HTTP_PORT,
     LOG_DIR,
@@ -50,14 +51,14 @@ def run_broker(config: BrokerConfig) -> None:
     take_over_library_logs(log)
     raise_open_files_limit(config, log)
     sys.setswitchinterval(THREAD_SWITCH_SECONDS)
-    _warn_if_open_to_all(config, log)
-    with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
+    warn_if_open_to_all(config, log)
+    with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
         runner.run(_serve(config, environment, log))
 
 
 async def _serve(config: BrokerConfig, environment: Environment, log: Log) -> None:
     stop = asyncio.Event()
-    _on_signals(stop.set)
+    on_signals(stop.set)
     is_first = True
     while not stop.is_set():
         lost = asyncio.Event()
@@ -90,7 +91,7 @@ async def _first_of(*events: asyncio.Event, seconds: float | None = None) -> Non
         task.cancel()
 
 
-def _on_signals(stop: Callable[[], None]) -> None:
+def on_signals(stop: Callable[[], None]) -> None:
     """The first signal asks for a clean stop, a second one ends the process at once."""
     loop = asyncio.get_running_loop()
 
@@ -104,7 +105,7 @@ def _on_signals(stop: Callable[[], None]) -> None:
         loop.add_signal_handler(number, stop_once)
 
 
-def _loop_factory(config: BrokerConfig) -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory(config: BrokerConfig) -> Callable[[], asyncio.AbstractEventLoop] | None:
     if config[EVENT_LOOP] is EventLoop.ASYNCIO:
         return None
     try:
@@ -151,14 +152,19 @@ def _greeting(config: BrokerConfig, broker: Broker) -> str:
     serving = f"penstock serves Kafka clients at {Address(config[HOST], broker.port)}"
     if config[HTTP_PORT] < 0:
         return serving
-    return f"{serving}, metrics and health at http://{Address(config[HOST], broker.http_port)}"
+    return f"{serving}, HTTP at http://{Address(config[HOST], broker.http_port)}"
 
 
 def raise_open_files_limit(config: BrokerConfig, log: Log) -> None:
-    """Take what the system grants, and say so where it is less than the settings may need."""
     needed = config[MAX_CONNECTIONS] + config[LOG_OPEN_FILES_MAX] + OPEN_FILES_BESIDES
+    # What strangers have open by HTTP is nothing to warn of: the oldest go where there is no room.
+    raise_limit_of_open_files(needed, config[GATEWAY_MAX_CONNECTIONS], log)
+
+
+def raise_limit_of_open_files(needed: int, spare: int, log: Log) -> None:
+    """Take what the system grants, and say so where it is less than the settings may need."""
     limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = needed if most == resource.RLIM_INFINITY else min(needed, most)
+    wanted = needed + spare if most == resource.RLIM_INFINITY else min(needed + spare, most)
     if limit < wanted:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
@@ -167,7 +173,7 @@ def raise_open_files_limit(config: BrokerConfig, log: Log) -> None:
         log.warning("the limit of open files is below what the settings may need", limit=limit, needed=needed)
 
 
-def _warn_if_open_to_all(config: BrokerConfig, log: Log) -> None:
+def warn_if_open_to_all(config: BrokerConfig, log: Log) -> None:
     if config[HOST] not in LOOPBACK_HOSTS:
         log.warning(
             "anybody who can reach this address can read and write: no authentication", host=config[HOST]

@@ -10,6 +10,7 @@ import typer
 
 COMMANDS = {
     "broker": "penstock.cli.broker_command",
+    "gateway": "penstock.cli.gateway_command",
     "topic": "penstock.cli.topic",
     "produce": "penstock.cli.produce",
     "consume": "penstock.cli.consume",

@@ -1,6 +1,6 @@
 """Where the `penstock` process begins: the command line is carried out, and what goes wrong is said in a line.
 
-Nothing heavy is imported here, and for `broker` no command-line library at all: a broker starts quickly.
+Nothing heavy is imported here, and for `broker` and `gateway` no command-line library at all: they start quickly.
 """
 
 from __future__ import annotations
@@ -47,6 +47,10 @@ def _carry_out(arguments: list[str]) -> None:
         from penstock.cli.broker import broker
 
         broker(arguments[1:])
+    elif arguments[:1] == ["gateway"]:
+        from penstock.cli.gateway import gateway
+
+        gateway(arguments[1:])
     else:
         from penstock.cli.commands import make_app
 

@@ -65,7 +65,7 @@ GATEWAY_JSON_MAX_BYTES: Option[int] = GATEWAY.option(
 GATEWAY_MAX_CONNECTIONS: Option[int] = GATEWAY.option(
     "gateway.max.connections",
     Integer(1, INT_MAX),
-    12_000,
+    4_000,
     "The most HTTP connections at a time; beyond them the oldest that asks for nothing is closed, or else the newest.",
 )
 GATEWAY_MAX_WAIT_MS: Option[int] = GATEWAY.option(

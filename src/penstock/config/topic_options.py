@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from penstock.config.key_layouts import NO_LAYOUTS, KeyLayouts, Layouts
 from penstock.config.options import Group, Option, table
 from penstock.config.partition_offsets import NO_OFFSETS, OffsetsByPartition, PartitionOffsets
 from penstock.config.replica_lists import NO_REPLICAS, ReplicaList, Replicas
@@ -123,6 +124,15 @@ INDEX_INTERVAL_BYTES: Option[int] = topic(
     "A segment's index gets one entry for at least this many bytes of records. Smaller finds offsets with "
     "less reading and makes a larger index.",
     broker="log.index.interval.bytes",
+)
+INDEX_KEY_LAYOUTS: Option[KeyLayouts] = topic(
+    "index.key.layouts",
+    Layouts(),
+    NO_LAYOUTS,
+    "The partition counts by which the gateway has spread keys, each with the time from which on, as in "
+    "`12@0,24@1767225600000`: where to look for what was written before partitions were added. The gateway keeps it; "
+    "leave it alone.",
+    broker="log.index.key.layouts",
 )
 LEADER_REPLICATION_THROTTLED_REPLICAS: Option[ReplicaList] = topic(
     "leader.replication.throttled.replicas",

@@ -1,4 +1,4 @@
-"""The HTTP application: `/metrics` for Prometheus and `/health` for load balancers.
+"""The HTTP application of a broker without a gateway: `/metrics` for Prometheus and `/health` for load balancers.
 
 It reaches the broker only through the two functions it is given.
 """
@@ -21,7 +21,7 @@ MAX_FAILED_LOGS_SHOWN = 20
 def make_app(health: Callable[[], Health], metrics: Callable[[], Awaitable[bytes]]) -> Starlette:
     async def show_health(request: Request) -> Response:
         current = health()
-        return JSONResponse(_describe(current), status_code=200 if current.is_ok else 503)
+        return JSONResponse(describe_health(current), status_code=200 if current.is_ok else 503)
 
     async def show_metrics(request: Request) -> Response:
         return Response(await metrics(), headers={"content-type": CONTENT_TYPE})
@@ -29,7 +29,7 @@ def make_app(health: Callable[[], Health], metrics: Callable[[], Awaitable[bytes
     return Starlette(routes=[Route("/health", show_health), Route("/metrics", show_metrics)])
 
 
-def _describe(health: Health) -> dict[str, object]:
+def describe_health(health: Health) -> dict[str, object]:
     return {
         "status": str(health.state),
         "failed_logs": list(health.failed_logs[:MAX_FAILED_LOGS_SHOWN]),

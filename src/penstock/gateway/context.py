@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from penstock.clock import Clock
 from penstock.config import BrokerConfig
 from penstock.gateway.backend import Backend
+from penstock.gateway.mailbox import Mailbox
 from penstock.observability.logs import Log
 
 
@@ -16,3 +17,4 @@ class Gateway:
     config: BrokerConfig
     clock: Clock
     log: Log
+    mailbox: Mailbox

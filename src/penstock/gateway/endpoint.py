@@ -18,6 +18,8 @@ from penstock.gateway.schema import Schema
 
 JSON = "application/json"
 OCTETS = "application/octet-stream"
+SYSTEM = "Gateway"
+"""The tag of endpoints that tell of the process, to its very end."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """Serves an HTTP application in the broker's own loop.
 
-Uvicorn speaks HTTP; starting, stopping and signals stay with the broker, so its `Server`, which takes over
-the process, is not used. Connections are few and go when they stand idle, so that strangers cannot take the
-file descriptors the log needs, nor keep a health check out. Imported late: loading it takes longer than
+Uvicorn speaks HTTP; starting, stopping and signals stay with the process, so its `Server`, which takes over
+the process, is not used. Connections are bounded, and go when they stand idle, dawdle or do not read, so that strangers
+cannot take the file descriptors the log needs, nor keep a health check out. Imported late: loading it takes longer than
 starting a broker.
 """
 
@@ -10,51 +10,35 @@ from __future__ import annotations
 
 import asyncio
 
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 from uvicorn import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
+
+from penstock.gateway.http_connection import HttpConnection
 
 MAX_CONNECTIONS = 256
 IDLE_SECONDS = 30.0
-"""Without a whole request for this long, or twice as long, a connection is closed."""
-KEEP_ALIVE_SECONDS = 60
+"""Without a request for this long, or a sweep longer, a connection is closed."""
+HEAD_SECONDS = 10.0
+"""In which the head of a request has to come."""
+WRITE_SECONDS = 30.0
+KEEP_ALIVE_SECONDS = 75
+SWEEP_SECONDS = 2.0
 STOP_SECONDS = 2.0
-
-
-class _Connection(H11Protocol):
-    """One of uvicorn's, known to its server from its beginning to its end."""
-
-    server_connections: dict[_Connection, None]
-    """Of the server, oldest first."""
-    seen_cycle: object = ()
-    """The request that was its last when idle connections were looked for."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        connections = self.server_connections
-        connections[self] = None
-        if len(connections) > MAX_CONNECTIONS:
-            # The newest may be a health check: an old one that asks for nothing makes room for it.
-            next((each for each in connections if each.is_idle), self).transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.server_connections.pop(self, None)
-        super().connection_lost(exc)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request of it is being answered."""
-        return self.cycle is None or self.cycle.response_complete
+WEBSOCKET_MESSAGE_BYTES = 1024 * 1024
 
 
 class HttpServer:
-    def __init__(self, app: Starlette) -> None:
+    def __init__(
+        self, app: ASGIApp, max_connections: int = MAX_CONNECTIONS, write_seconds: float = WRITE_SECONDS
+    ) -> None:
         self._config = Config(
             app,
             lifespan="off",
-            http="h11",
-            ws="none",
+            http="httptools",
+            ws="websockets-sansio",
+            ws_max_size=WEBSOCKET_MESSAGE_BYTES,
+            ws_per_message_deflate=False,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -63,15 +47,23 @@ class HttpServer:
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
         self._config.load()
+        self._max_connections = max_connections
+        self._write_seconds = write_seconds
         self._state = ServerState()
-        self._connections: dict[_Connection, None] = {}
+        self._connections: dict[HttpConnection, None] = {}
         self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port that was bound. OSError when it cannot be had."""
+    @property
+    def connections(self) -> int:
+        return len(self._state.connections)
+
+    async def start(self, host: str, port: int, *, shared: bool = False) -> int:
+        """Listen; returns the port that was bound. OSError when it cannot be had. `shared`: with other processes."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._make_protocol, host, port)
+        self._server = await loop.create_server(
+            self._make_protocol, host, port, reuse_port=shared or None, backlog=4096
+        )
         self._schedule_sweep()
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
@@ -89,19 +81,40 @@ class HttpServer:
             _, late = await asyncio.wait(self._state.tasks, timeout=STOP_SECONDS)
             for task in late:
                 task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=STOP_SECONDS)
+        for connection in list(self._connections):
+            connection.transport.abort()
         self._server = None
 
     def _make_protocol(self) -> asyncio.Protocol:
-        connection = _Connection(config=self._config, server_state=self._state, app_state={})
+        connection = HttpConnection(config=self._config, server_state=self._state, app_state={})
         connection.server_connections = self._connections
+        connection.max_connections = self._max_connections
         return connection
 
     def _schedule_sweep(self) -> None:
-        self._sweep_timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._sweep)
+        seconds = min(SWEEP_SECONDS, IDLE_SECONDS)
+        self._sweep_timer = asyncio.get_running_loop().call_later(seconds, self._sweep)
 
     def _sweep(self) -> None:
+        now = asyncio.get_running_loop().time()
         for connection in tuple(self._connections):
-            if connection.is_idle and connection.cycle is connection.seen_cycle:
-                connection.transport.abort()
-            connection.seen_cycle = connection.cycle
+            self._look_after(connection, now)
         self._schedule_sweep()
+
+    def _look_after(self, connection: HttpConnection, now: float) -> None:
+        if connection.head_since is not None and now - connection.head_since > min(
+            HEAD_SECONDS, IDLE_SECONDS
+        ):
+            connection.refuse(408, f"the head of the request did not come within {HEAD_SECONDS:.0f} s")
+        elif connection.is_idle and now - connection.idle_since > IDLE_SECONDS:
+            connection.transport.abort()
+        unsent = connection.transport.get_write_buffer_size()
+        if unsent == 0 or unsent < connection.waiting_to_send:
+            connection.stalled_since = None
+        elif connection.stalled_since is None:
+            connection.stalled_since = now
+        elif now - connection.stalled_since > self._write_seconds:
+            connection.transport.abort()
+        connection.waiting_to_send = unsent

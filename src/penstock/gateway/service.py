@@ -1,7 +1,7 @@
-"""The broker's HTTP side, from its start to its stop.
+"""The HTTP side of a process, from its start to its stop: a broker's, or that of a gateway alone.
 
 The libraries are loaded in a pool after the Kafka listener answers, so they delay nobody; metrics are
-collected on the loop and turned into text in a pool. The broker imports this; what lies behind it is imported
+collected on the loop and turned into text in a pool. Whoever serves imports this; what lies behind it is imported
 here, late.
 """
 
@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock.config import GATEWAY_MAX_CONNECTIONS, GATEWAY_WRITE_TIMEOUT_MS
 from penstock.gateway.health import Health
 from penstock.observability.metrics import BrokerMetrics
 from penstock.threads import Threads
 
 if TYPE_CHECKING:
+    from penstock.gateway.opening import OpenGateway
     from penstock.gateway.server import HttpServer
+    from penstock.gateway.surroundings import Surroundings
 
 
 class HttpService:
@@ -24,24 +27,56 @@ class HttpService:
         self._metrics = metrics
         self._health = health
         self._server: HttpServer | None = None
+        self._gateway: OpenGateway | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Serve; returns the port that was bound. OSError when it cannot be had."""
-        self._server = await self._threads.run("background", self._make_server)
-        return await self._server.start(host, port)
+    async def start(
+        self, host: str, port: int, surroundings: Surroundings | None = None, *, shared: bool = False
+    ) -> int:
+        """Serve, a gateway too where it has its surroundings; returns the port that was bound. OSError when it cannot
+        be had. `shared`: other processes listen on it as well."""
+        await self._threads.run("background", _load)
+        self._server = self._make_server(surroundings)
+        return await self._server.start(host, port, shared=shared)
+
+    async def close_gateway(self) -> None:
+        """Before the broker goes that it is a client of: what waits is ended, what is being sent has its answer."""
+        if self._gateway is not None:
+            self._gateway.drain()
+            await self._gateway.settle()
 
     async def stop(self) -> None:
+        if self._gateway is not None:
+            self._gateway.drain()
         if self._server is not None:
             await self._server.stop()
+        if self._gateway is not None:
+            await self._gateway.close()
 
-    def _make_server(self) -> HttpServer:
+    def _make_server(self, surroundings: Surroundings | None) -> HttpServer:
         from penstock.gateway.app import make_app
+        from penstock.gateway.opening import OpenGateway
         from penstock.gateway.server import HttpServer
 
-        return HttpServer(make_app(self._health, self._render_metrics))
+        if surroundings is None:
+            return HttpServer(make_app(self._health, self._render_metrics))
+        self._gateway = OpenGateway(surroundings, self._health, self._render_metrics)
+        config = surroundings.config
+        server = HttpServer(
+            self._gateway.front, config[GATEWAY_MAX_CONNECTIONS], config[GATEWAY_WRITE_TIMEOUT_MS] / 1000
+        )
+        self._metrics.add_gauge(
+            "penstock_http_connections", "Open HTTP connections.", lambda: server.connections
+        )
+        return server
 
     async def _render_metrics(self) -> bytes:
         from penstock.observability.exposition import render, take_snapshot
 
         snapshot = take_snapshot(self._metrics)
         return await self._threads.run("read", lambda: render(snapshot))
+
+
+def _load() -> None:
+    import penstock.gateway.app
+    import penstock.gateway.opening
+    import penstock.gateway.server  # noqa: F401

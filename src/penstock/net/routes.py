@@ -8,7 +8,7 @@ Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -82,13 +82,21 @@ class BrokerRoute:
 
 
 class Routes:
-    def __init__(self, network: Network, bootstrap: Sequence[Address], client_id: str) -> None:
+    def __init__(
+        self,
+        network: Network,
+        bootstrap: Sequence[Address],
+        client_id: str,
+        shortcuts: Mapping[BrokerId, Address] | None = None,
+    ) -> None:
+        """`shortcuts`: where brokers are reached otherwise than where they say."""
         self.cluster_id = ""
         self.controller = BrokerId(-1)
         self.brokers: Mapping[BrokerId, BrokerRoute] = {}
         self._network = network
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
+        self._shortcuts = shortcuts or {}
         self._clients: dict[Address, Client] = {}
         self._connecting: dict[Address, asyncio.Task[Client]] = {}
         self._topics: dict[str, TopicRoute] = {}
@@ -124,15 +132,28 @@ class Routes:
 
     async def leader(self, topic: str, partition: int) -> Client:
         """A connection to the broker that leads the partition."""
+        return await self._connect(await self._leader_address(topic, partition))
+
+    async def open_to_leader(self, topic: str, partition: int) -> Client:
+        """A connection of the caller's own, for answers that wait: nobody else's have to wait behind them."""
+        address = await self._leader_address(topic, partition)
+        async with asyncio.timeout(CONNECT_SECONDS):
+            return await Client.connect(self._network, address.host, address.port, self._client_id)
+
+    async def _leader_address(self, topic: str, partition: int) -> Address:
         route = await self.topic(topic)
+        if partition >= len(route.partitions):
+            # Partitions may have been added since.
+            self.forget(topic)
+            route = await self.topic(topic)
         if not 0 <= partition < len(route.partitions):
             raise BrokerError(
                 ErrorCode.unknown_topic_or_partition, f"{topic} has {len(route.partitions)} partitions"
             )
-        leader = route.partitions[partition].leader
-        if leader not in self.brokers:
+        leader = self.brokers.get(route.partitions[partition].leader)
+        if leader is None:
             raise BrokerError(ErrorCode.leader_not_available, f"nobody leads {topic}-{partition} at present")
-        return await self.broker(leader)
+        return leader.address
 
     def forget(self, topic: str) -> None:
         """What is known of it has turned out wrong."""
@@ -146,7 +167,9 @@ class Routes:
         self.controller = BrokerId(response.controller_id)
         self.brokers = {
             BrokerId(each.node_id): BrokerRoute(
-                BrokerId(each.node_id), Address(each.host, each.port), each.rack
+                BrokerId(each.node_id),
+                self._shortcuts.get(BrokerId(each.node_id), Address(each.host, each.port)),
+                each.rack,
             )
             for each in response.brokers
         }
@@ -206,9 +229,8 @@ class Routes:
 
     async def ask_any(self, api_key: int, version: int, fields: Mapping[str, Any]) -> Any:
         """Ask a broker, and the next where one does not answer: only for what may be asked again."""
-        known = [route.address for route in self.brokers.values()]
         problem: Exception = ConnectionRefusedError("no broker is known")
-        for address in dict.fromkeys((*self._clients, *known, *self._bootstrap)):
+        for address in self._addresses():
             try:
                 client = await self._connect(address)
                 async with asyncio.timeout(ANSWER_SECONDS):
@@ -216,6 +238,20 @@ class Routes:
             except OSError as error:
                 problem = error
         raise problem
+
+    async def any_broker(self) -> Client:
+        """A connection to whoever is there."""
+        problem: Exception = ConnectionRefusedError("no broker is known")
+        for address in self._addresses():
+            try:
+                return await self._connect(address)
+            except OSError as error:
+                problem = error
+        raise problem
+
+    def _addresses(self) -> Iterable[Address]:
+        known = [route.address for route in self.brokers.values()]
+        return dict.fromkeys((*self._clients, *known, *self._bootstrap))
 
     async def broker(self, node_id: BrokerId) -> Client:
         """A connection to a broker of the cluster."""

@@ -28,6 +28,7 @@ from penstock.cluster.peers import Peers, PeerServices
 from penstock.cluster.topics import draw_uuid
 from penstock.config import (
     BROKER_RACK,
+    GATEWAY_ENABLE,
     HOST,
     HTTP_PORT,
     LOG_OPEN_FILES_MAX,
@@ -44,6 +45,7 @@ from penstock.config import (
 from penstock.errors import PenstockError
 from penstock.gateway.health import BrokerState, Health
 from penstock.gateway.service import HttpService
+from penstock.gateway.surroundings import Surroundings, Way
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group_metrics import GroupMetrics
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
@@ -80,6 +82,9 @@ from penstock.transactions.verification import Verifier
 from penstock.wire.apis import api_name
 
 SESSION_PARTITIONS_PER_SLOT = 100
+
+LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where a broker that listens everywhere reaches itself."""
 
 LEAVE_SECONDS = 5.0
 """How long a broker that stops waits for the controller to have others lead."""
@@ -252,7 +257,23 @@ class Broker:
         self.state = BrokerState.SERVING
         self._log.info("serving", address=address, node_id=self._node_id, partitions=len(self._replicas))
         if config[HTTP_PORT] >= 0:
-            self.http_port = await self._http.start(config[HOST], config[HTTP_PORT])
+            self.http_port = await self._start_http(config)
+
+    async def _start_http(self, config: BrokerConfig) -> int:
+        host, port, surroundings = config[HOST], config[HTTP_PORT], None
+        if config[GATEWAY_ENABLE]:
+            own = Address(LOOPBACK.get(host, host), self.port)
+            environment = self._environment
+            surroundings = Surroundings(
+                Way(environment.network, [own], {self._node_id: own}),
+                config,
+                environment.clock,
+                environment.threads,
+                self._log,
+                self._metrics,
+                f"{self._node_id}-{environment.random.getrandbits(32):08x}",
+            )
+        return await self._http.start(host, port, surroundings)
 
     def _identity(self, address: Address) -> Identity:
         machine_id, logs = self._environment.machine_id, self._logs
@@ -305,6 +326,7 @@ class Broker:
     async def stop(self) -> None:
         """Answer what is under way, make everything durable and leave the mark of a clean stop."""
         self.state = BrokerState.STOPPING
+        await self._http.close_gateway()
         await self._leave()
         self._acceptor.close_listener()
         await self._drain()

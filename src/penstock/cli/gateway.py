@@ -1,0 +1,68 @@
+"""`penstock gateway`: serve HTTP in front of a cluster, in a process of its own, or several on one port.
+
+It keeps nothing but open connections, so any number of them may run and come and go.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser
+from collections.abc import Sequence
+
+from penstock.cli.config_file import read_config_file
+from penstock.cli.failures import ExitCode, Failure
+from penstock.config import HTTP_PORT, parse_address
+from penstock.config.loading import load_broker_config, parse_assignments
+
+
+def gateway(arguments: Sequence[str]) -> None:
+    given = _parser().parse_args(arguments)
+    shorthands = {"http.port": given.http_port, "host": given.host}
+    loaded = load_broker_config(
+        file=read_config_file(given.config),
+        environment=os.environ,
+        command_line=parse_assignments(given.set)
+        | {setting: value for setting, value in shorthands.items() if value is not None},
+    )
+    try:
+        bootstrap = [parse_address(text.strip()) for text in given.bootstrap.split(",")]
+    except ValueError as error:
+        raise Failure(str(error), "Give --bootstrap HOST:PORT[,HOST:PORT].", code=ExitCode.USAGE) from None
+    if loaded.config[HTTP_PORT] < 0:
+        raise Failure("a gateway needs a port", "Give --http-port.", code=ExitCode.USAGE)
+    if given.workers > 1:
+        from penstock.cli.gateway_workers import run_workers
+
+        if loaded.config[HTTP_PORT] == 0:
+            raise Failure("several workers need to know their port", "Give --http-port.", code=ExitCode.USAGE)
+        run_workers(given.workers, arguments)
+    else:
+        from penstock.cli.gateway_process import run_gateway
+
+        run_gateway(loaded.config, bootstrap, is_worker=given.workers < 0)
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        "penstock gateway",
+        description="Serve HTTP in front of a cluster. Settings come from the file, over it the environment, over it "
+        "the options here.",
+        epilog="`penstock config show --docs` explains every setting.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        default=os.environ.get("PENSTOCK_BOOTSTRAP", "localhost:9092"),
+        help="brokers of the cluster, separated by commas",
+    )
+    parser.add_argument("--http-port", metavar="PORT", help="the port to serve HTTP on (http.port)")
+    parser.add_argument("--host", metavar="HOST", help="the address to listen on (host)")
+    parser.add_argument(
+        "--workers", metavar="N", type=int, default=1, help="processes that share the port, one for each core"
+    )
+    parser.add_argument("--config", metavar="FILE", help="a file of settings: TOML, or name=value lines")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting; repeat for several"
+    )
+    return parser

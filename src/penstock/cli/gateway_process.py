@@ -1,0 +1,82 @@
+"""The process of a gateway: from its settings to serving, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+from collections.abc import Sequence
+
+from penstock.cli.broker_process import (
+    loop_factory,
+    on_signals,
+    raise_limit_of_open_files,
+    warn_if_open_to_all,
+)
+from penstock.cli.collector import tame_collector
+from penstock.cli.failures import ExitCode, Failure
+from penstock.clock import SystemClock
+from penstock.config import GATEWAY_MAX_CONNECTIONS, HOST, HTTP_PORT, Address, BrokerConfig
+from penstock.gateway.health import BrokerState, Health
+from penstock.gateway.service import HttpService
+from penstock.gateway.surroundings import Surroundings, Way
+from penstock.net.network import TcpNetwork
+from penstock.observability.library_logs import take_over_library_logs
+from penstock.observability.logs import Log, open_log
+from penstock.observability.loop_lag import LoopLag
+from penstock.observability.metrics import BrokerMetrics
+from penstock.threads import ThreadPools
+
+OPEN_FILES_BESIDES = 200
+"""For connections to brokers, and the standard streams."""
+
+
+def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], *, is_worker: bool) -> None:
+    """Serve until SIGTERM or SIGINT, then stop cleanly."""
+    log = open_log(config, SystemClock(), sys.stderr)
+    take_over_library_logs(log)
+    raise_limit_of_open_files(config[GATEWAY_MAX_CONNECTIONS] + OPEN_FILES_BESIDES, 0, log)
+    warn_if_open_to_all(config, log)
+    with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
+        runner.run(_serve(config, bootstrap, log, is_worker))
+
+
+async def _serve(config: BrokerConfig, bootstrap: Sequence[Address], log: Log, is_worker: bool) -> None:
+    stop = asyncio.Event()
+    on_signals(stop.set)
+    threads = ThreadPools()
+    metrics = BrokerMetrics({}, max_topics=0)
+    state = BrokerState.SERVING
+    service = HttpService(threads, metrics, lambda: Health(state))
+    surroundings = Surroundings(
+        Way(TcpNetwork(), bootstrap),
+        config,
+        SystemClock(),
+        threads,
+        log,
+        metrics,
+        f"g{random.SystemRandom().getrandbits(48):012x}",
+    )
+    loop_lag = LoopLag(metrics.event_loop_lag)
+    try:
+        port = await service.start(config[HOST], config[HTTP_PORT], surroundings, shared=is_worker)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise Failure(
+            f"cannot listen on {Address(config[HOST], config[HTTP_PORT])}: {reason}",
+            "Choose another with --http-port or --host, or stop what uses it.",
+            code=ExitCode.USAGE,
+        ) from None
+    tame_collector()
+    loop_lag.start()
+    address = Address(config[HOST], port)
+    log.info("serving", address=f"http://{address}", bootstrap=",".join(map(str, bootstrap)))
+    if not is_worker:
+        print(f"penstock serves HTTP at http://{address}", flush=True)
+    await stop.wait()
+    state = BrokerState.STOPPING
+    loop_lag.stop()
+    await service.stop()
+    threads.close()
+    log.info("stopped")

@@ -1,0 +1,26 @@
+"""Answers that are JSON, and times as they stand in them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from penstock.gateway.endpoint import JSON
+
+_ENCODER = msgspec.json.Encoder()
+_MAX_TIME_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, where ISO 8601 as everybody reads it ends."""
+
+
+def json_answer(value: Any, status: int = 200, content_type: str = JSON) -> Response:
+    return Response(_ENCODER.encode(value), status, headers={"content-type": content_type})
+
+
+def iso_time(time_ms: int) -> str:
+    """UTC with milliseconds; a time that no calendar has becomes the nearest that one has."""
+    shown = min(max(time_ms, 0), _MAX_TIME_MS)
+    seconds, milliseconds = divmod(shown, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"

@@ -1,0 +1,91 @@
+"""The cluster as a resource: its brokers and its health."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from penstock.gateway.answers import json_answer
+from penstock.gateway.backend import BrokerSummary
+from penstock.gateway.endpoint import Answer, Call, Endpoint
+from penstock.gateway.schemas import BOOLEAN, INTEGER, STRING, an_array, an_object
+
+TAG = "Cluster"
+_BROKER = an_object(
+    {
+        "id": INTEGER,
+        "host": STRING,
+        "port": INTEGER,
+        "rack": {"type": ["string", "null"]},
+        "controller": BOOLEAN,
+    }
+)
+_HEALTH = an_object(
+    {
+        "cluster_id": STRING,
+        "status": {
+            "type": "string",
+            "enum": ["ok", "degraded", "failing"],
+            "description": "degraded: copies are missing; failing: partitions have no leader.",
+        },
+        "brokers": an_array(_BROKER),
+        "partitions": INTEGER,
+        "without_leader": INTEGER,
+        "under_replicated": INTEGER,
+    }
+)
+
+
+async def list_brokers(call: Call) -> Response:
+    return json_answer({"brokers": [_shown(each) for each in await call.gateway.backend.cluster.brokers()]})
+
+
+async def cluster_health(call: Call) -> Response:
+    health = await call.gateway.backend.cluster.health()
+    if health.without_leader:
+        status = "failing"
+    else:
+        status = "degraded" if health.under_replicated else "ok"
+    return json_answer(
+        {
+            "cluster_id": health.cluster_id,
+            "status": status,
+            "brokers": [_shown(each) for each in health.brokers],
+            "partitions": health.partitions,
+            "without_leader": health.without_leader,
+            "under_replicated": health.under_replicated,
+        }
+    )
+
+
+def _shown(broker: BrokerSummary) -> dict[str, Any]:
+    return {
+        "id": broker.node_id,
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.rack,
+        "controller": broker.is_controller,
+    }
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/v1/cluster",
+        "clusterHealth",
+        TAG,
+        "How the cluster is: its brokers, and whether all partitions are led and copied.",
+        cluster_health,
+        {200: Answer("The cluster.", _HEALTH)},
+    ),
+    Endpoint(
+        "GET",
+        "/v1/brokers",
+        "listBrokers",
+        TAG,
+        "The brokers of the cluster.",
+        list_brokers,
+        {200: Answer("By number.", an_object({"brokers": an_array(_BROKER)}))},
+    ),
+)

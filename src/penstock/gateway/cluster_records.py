@@ -1,0 +1,134 @@
+"""`Records` of a cluster: writing each record once, reading by offset, by time and by key.
+
+Writes and reads go over connections of their own, so that a lookup is not answered behind an fsync; a read that waits
+opens one for itself. Taking batches apart is left to a pool where that may take long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway.backend import KeyPage, Limits, Page
+from penstock.gateway.fetched_records import take_records
+from penstock.net.client import Client
+from penstock.net.keyed_reads import KeyedRead, KeyedReads
+from penstock.net.routes import Routes, check
+from penstock.net.sender import Sender
+from penstock.records.building import NewRecord
+from penstock.threads import Threads
+from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
+from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 10.0
+_FETCH_VERSION = 16
+_LIST_OFFSETS, _LIST_OFFSETS_VERSION = 2, 7
+_READ_COMMITTED = 1
+_POOL_FROM_BYTES = 64 * 1024
+_NONE = -1
+_LATEST = -1
+
+
+class ClusterRecords:
+    def __init__(self, routes: Routes, sender: Sender, keyed_reads: KeyedReads, threads: Threads) -> None:
+        self._routes = routes
+        self._sender = sender
+        self._keyed_reads = keyed_reads
+        self._threads = threads
+
+    async def produce(self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False) -> int:
+        return await self._sender.send(topic, partition, record, is_alone=is_alone)
+
+    async def read(self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0) -> Page:
+        result = await self._fetch(topic, partition, offset, limits.max_bytes, wait_ms)
+        records = memoryview(result.records)  # type: ignore[arg-type]
+        taken, next_offset = await self._work(
+            len(records),
+            lambda: take_records(records, result.aborted_transactions, offset, limits.max_records),
+        )
+        return Page(taken, next_offset, result.high_watermark, result.log_start_offset)
+
+    async def read_key(
+        self, topic: str, partition: int, key: bytes, from_offset: int, limits: Limits, wait_ms: int = 0
+    ) -> KeyPage:
+        wanted = KeyedRead(topic, partition, key, from_offset, limits.max_records, limits.max_bytes, wait_ms)
+        found = await self._keyed_reads.read(wanted, PATIENCE_SECONDS + wait_ms / 1000)
+        records = memoryview(found.records)
+        taken, _ = await self._work(
+            len(records), lambda: take_records(records, None, from_offset, limits.max_records)
+        )
+        return KeyPage(taken, found.next_offset, found.is_complete)
+
+    async def offsets(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
+        found = await asyncio.gather(*(self._offset(topic, each, time_ms) for each in partitions))
+        return dict(zip(partitions, found, strict=True))
+
+    async def _offset(self, topic: str, partition: int, time_ms: int) -> int:
+        async def ask(client: Client) -> int:
+            asked = {"partition_index": partition, "current_leader_epoch": -1, "timestamp": time_ms}
+            topics = [{"name": topic, "partitions": [asked]}]
+            fields = {"replica_id": -1, "isolation_level": _READ_COMMITTED, "topics": topics}
+            response = await client.request(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, fields)
+            [result] = response.topics[0].partitions
+            check(result.error_code)
+            offset: int = result.offset
+            return offset
+
+        offset = await self._routes.at_leader(topic, partition, ask, PATIENCE_SECONDS)
+        if offset == _NONE:
+            return await self._offset(topic, partition, _LATEST)
+        return offset
+
+    async def _fetch(
+        self, topic: str, partition: int, offset: int, max_bytes: int, wait_ms: int
+    ) -> FetchResult:
+        topic_id = (await self._routes.topic(topic)).id
+        asked = FetchTopic(None, topic_id, [FetchPartition(partition, offset, max_bytes)])
+        request = FetchRequest(
+            wait_ms,
+            1,
+            [asked],
+            [],
+            max_bytes=max_bytes,
+            isolation_level=_READ_COMMITTED,
+            uses_topic_ids=True,
+        )
+
+        async def ask(client: Client) -> FetchResult:
+            correlation_id = client.next_correlation_id()
+            frame = encode_fetch_request(correlation_id, _FETCH_VERSION, client.client_id, request)
+            async with asyncio.timeout(PATIENCE_SECONDS + wait_ms / 1000):
+                answer = await client.exchange(correlation_id, frame)
+            response = decode_fetch_response(answer, _FETCH_VERSION)
+            check(response.error_code)
+            result = response.topics[0].partitions[0]
+            _check_fetched(result, topic, partition, offset)
+            return result
+
+        if wait_ms == 0:
+            return await self._routes.at_leader(topic, partition, ask, PATIENCE_SECONDS)
+        client = await self._routes.open_to_leader(topic, partition)
+        try:
+            return await ask(client)
+        except (BrokerError, OSError):
+            self._routes.forget(topic)
+            raise
+        finally:
+            client.close()
+
+    async def _work(self, size: int, work: Callable[[], T]) -> T:
+        return work() if size < _POOL_FROM_BYTES else await self._threads.run("read", work)
+
+
+def _check_fetched(result: FetchResult, topic: str, partition: int, offset: int) -> None:
+    if result.error_code == ErrorCode.offset_out_of_range:
+        raise BrokerError(
+            ErrorCode.offset_out_of_range,
+            f"{topic}-{partition} has offsets from {result.log_start_offset} to {result.high_watermark}, "
+            f"and {offset} is not among them",
+        )
+    check(result.error_code)

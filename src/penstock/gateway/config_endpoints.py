@@ -1,0 +1,80 @@
+"""Settings of brokers as resources, and how settings are shown anywhere."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from penstock.gateway.answers import json_answer
+from penstock.gateway.backend import ConfigResource
+from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, path
+from penstock.gateway.schemas import BOOLEAN, PARTITION, STRING, an_array, an_object
+
+TAG = "Cluster"
+_CONFIG = an_object(
+    {
+        "name": STRING,
+        "value": {"type": ["string", "null"], "description": "null for what is kept secret."},
+        "default": BOOLEAN,
+        "read_only": BOOLEAN,
+        "sensitive": BOOLEAN,
+        "documentation": STRING,
+    }
+)
+CONFIGS = Answer("By name.", an_object({"configs": an_array(_CONFIG)}))
+CONFIG_CHANGES = {
+    "type": "object",
+    "minProperties": 1,
+    "maxProperties": 200,
+    "additionalProperties": {"type": ["string", "null"], "maxLength": 32_767},
+}
+_BROKER = path("broker", PARTITION, "The broker's number.")
+
+
+async def show_configs(call: Call, kind: ConfigResource, name: str) -> Response:
+    configs = [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "default": entry.is_default,
+            "read_only": entry.is_read_only,
+            "sensitive": entry.is_sensitive,
+            "documentation": entry.documentation,
+        }
+        for entry in await call.gateway.backend.configs.get(kind, name)
+    ]
+    return json_answer({"configs": configs})
+
+
+async def broker_configs(call: Call) -> Response:
+    return await show_configs(call, ConfigResource.BROKER, str(call.parameters["broker"]))
+
+
+async def alter_broker_configs(call: Call) -> Response:
+    name = str(call.parameters["broker"])
+    await call.gateway.backend.configs.alter(ConfigResource.BROKER, name, call.body)
+    return await show_configs(call, ConfigResource.BROKER, name)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/v1/brokers/{broker}/configs",
+        "brokerConfigs",
+        TAG,
+        "The settings of a broker.",
+        broker_configs,
+        {200: CONFIGS},
+        parameters=(_BROKER,),
+    ),
+    Endpoint(
+        "PATCH",
+        "/v1/brokers/{broker}/configs",
+        "alterBrokerConfigs",
+        TAG,
+        "Change settings of a broker that can be changed while it runs; null takes one back to its default.",
+        alter_broker_configs,
+        {200: CONFIGS},
+        parameters=(_BROKER,),
+        bodies={JSON: CONFIG_CHANGES},
+    ),
+)

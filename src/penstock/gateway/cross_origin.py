@@ -1,0 +1,55 @@
+"""Which web pages may use the gateway from a browser (CORS): those of the origins that are configured, else none.
+
+Credentials are never allowed across origins. A WebSocket is not held back by browsers, so its origin is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.responses import Response
+
+from penstock.config import GATEWAY_ALLOWED_ORIGINS, BrokerConfig
+from penstock.gateway.problems import Problem
+
+_MAX_AGE_SECONDS = 600
+_EXPOSED = b"x-request-id, retry-after, location"
+_TAKEN = "content-type, idempotency-key, last-event-id"
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class CrossOrigin:
+    def __init__(self, config: BrokerConfig) -> None:
+        self._allowed = frozenset(origin.encode() for origin in config[GATEWAY_ALLOWED_ORIGINS] or ())
+
+    def apply(self, headers: Headers, answer: list[tuple[bytes, bytes]]) -> None:
+        if not self._allowed:
+            return
+        answer.append((b"vary", b"origin"))
+        origin = _find(headers, b"origin")
+        if origin in self._allowed:
+            answer.append((b"access-control-allow-origin", origin))
+            answer.append((b"access-control-expose-headers", _EXPOSED))
+
+    def preflight(self, headers: Headers, methods: list[str]) -> Response:
+        answer = Response(status_code=204, headers={"allow": ", ".join(methods)})
+        if _find(headers, b"origin") in self._allowed:
+            answer.headers["access-control-allow-methods"] = ", ".join(methods)
+            answer.headers["access-control-allow-headers"] = _TAKEN
+            answer.headers["access-control-max-age"] = str(_MAX_AGE_SECONDS)
+        return answer
+
+    def check_socket(self, headers: Headers) -> None:
+        """A Problem for a page of another origin."""
+        origin = _find(headers, b"origin")
+        if not origin or origin in self._allowed:
+            return
+        if origin.partition(b"://")[2] != _find(headers, b"host"):
+            raise Problem(
+                403, "pages of this origin may not connect; gateway.allowed.origins names those that may"
+            )
+
+
+def _find(headers: Headers, wanted: bytes) -> bytes:
+    return next((value for name, value in headers if name == wanted), b"")

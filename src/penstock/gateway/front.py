@@ -1,0 +1,223 @@
+"""The door of the gateway: every request comes in here, and every answer, good or bad, goes out here.
+
+A request gets an id, is counted against its client's limits, is held against what its endpoint declares, and only then
+is it a `Call`. Failures become problem documents; what nobody expected is logged under the request's id and shown as
+nothing but that id. A task that is cancelled has lost its client, or the gateway stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Router
+from starlette.types import Message, Receive, Scope, Send
+
+from penstock.config import GATEWAY_BODY_MAX_BYTES, GATEWAY_JSON_MAX_BYTES
+from penstock.gateway.answers import json_answer
+from penstock.gateway.context import Gateway
+from penstock.gateway.cross_origin import CrossOrigin
+from penstock.gateway.endpoint import JSON, SYSTEM, Call, Endpoint
+from penstock.gateway.limits import ClientLimits
+from penstock.gateway.problems import CONTENT_TYPE, Problem, problem_of
+from penstock.gateway.request_parts import (
+    ClientGone,
+    content_type_of,
+    has_body,
+    read_body,
+    read_json,
+    read_parameters,
+)
+from penstock.gateway.routing import Table
+from penstock.observability.metrics import BrokerMetrics, Histogram
+
+_SAFETY = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+
+_CLIENT_GONE = 499
+"""As proxies count it."""
+
+
+class Front:
+    """An ASGI application."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        endpoints: Sequence[Endpoint],
+        sockets: Sequence[BaseRoute],
+        metrics: BrokerMetrics,
+        id_prefix: str,
+    ) -> None:
+        self._gateway = gateway
+        self._table = Table(endpoints)
+        self._sockets = Router(routes=sockets)
+        self._cross_origin = CrossOrigin(gateway.config)
+        self._max_json_bytes = gateway.config[GATEWAY_JSON_MAX_BYTES]
+        self._max_body_bytes = gateway.config[GATEWAY_BODY_MAX_BYTES]
+        self._metrics = metrics
+        self._numbers = count(1)
+        self._id_prefix = id_prefix
+        self._is_stopping = False
+        self._serving: set[asyncio.Task[None]] = set()
+        self._lasting: set[asyncio.Task[None]] = set()
+        """Of those, the ones that wait for messages or stream them."""
+        self.limits = ClientLimits(gateway.config, gateway.clock)
+
+    def stop(self) -> None:
+        """End what waits for messages and take nothing new; clients are told to ask again, of another gateway."""
+        self._is_stopping = True
+        for task in self._lasting:
+            task.cancel()
+
+    async def settle(self, seconds: float) -> None:
+        """Until what is being answered is answered, but no longer."""
+        if self._serving:
+            await asyncio.wait(self._serving, timeout=seconds)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._serve_socket(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = self._gateway.clock.monotonic()
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        answering = _Answering(send, f"{self._id_prefix}-{next(self._numbers):x}")
+        client = scope["client"][0] if scope["client"] else ""
+        name = "refused"
+        try:
+            self.limits.enter(client)
+            try:
+                name = await self._answer(scope, receive, answering, client, task)
+            finally:
+                self.limits.leave(client)
+        except ClientGone:
+            return
+        except asyncio.CancelledError:
+            if not self._is_stopping or answering.status:
+                return
+            await self._refuse(_stopping(), scope, receive, answering)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its client gets an answer and nobody else notices
+            problem = self._explain(error, answering.request_id)
+            if not answering.status:
+                await self._refuse(problem, scope, receive, answering)
+        finally:
+            self._serving.discard(task)
+            self._lasting.discard(task)
+            self._observe(name, answering.status, self._gateway.clock.monotonic() - started)
+
+    async def _answer(
+        self, scope: Scope, receive: Receive, answering: _Answering, client: str, task: asyncio.Task[None]
+    ) -> str:
+        headers, method = scope["headers"], scope["method"]
+        self._cross_origin.apply(headers, answering.headers)
+        brings_body = answering.is_body_unread = has_body(headers)
+        if method == "OPTIONS":
+            allowed = self._table.methods(scope["raw_path"])
+            response = self._cross_origin.preflight(headers, allowed)
+            await response(scope, receive, answering.send)
+            return "options"
+        endpoint, in_path = self._table.find(method, scope["raw_path"])
+        if self._is_stopping and endpoint.tag != SYSTEM:
+            raise _stopping()
+        parameters = read_parameters(endpoint, in_path, scope["query_string"], headers)
+        body, content_type = None, ""
+        if brings_body:
+            content_type = content_type_of(endpoint, headers)
+            limit = self._max_json_bytes if content_type == JSON else self._max_body_bytes
+            body = await read_body(receive, headers, limit)
+            answering.is_body_unread = False
+            if content_type == JSON:
+                body = read_json(endpoint, body)
+        elif endpoint.bodies and endpoint.is_body_required:
+            raise Problem(400, f"a body is missing: {' or '.join(endpoint.bodies)}", error="INVALID_REQUEST")
+        request = Request(scope, receive)
+        call = Call(self._gateway, request, answering.request_id, client, parameters, body, content_type)
+        if endpoint.is_stream:
+            self._lasting.add(task)
+        response = await endpoint.handler(call)
+        await response(scope, receive, answering.send)
+        return endpoint.name
+
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope["client"][0] if scope["client"] else ""
+        try:
+            self._cross_origin.check_socket(scope["headers"])
+            self.limits.enter(client)
+        except Problem as problem:
+            await send({"type": "websocket.close", "code": 1008, "reason": problem.detail[:100]})
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._lasting.add(task)
+        try:
+            await self._sockets(scope, receive, send)
+        except asyncio.CancelledError:
+            await send({"type": "websocket.close", "code": 1001, "reason": "the gateway is stopping"})
+        except Exception as error:  # noqa: BLE001 - as above
+            self._explain(error, f"{self._id_prefix}-{next(self._numbers):x}")
+            await send({"type": "websocket.close", "code": 1011, "reason": "an error of ours"})
+        finally:
+            self._lasting.discard(task)
+            self.limits.leave(client)
+
+    async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, answering: _Answering) -> None:
+        answer = json_answer(problem.document(answering.request_id), problem.status, CONTENT_TYPE)
+        for name, value in problem.headers.items():
+            answer.headers[name] = value
+        if scope["method"] == "HEAD":
+            answer = Response(status_code=problem.status, headers=dict(answer.headers))
+        await answer(scope, receive, answering.send)
+
+    def _explain(self, error: Exception, request_id: str) -> Problem:
+        problem = problem_of(error)
+        if problem is None:
+            self._gateway.log.error("an HTTP request failed", error, request_id=request_id)
+            problem = Problem(
+                500, "an error of ours; the log has it under the request id", error="UNKNOWN_SERVER_ERROR"
+            )
+        return problem
+
+    def _observe(self, name: str, status: int, seconds: float) -> None:
+        histogram = self._metrics.http_requests.get(name)
+        if histogram is None:
+            histogram = self._metrics.http_requests[name] = Histogram()
+        histogram.observe(seconds)
+        self._metrics.http_answers.increment(str(status or _CLIENT_GONE))
+
+
+def _stopping() -> Problem:
+    headers = {"retry-after": "1", "connection": "close"}
+    return Problem(503, "the gateway is stopping; ask again", retriable=True, headers=headers)
+
+
+class _Answering:
+    """The one answer to a request: what it is sent with, and whether it has begun."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self.request_id = request_id
+        self.status = 0
+        self.is_body_unread = False
+        self.headers: list[tuple[bytes, bytes]] = [*_SAFETY, (b"x-request-id", request_id.encode())]
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            given = {name for name, _ in message["headers"]}
+            added = [pair for pair in self.headers if pair[0] not in given]
+            if self.is_body_unread:
+                # What is left of the request would be taken for the next one.
+                added.append((b"connection", b"close"))
+            message["headers"] = [*message["headers"], *added]
+        await self._send(message)

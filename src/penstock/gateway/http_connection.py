@@ -1,0 +1,222 @@
+"""One HTTP connection: uvicorn's, made strict towards strangers.
+
+llhttp refuses ambiguous framing (RFC 9112: lengths and encodings that contradict each other, bare line feeds, folded
+headers); this adds bounds on the head, a `Host` that names one place, and answers to what is refused. A request whose
+client goes is cancelled, so nothing waits for nobody. Known to its server from its beginning to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+MAX_HEAD_BYTES = 32 * 1024
+MAX_HEADERS = 100
+MAX_TARGET_BYTES = 8 * 1024
+MAX_PIPELINED = 16
+"""Requests that are sent before the first of them is answered."""
+
+_KNOWN_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
+
+
+class _Refused(Exception):
+    """The request is answered with a status, and the connection closed."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class HttpConnection(HttpToolsProtocol):
+    server_connections: dict[HttpConnection, None]
+    """Of the server, oldest first."""
+    max_connections: int
+    head_since: float | None = None
+    """When the head began that is not complete yet."""
+    waiting_to_send: int = 0
+    """Bytes that the peer had not taken when that was last looked at."""
+    stalled_since: float | None = None
+    idle_since: float = 0.0
+
+    _head_bytes = 0
+    _is_in_head = True
+    _refusal: _Refused | None = None
+    _running: asyncio.Task[None] | None = None
+
+    # --- its life
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.idle_since = self.loop.time()
+        connections = self.server_connections
+        connections[self] = None
+        if len(self.connections) > self.max_connections:
+            # The newest may be a health check: an old one that asks for nothing makes room for it.
+            next((each for each in connections if each.is_idle), self).transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.server_connections.pop(self, None)
+        self.pipeline.clear()
+        if self._running is not None:
+            self._running.cancel()
+        super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of it is being answered."""
+        return self._running is None
+
+    def refuse(self, status: int, detail: str) -> None:
+        """Answer with a problem and close."""
+        if self.transport.is_closing():
+            return
+        title = HTTPStatus(status).phrase
+        problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+        body = json.dumps(problem | {"retriable": status == HTTPStatus.REQUEST_TIMEOUT}).encode()
+        head = (
+            f"HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n"
+            f"content-length: {len(body)}\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    # --- bytes
+
+    def data_received(self, data: bytes) -> None:
+        if self._refusal is not None or self.transport.is_closing():
+            return
+        self._unset_keepalive_if_required()
+        if self._is_in_head:
+            if self.head_since is None:
+                self.head_since = self.loop.time()
+            self._head_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+            if self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
+                raise _Refused(431, f"the head of the request is larger than {MAX_HEAD_BYTES} bytes")
+        except httptools.HttpParserUpgrade:
+            self._on_upgrade()
+        except (httptools.HttpParserError, _Refused) as error:
+            refusal = self._refusal or _explain(error, data)
+            self._refusal = refusal
+            if self._running is None:
+                self.refuse(refusal.status, str(refusal))
+            else:
+                # An answer is under way: nothing may be written into it.
+                self.cycle.keep_alive = False
+                self._running.add_done_callback(lambda _: self.transport.close())
+
+    def _on_upgrade(self) -> None:
+        if self._should_upgrade():
+            self.server_connections.pop(self, None)
+            self.handle_websocket_upgrade()
+        else:
+            # What follows is taken for another protocol by the parser: this request is answered, as one without a body.
+            self.cycle.keep_alive = False
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
+
+    # --- the parser's events
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._target_bytes = 0
+        self._hosts: list[bytes] = []
+        self._is_in_head = True
+
+    def on_url(self, url: bytes) -> None:
+        if len(self.url) + len(url) > MAX_TARGET_BYTES:
+            self._refuse_later(414, f"the target of the request is longer than {MAX_TARGET_BYTES} bytes")
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._target_bytes += len(name) + len(value)
+        if len(self.headers) > MAX_HEADERS or self._target_bytes > MAX_HEAD_BYTES:
+            self._refuse_later(
+                431, f"a request has {MAX_HEADERS} headers and {MAX_HEAD_BYTES} bytes of them at most"
+            )
+        lowered = name.lower()
+        if lowered == b"host":
+            self._hosts.append(value.strip())
+        elif lowered == b"expect" and value.strip().lower() != b"100-continue":
+            self._refuse_later(417, "the only expectation that can be met is 100-continue")
+        elif lowered == b"transfer-encoding" and value.strip().lower() != b"chunked":
+            self._refuse_later(400, "the only transfer encoding is chunked")
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head, self._head_bytes, self.head_since = False, 0, None
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            self._refuse_later(505, "HTTP/1.1 is spoken here")
+        if method not in _KNOWN_METHODS:
+            self._refuse_later(
+                405 if method in (b"TRACE", b"CONNECT") else 501, "there is no such method here"
+            )
+        if len(self._hosts) > 1 or (not self._hosts and version == "1.1"):
+            self._refuse_later(400, "a request names its host, once")
+        if len(self.pipeline) >= MAX_PIPELINED:
+            self._refuse_later(429, f"more than {MAX_PIPELINED} requests before an answer")
+        self._check_target()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        # The next head begins with the next byte.
+        self._is_in_head = True
+
+    def _check_target(self) -> None:
+        """An absolute target must name the host that the request names; it is used without it then."""
+        if self.url.startswith(b"/"):
+            return
+        if self.url == b"*" and self.parser.get_method() == b"OPTIONS":
+            self.url = b"/"
+            return
+        parts = urlsplit(self.url)
+        host = self._hosts[0] if self._hosts else b""
+        if (
+            parts.scheme not in (b"http", b"https")
+            or parts.netloc.lower() != host.lower()
+            or b"@" in parts.netloc
+        ):
+            self._refuse_later(400, "the target of the request is not a path, nor a URL of its host")
+        self.url = (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")
+
+    def _refuse_later(self, status: int, detail: str) -> None:
+        """From within the parser, which passes on no exception but its own."""
+        self._refusal = self._refusal or _Refused(status, detail)
+        raise self._refusal
+
+    # --- the application
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        task = self.loop.create_task(cycle.run_asgi(app))
+        self._running = task
+        self.tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if self._running is task:
+            self._running = None
+            self.idle_since = self.loop.time()
+
+
+def _explain(error: Exception, data: bytes) -> _Refused:
+    if isinstance(error, _Refused):
+        return error
+    if isinstance(error, httptools.HttpParserInvalidMethodError):
+        is_method = data.split(b" ", 1)[0].isalpha()
+        return _Refused(501 if is_method else 400, "this is not a request of HTTP/1.1")
+    return _Refused(400, f"this is not a request of HTTP/1.1: {_named(error)}")
+
+
+def _named(error: Exception) -> str:
+    text = str(error.args[0]) if error.args else ""
+    return text[:100] if text.isprintable() else "it cannot be read"

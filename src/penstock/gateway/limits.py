@@ -1,0 +1,58 @@
+"""How much one client may ask at a time and in a second, so that no client takes what others need.
+
+A client is an address until there are users. Memory is bounded by the clients that ask at present. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from penstock.clock import Clock
+from penstock.config import GATEWAY_CLIENT_MAX_REQUEST_RATE, GATEWAY_CLIENT_MAX_REQUESTS, BrokerConfig
+from penstock.gateway.problems import Problem
+
+_WINDOW_SECONDS = 1.0
+
+
+class ClientLimits:
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self.refusals = 0
+        self.open_requests = 0
+        self._max_open = config[GATEWAY_CLIENT_MAX_REQUESTS]
+        self._max_rate = config[GATEWAY_CLIENT_MAX_REQUEST_RATE]
+        self._clock = clock
+        self._open: dict[str, int] = {}
+        self._recent: dict[str, int] = {}
+        self._window_end = 0.0
+
+    def enter(self, client: str) -> None:
+        """One more request; a Problem where it is one too many. Who enters leaves."""
+        now = self._clock.monotonic()
+        if now >= self._window_end:
+            self._recent.clear()
+            self._window_end = now + _WINDOW_SECONDS
+        recent = self._recent.get(client, 0)
+        opened = self._open.get(client, 0)
+        if opened >= self._max_open:
+            raise self._refuse(f"{opened} requests of this address are unanswered; wait for one of them")
+        if recent >= self._max_rate:
+            raise self._refuse(f"more than {self._max_rate} requests of this address in a second")
+        self._recent[client] = recent + 1
+        self._open[client] = opened + 1
+        self.open_requests += 1
+
+    def leave(self, client: str) -> None:
+        self.open_requests -= 1
+        left = self._open[client] - 1
+        if left:
+            self._open[client] = left
+        else:
+            del self._open[client]
+
+    def _refuse(self, detail: str) -> Problem:
+        self.refusals += 1
+        return Problem(
+            429,
+            detail,
+            error="THROTTLING_QUOTA_EXCEEDED",
+            retriable=True,
+            headers={"retry-after": "1"},
+        )

@@ -1,0 +1,210 @@
+"""Mailboxes: messages to users, kept in the topic `mailbox` by the user they are for.
+
+A message is acknowledged when it is committed. One user's messages have one order, that of their ids, also over a
+change of the partition count: a read goes through the counts that were used, oldest first (`mailbox_layouts.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.clock import Clock
+from penstock.config import BrokerConfig
+from penstock.config.key_layouts import KeyLayout
+from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway import message_id
+from penstock.gateway.backend import Backend, KeyPage, Limits
+from penstock.gateway.mailbox_layouts import BEGIN_MS, TOPIC, LayoutView, MailboxLayouts
+from penstock.gateway.message_id import MessageId
+from penstock.gateway.problems import Problem
+from penstock.net.partitioner import partition_for
+from penstock.net.sender import OutcomeUnknown
+from penstock.records.building import NewRecord
+from penstock.records.iteration import Record
+
+FROM_USER = "from_user"
+LAYOUT = "penstock-layout"
+IDEMPOTENCY_KEY = "penstock-idempotency-key"
+MAX_WAIT_LEG_MS = 10_000
+"""After so long a wait looks again where the user's messages are."""
+RETRY_WINDOW_MS = 86_400_000
+"""So long before a change of the count a send may have been tried for the first time that is tried again after it."""
+_PAGE = Limits(1_000, 1024 * 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxMessage:
+    id: str
+    from_user: str
+    to_user: str
+    message: str
+    time_ms: int
+
+
+class Mailbox:
+    def __init__(self, backend: Backend, config: BrokerConfig, clock: Clock) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._layouts = MailboxLayouts(backend, config, clock)
+
+    async def close(self) -> None:
+        await self._layouts.close()
+
+    # --- sending
+
+    async def send(self, from_user: str, to_user: str, message: str, idempotency_key: str | None) -> str:
+        """The id of the message, once it is committed; with a key, of the first that was sent with it."""
+        user = to_user.encode()
+        view, layout = await self._begin()
+        if idempotency_key is not None and len(view.layouts) > 1:
+            earlier = await self._find_earlier(view, layout, user, idempotency_key.encode())
+            if earlier is not None:
+                return message_id.encode(earlier, view.topic_id, user)
+        headers = [(FROM_USER, from_user.encode()), (LAYOUT, str(layout.partitions).encode())]
+        if idempotency_key is not None:
+            headers.append((IDEMPOTENCY_KEY, idempotency_key.encode()))
+        record = NewRecord(user, message.encode(), self._clock.now_ms(), tuple(headers))
+        partition = partition_for(user, layout.partitions)
+        try:
+            offset = await self._backend.records.produce(
+                TOPIC, partition, record, is_alone=idempotency_key is not None
+            )
+        except BrokerError as error:
+            if error.code is ErrorCode.unknown_topic_or_partition:
+                self._layouts.forget()
+            raise
+        if (await self._layouts.view()).is_over(layout, self._clock.now_ms()):
+            raise OutcomeUnknown("the partition count changed while it was sent")
+        return message_id.encode(MessageId(layout.partitions, offset, partition), view.topic_id, user)
+
+    async def _begin(self) -> tuple[LayoutView, KeyLayout]:
+        """The layout to send under; while one takes over from another, after a moment."""
+        while True:
+            view = await self._layouts.view()
+            now_ms = self._clock.now_ms()
+            layout = view.current(now_ms)
+            left_ms = layout.since_ms + BEGIN_MS - now_ms
+            if layout.since_ms == 0 or left_ms <= 0:
+                return view, layout
+            await asyncio.sleep(left_ms / 1000)
+
+    async def _find_earlier(
+        self, view: LayoutView, current: KeyLayout, user: bytes, key: bytes
+    ) -> MessageId | None:
+        """A message with this idempotency key that was sent under an earlier layout, not long before its end."""
+        ends = [later.since_ms for later in view.layouts[1:]]
+        for layout, end_ms in zip(view.layouts, ends, strict=False):
+            if layout.partitions >= current.partitions or self._clock.now_ms() > end_ms + RETRY_WINDOW_MS:
+                continue
+            partition = partition_for(user, layout.partitions)
+            starts = await self._backend.records.offsets(TOPIC, [partition], end_ms - RETRY_WINDOW_MS)
+            offset, is_complete = starts[partition], False
+            while not is_complete:
+                page = await self._backend.records.read_key(TOPIC, partition, user, offset, _PAGE)
+                for record in page.records:
+                    if (IDEMPOTENCY_KEY, key) in record.headers:
+                        written = _layout_of(view, record, partition, user)
+                        return MessageId(written, record.offset, partition)
+                offset, is_complete = page.next_offset, page.is_complete
+        return None
+
+    # --- receiving
+
+    async def receive(
+        self, user_id: str, last: str | None, limits: Limits, wait_ms: int
+    ) -> list[MailboxMessage]:
+        """Messages in order, from the oldest or after the last that was seen; held while there are none."""
+        user = user_id.encode()
+        deadline = self._clock.monotonic() + wait_ms / 1000
+        while True:
+            view = await self._layouts.view()
+            after = self._parse(view, user, last)
+            left_ms = max(0, round((deadline - self._clock.monotonic()) * 1000))
+            found = await self._walk(view, user, after, limits, min(left_ms, MAX_WAIT_LEG_MS))
+            if found or left_ms == 0:
+                return [self._message(view, user, *each) for each in found]
+
+    def _parse(self, view: LayoutView, user: bytes, last: str | None) -> MessageId | None:
+        if last is None:
+            return None
+        found = message_id.decode(last, view.topic_id, user)
+        if found is None or all(layout.partitions != found.layout for layout in view.layouts):
+            raise Problem(
+                400,
+                "last_message_id is not the id of a message to this user; leave it out to begin with the oldest",
+                error="INVALID_REQUEST",
+            )
+        return found
+
+    async def _walk(
+        self, view: LayoutView, user: bytes, after: MessageId | None, limits: Limits, wait_ms: int
+    ) -> list[tuple[MessageId, Record]]:
+        """Through the layouts, oldest first; at the last one that is in use, wait."""
+        now_ms = self._clock.now_ms()
+        current = view.current(now_ms)
+        positions: dict[int, int] = {}
+        if after is not None:
+            positions[after.partition] = after.offset + 1
+        found: list[tuple[MessageId, Record]] = []
+        for layout in view.layouts:
+            if after is not None and layout.partitions < after.layout:
+                continue
+            partition = partition_for(user, layout.partitions)
+            is_last = layout == current
+            while len(found) < limits.max_records:
+                page = await self._backend.records.read_key(
+                    TOPIC,
+                    partition,
+                    user,
+                    positions.get(partition, 0),
+                    Limits(limits.max_records - len(found), limits.max_bytes),
+                    wait_ms if is_last and not found else 0,
+                )
+                found += self._take(view, layout, page, partition, user, positions)
+                if page.is_complete or positions[partition] != page.next_offset:
+                    break
+            if is_last or len(found) >= limits.max_records:
+                break
+        return found
+
+    def _take(
+        self,
+        view: LayoutView,
+        layout: KeyLayout,
+        page: KeyPage,
+        partition: int,
+        user: bytes,
+        positions: dict[int, int],
+    ) -> Sequence[tuple[MessageId, Record]]:
+        """The page's records of this layout. Later ones stay, for the turn of theirs."""
+        taken: list[tuple[MessageId, Record]] = []
+        for record in page.records:
+            written = _layout_of(view, record, partition, user)
+            if written > layout.partitions:
+                positions[partition] = record.offset
+                return taken
+            if written == layout.partitions:
+                taken.append((MessageId(written, record.offset, partition), record))
+        positions[partition] = page.next_offset
+        return taken
+
+    def _message(self, view: LayoutView, user: bytes, place: MessageId, record: Record) -> MailboxMessage:
+        sender = next((value for name, value in record.headers if name == FROM_USER), None)
+        return MailboxMessage(
+            message_id.encode(place, view.topic_id, user),
+            (sender or b"").decode(errors="replace"),
+            user.decode(),
+            (record.value or b"").decode(errors="replace"),
+            record.timestamp,
+        )
+
+
+def _layout_of(view: LayoutView, record: Record, partition: int, user: bytes) -> int:
+    """As the gateway that wrote it says; for what others wrote, the first under which the user is in this partition."""
+    said = next((value for name, value in record.headers if name == LAYOUT), None)
+    known = [layout.partitions for layout in view.layouts]
+    if said is not None and said.isdigit() and len(said) <= 5 and int(said) in known:
+        return int(said)
+    return next((count for count in known if partition_for(user, count) == partition), known[0])

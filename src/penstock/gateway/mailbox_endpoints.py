@@ -1,0 +1,125 @@
+"""`POST /send` and `GET /receive`: messages from user to user."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from penstock.config import GATEWAY_MAX_WAIT_MS
+from penstock.gateway.answers import iso_time, json_answer
+from penstock.gateway.backend import Limits
+from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, header, query
+from penstock.gateway.problems import Problem
+from penstock.gateway.schema import Schema
+from penstock.gateway.schemas import IDEMPOTENCY_KEY, STRING, TIME, USER_ID, an_array, an_object
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1_000
+MAX_PAGE_BYTES = 1024 * 1024
+_LAST: Schema = {"type": "string", "minLength": 1, "maxLength": 100}
+_LIMIT: Schema = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
+_WAIT: Schema = {"type": "number", "minimum": 0, "maximum": 3_600, "default": 0}
+_MESSAGE = an_object(
+    {"message_id": STRING, "from_user": STRING, "to_user": STRING, "message": STRING, "timestamp": TIME}
+)
+
+
+async def send(call: Call) -> Response:
+    body = call.body
+    key = call.parameters.get("Idempotency-Key")
+    sent = await call.gateway.mailbox.send(body["from_user"], body["to_user"], body["message"], key)
+    return json_answer({"status": "success", "message_id": sent})
+
+
+async def receive(call: Call) -> Response:
+    asked = dict(call.parameters)
+    for name, value in (call.body or {}).items():
+        if name in asked and asked[name] != _DEFAULTS.get(name):
+            raise Problem(400, f"{name} is in the query and in the body", error="INVALID_REQUEST")
+        asked[name] = value
+    if "user_id" not in asked:
+        raise Problem(
+            400, "whose messages? give user_id, in the query or in the body", error="INVALID_REQUEST"
+        )
+    wait_ms = min(round(asked["wait"] * 1000), call.gateway.config[GATEWAY_MAX_WAIT_MS])
+    limits = Limits(asked["limit"], MAX_PAGE_BYTES)
+    found = await call.gateway.mailbox.receive(
+        asked["user_id"], asked.get("last_message_id"), limits, wait_ms
+    )
+    return json_answer(
+        {
+            "messages": [
+                {
+                    "message_id": each.id,
+                    "from_user": each.from_user,
+                    "to_user": each.to_user,
+                    "message": each.message,
+                    "timestamp": iso_time(each.time_ms),
+                }
+                for each in found
+            ]
+        }
+    )
+
+
+_DEFAULTS = {"limit": DEFAULT_LIMIT, "wait": 0}
+_RECEIVE_BODY = an_object(
+    {"user_id": USER_ID, "last_message_id": _LAST, "limit": _LIMIT, "wait": _WAIT}, required=()
+)
+_RECEIVE_PARAMETERS = (
+    query("user_id", USER_ID, "Whose messages."),
+    query("last_message_id", _LAST, "Only messages after this one; from the oldest that is kept without it."),
+    query("limit", _LIMIT, "The most messages in the answer."),
+    query("wait", _WAIT, "While there are none, how many seconds to wait for one."),
+)
+_RECEIVED = Answer("Messages, in order.", an_object({"messages": an_array(_MESSAGE)}))
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/send",
+        "send",
+        "Messages to users",
+        "Send a message to a user; the answer comes when it is stored durably.",
+        send,
+        {
+            200: Answer(
+                "It is stored.",
+                an_object({"status": {"type": "string", "enum": ["success"]}, "message_id": STRING}),
+            )
+        },
+        parameters=(
+            header(
+                "Idempotency-Key",
+                IDEMPOTENCY_KEY,
+                "Of several sends to a user with the same key one is stored, and all get its id.",
+            ),
+        ),
+        bodies={JSON: an_object({"from_user": USER_ID, "to_user": USER_ID, "message": STRING})},
+    ),
+    Endpoint(
+        "GET",
+        "/receive",
+        "receive",
+        "Messages to users",
+        "The messages to a user, oldest first.",
+        receive,
+        {200: _RECEIVED},
+        parameters=_RECEIVE_PARAMETERS,
+        bodies={JSON: _RECEIVE_BODY},
+        is_body_required=False,
+        is_stream=True,
+    ),
+    Endpoint(
+        "POST",
+        "/receive",
+        "receiveByPost",
+        "Messages to users",
+        "As GET, for clients that send no body with GET.",
+        receive,
+        {200: _RECEIVED},
+        parameters=_RECEIVE_PARAMETERS,
+        bodies={JSON: _RECEIVE_BODY},
+        is_body_required=False,
+        is_stream=True,
+    ),
+)

@@ -1,0 +1,130 @@
+"""By which partition counts the mailboxes have been spread, as all gateways agree on it through the topic's config.
+
+When the topic has got partitions, one gateway writes down from when on the new count is used, some seconds ahead; the
+others have read it by then. From that moment on nobody sends under the old count, messages that are still on their way
+under it are acknowledged for a second only, and sends under the new count begin a second after that. So, while the
+gateways' clocks differ by less than a second, what a user gets under one count is older than all under the next.
+
+What is known is read again while it is used, and too old knowledge refuses to send. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from penstock.clock import Clock
+from penstock.config import INDEX_BY_KEY, INDEX_KEY_LAYOUTS, MAILBOX_NUM_PARTITIONS, BrokerConfig
+from penstock.config.key_layouts import KeyLayout, KeyLayouts
+from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway.backend import Backend, ConfigResource, NewTopic
+from penstock.model import TopicId
+from penstock.net.routes import TopicRoute
+
+TOPIC = "mailbox"
+FRESH_SECONDS = 2.0
+STALE_SECONDS = 5.0
+SETTLE_MS = 10_000
+ACKNOWLEDGED_MS = 1_000
+"""So long after a new count is used, what was sent under the old one may still be acknowledged."""
+BEGIN_MS = 2_000
+"""So long after that moment sends under it begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutView:
+    topic_id: TopicId
+    layouts: KeyLayouts
+    """At least one."""
+
+    def current(self, now_ms: int) -> KeyLayout:
+        return next(layout for layout in reversed(self.layouts) if layout.since_ms <= now_ms)
+
+    def is_over(self, layout: KeyLayout, now_ms: int) -> bool:
+        """Whether nothing that was sent under it may be acknowledged any more."""
+        later = [each.since_ms for each in self.layouts if each.partitions > layout.partitions]
+        return bool(later) and now_ms >= later[0] + ACKNOWLEDGED_MS
+
+
+class MailboxLayouts:
+    def __init__(self, backend: Backend, config: BrokerConfig, clock: Clock) -> None:
+        self._backend = backend
+        self._partitions = config[MAILBOX_NUM_PARTITIONS]
+        self._clock = clock
+        self._view: LayoutView | None = None
+        self._read_at = 0.0
+        self._reading: asyncio.Task[LayoutView] | None = None
+
+    async def view(self) -> LayoutView:
+        """As it was a few seconds ago at most; the topic is made where there is none."""
+        view, age = self._view, self._clock.monotonic() - self._read_at
+        if view is not None and age < FRESH_SECONDS:
+            return view
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().create_task(self._read())
+            self._reading.add_done_callback(self._on_read)
+        if view is not None and age < STALE_SECONDS:
+            return view
+        return await asyncio.shield(self._reading)
+
+    def forget(self) -> None:
+        """It has turned out wrong: the topic is another one."""
+        self._view = None
+
+    def _on_read(self, reading: asyncio.Task[LayoutView]) -> None:
+        self._reading = None
+        if not reading.cancelled():
+            reading.exception()
+
+    async def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self) -> LayoutView:
+        asked_at = self._clock.monotonic()
+        topic = await self._topic()
+        layouts, is_indexed = await self._configured()
+        count = len(topic.partitions)
+        if not layouts:
+            layouts = (KeyLayout(count, 0),)
+            await self._write(layouts)
+        elif count > layouts[-1].partitions:
+            since_ms = max(self._clock.now_ms() + SETTLE_MS, layouts[-1].since_ms + SETTLE_MS)
+            layouts = (*layouts, KeyLayout(count, since_ms))
+            await self._write(layouts)
+        if not is_indexed:
+            await self._backend.configs.alter(ConfigResource.TOPIC, TOPIC, {INDEX_BY_KEY.name: "true"})
+        self._view, self._read_at = LayoutView(topic.id, layouts), asked_at
+        return self._view
+
+    async def _topic(self) -> TopicRoute:
+        try:
+            return await self._backend.topics.get(TOPIC, fresh=True)
+        except BrokerError as error:
+            if error.code is not ErrorCode.unknown_topic_or_partition:
+                raise
+        await self._make()
+        return await self._backend.topics.get(TOPIC, fresh=True)
+
+    async def _make(self) -> None:
+        configs = {
+            INDEX_BY_KEY.name: "true",
+            INDEX_KEY_LAYOUTS.name: INDEX_KEY_LAYOUTS.format((KeyLayout(self._partitions, 0),)),
+        }
+        try:
+            await self._backend.topics.create(NewTopic(TOPIC, self._partitions, configs=configs))
+        except BrokerError as error:
+            # Another gateway was first.
+            if error.code is not ErrorCode.topic_already_exists:
+                raise
+
+    async def _configured(self) -> tuple[KeyLayouts, bool]:
+        entries = await self._backend.configs.get(ConfigResource.TOPIC, TOPIC)
+        values = {entry.name: entry.value for entry in entries}
+        layouts = INDEX_KEY_LAYOUTS.parse(values.get(INDEX_KEY_LAYOUTS.name) or "")
+        return layouts, values.get(INDEX_BY_KEY.name) == "true"
+
+    async def _write(self, layouts: KeyLayouts) -> None:
+        changes: dict[str, str | None] = {INDEX_KEY_LAYOUTS.name: INDEX_KEY_LAYOUTS.format(layouts)}
+        await self._backend.configs.alter(ConfigResource.TOPIC, TOPIC, changes)

@@ -1,0 +1,257 @@
+"""Messages of any topic as resources: writing one or many, reading by offset, by time and by key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from starlette.responses import Response
+
+from penstock.config import GATEWAY_MAX_WAIT_MS, INDEX_BY_KEY
+from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway.answers import json_answer
+from penstock.gateway.backend import EARLIEST, Backend, ConfigResource, Limits
+from penstock.gateway.endpoint import JSON, OCTETS, Answer, Call, Endpoint, header, path, query
+from penstock.gateway.message_forms import (
+    MAX_MESSAGES,
+    MESSAGE,
+    NEW_MESSAGE,
+    read_framed,
+    read_message,
+    show_record,
+)
+from penstock.gateway.problems import Problem, problem_of
+from penstock.gateway.schemas import (
+    IDEMPOTENCY_KEY,
+    INTEGER,
+    LONG_MAX,
+    OFFSET,
+    PARTITION,
+    TOPIC_NAME,
+    an_array,
+    an_object,
+)
+from penstock.net.partitioner import partition_for
+from penstock.records.building import NewRecord
+
+TAG = "Messages"
+FRAMED = "application/vnd.penstock.messages"
+IDEMPOTENCY_HEADER = "penstock-idempotency-key"
+MAX_PAGE_BYTES = 1024 * 1024
+_TOPIC = path("topic", TOPIC_NAME, "The topic.")
+_KEY = {"type": "string", "maxLength": 10_000}
+_turns = count()
+"""Messages without a key go to the partitions in turn, request by request."""
+
+
+async def produce(call: Call) -> Response:
+    name = call.parameters["topic"]
+    records, chosen = _read(call)
+    topic = await call.gateway.backend.topics.get(name)
+    partitions = len(topic.partitions)
+    turn = next(_turns) % partitions
+    places = [
+        turn
+        if record.key is None
+        else partition_for(record.key, partitions)
+        if partition is None
+        else partition
+        for record, partition in zip(records, chosen, strict=True)
+    ]
+    for place, partition in enumerate(places):
+        if partition >= partitions:
+            raise Problem(
+                404,
+                f"{name} has {partitions} partitions, from 0 to {partitions - 1}",
+                error="UNKNOWN_TOPIC_OR_PARTITION",
+                pointer=f"/messages/{place}/partition",
+            )
+    key = call.parameters.get("Idempotency-Key")
+    if key is not None:
+        records = [await _with_idempotency_key(call.gateway.backend, name, records, key)]
+    outcomes = await asyncio.gather(
+        *(
+            call.gateway.backend.records.produce(name, partition, record, is_alone=key is not None)
+            for partition, record in zip(places, records, strict=True)
+        ),
+        return_exceptions=True,
+    )
+    return _answer(places, outcomes)
+
+
+def _read(call: Call) -> tuple[list[NewRecord], list[int | None]]:
+    """Records, and the partitions that were asked for."""
+    now_ms = call.gateway.clock.now_ms()
+    asked = call.parameters.get("partition")
+    key = call.parameters.get("key")
+    if call.content_type == OCTETS:
+        record = NewRecord(None if key is None else key.encode(), call.body, now_ms)
+        return [record], [asked]
+    if key is not None:
+        raise Problem(400, f"key in the query goes with {OCTETS}", error="INVALID_REQUEST")
+    if call.content_type == FRAMED:
+        records = read_framed(call.body, now_ms)
+        return records, [asked] * len(records)
+    messages = call.body["messages"]
+    records = [read_message(message, place, now_ms) for place, message in enumerate(messages)]
+    return records, [message.get("partition", asked) for message in messages]
+
+
+async def _with_idempotency_key(
+    backend: Backend, topic: str, records: Sequence[NewRecord], key: str
+) -> NewRecord:
+    if len(records) != 1:
+        raise Problem(400, "an Idempotency-Key goes with one message", error="INVALID_REQUEST")
+    entries = await backend.configs.get(ConfigResource.TOPIC, topic)
+    if not any(entry.name == INDEX_BY_KEY.name and entry.value == "true" for entry in entries):
+        raise Problem(
+            400,
+            f"an Idempotency-Key needs a topic with {INDEX_BY_KEY.name}=true",
+            error="INVALID_REQUEST",
+        )
+    [record] = records
+    headers = (*record.headers, (IDEMPOTENCY_HEADER, key.encode()))
+    return NewRecord(record.key, record.value, record.timestamp, headers)
+
+
+def _answer(places: Sequence[int], outcomes: Sequence[int | BaseException]) -> Response:
+    failures = [each for each in outcomes if isinstance(each, BaseException)]
+    if not failures:
+        stored = [
+            {"partition": partition, "offset": offset}
+            for partition, offset in zip(places, outcomes, strict=True)
+        ]
+        return json_answer({"messages": stored})
+    problem = problem_of(failures[0]) if isinstance(failures[0], Exception) else None
+    if problem is None:
+        raise failures[0]
+    if len(outcomes) > 1:
+        problem.extra["messages"] = [
+            _outcome(partition, outcome) for partition, outcome in zip(places, outcomes, strict=True)
+        ]
+        problem.detail = f"{len(failures)} of {len(outcomes)} messages were not stored: {problem.detail}"
+    raise problem
+
+
+def _outcome(partition: int, outcome: int | BaseException) -> dict[str, Any]:
+    if isinstance(outcome, int):
+        return {"partition": partition, "offset": outcome}
+    problem = problem_of(outcome) if isinstance(outcome, Exception) else None
+    if problem is None:
+        raise outcome
+    return {"partition": partition, "error": problem.error, **problem.extra}
+
+
+async def read(call: Call) -> Response:
+    asked = call.parameters
+    name, backend = asked["topic"], call.gateway.backend
+    topic = await backend.topics.get(name)
+    limits = Limits(asked["limit"], MAX_PAGE_BYTES)
+    wait_ms = min(round(asked["wait"] * 1000), call.gateway.config[GATEWAY_MAX_WAIT_MS])
+    key = asked["key"].encode() if "key" in asked else None
+    partition = asked.get("partition")
+    if partition is None:
+        if key is None:
+            raise Problem(400, "which partition? give partition, or key", error="INVALID_REQUEST")
+        partition = partition_for(key, len(topic.partitions))
+    offset = await _start(call, name, partition)
+    if key is not None:
+        try:
+            found = await backend.records.read_key(name, partition, key, offset, limits, wait_ms)
+        except BrokerError as error:
+            if error.code is not ErrorCode.invalid_config:
+                raise
+            raise Problem(
+                400,
+                f"to be read by key the topic needs {INDEX_BY_KEY.name}=true; PATCH /v1/topics/{name}/configs sets it",
+                error="INVALID_CONFIG",
+            ) from None
+        records, next_offset = found.records, found.next_offset
+        more: dict[str, Any] = {}
+    else:
+        page = await backend.records.read(name, partition, offset, limits, wait_ms)
+        records, next_offset = page.records, page.next_offset
+        more = {"log_start_offset": page.log_start_offset, "high_watermark": page.high_watermark}
+    messages = [show_record(record, partition) for record in records]
+    return json_answer({"messages": messages, "partition": partition, "next_offset": next_offset, **more})
+
+
+async def _start(call: Call, topic: str, partition: int) -> int:
+    asked = call.parameters
+    if "offset" in asked and "time_ms" in asked:
+        raise Problem(400, "give offset or time_ms, not both", error="INVALID_REQUEST")
+    if "offset" in asked:
+        offset: int = asked["offset"]
+        return offset
+    time_ms = asked.get("time_ms", EARLIEST)
+    return (await call.gateway.backend.records.offsets(topic, [partition], time_ms))[partition]
+
+
+_STORED = an_object({"messages": an_array(an_object({"partition": INTEGER, "offset": INTEGER}))})
+_PAGE = an_object(
+    {
+        "messages": an_array(MESSAGE),
+        "partition": INTEGER,
+        "next_offset": {"type": "integer", "description": "The offset to go on with."},
+        "log_start_offset": INTEGER,
+        "high_watermark": INTEGER,
+    },
+    required=("messages", "partition", "next_offset"),
+)
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/v1/topics/{topic}/messages",
+        "produce",
+        TAG,
+        "Write messages; the answer comes when all are stored durably. A binary body is the value of one message, or "
+        f"many, each with lengths before key and value ({FRAMED}).",
+        produce,
+        {200: Answer("Where they are, in the order they were given.", _STORED)},
+        parameters=(
+            _TOPIC,
+            query("partition", PARTITION, "For messages that name none; by the key unless given."),
+            query("key", _KEY, "Of a message whose value is the body."),
+            header("Idempotency-Key", IDEMPOTENCY_KEY, "One message: stored once, however often it is sent."),
+        ),
+        bodies={
+            JSON: an_object({"messages": an_array(NEW_MESSAGE, minItems=1, maxItems=MAX_MESSAGES)}),
+            OCTETS: None,
+            FRAMED: None,
+        },
+    ),
+    Endpoint(
+        "GET",
+        "/v1/topics/{topic}/messages",
+        "read",
+        TAG,
+        "Read messages of a partition from an offset or a time on, or of one key.",
+        read,
+        {200: Answer("Messages, in order.", _PAGE)},
+        parameters=(
+            _TOPIC,
+            query("partition", PARTITION, "Needed unless there is a key."),
+            query("offset", OFFSET, "Where to begin; the oldest message unless given."),
+            query(
+                "time_ms",
+                {"type": "integer", "minimum": 0, "maximum": LONG_MAX},
+                "Begin with the first message at or after this time.",
+            ),
+            query("key", _KEY, "Only messages with this key; the topic needs index.by.key."),
+            query(
+                "limit",
+                {"type": "integer", "minimum": 1, "maximum": 1_000, "default": 100},
+                "The most messages in the answer.",
+            ),
+            query(
+                "wait",
+                {"type": "number", "minimum": 0, "maximum": 3_600, "default": 0},
+                "While there are none, how many seconds to wait for one.",
+            ),
+        ),
+        is_stream=True,
+    ),
+)

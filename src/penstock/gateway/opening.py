@@ -1,0 +1,75 @@
+"""A gateway put together: the one place that constructs its parts, and closes them in reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from penstock.config import GATEWAY_DELIVERY_TIMEOUT_MS
+from penstock.gateway import (
+    cluster_endpoints,
+    config_endpoints,
+    group_endpoints,
+    mailbox_endpoints,
+    message_endpoints,
+    topic_endpoints,
+)
+from penstock.gateway.cluster_backend import ClusterBackend
+from penstock.gateway.context import Gateway
+from penstock.gateway.front import Front
+from penstock.gateway.health import Health
+from penstock.gateway.mailbox import Mailbox
+from penstock.gateway.push import Push
+from penstock.gateway.surroundings import Surroundings
+from penstock.gateway.system_endpoints import system_endpoints
+
+SETTLE_SECONDS = 2.0
+RESOURCES = (
+    *mailbox_endpoints.ENDPOINTS,
+    *message_endpoints.ENDPOINTS,
+    *topic_endpoints.ENDPOINTS,
+    *group_endpoints.ENDPOINTS,
+    *cluster_endpoints.ENDPOINTS,
+    *config_endpoints.ENDPOINTS,
+)
+
+
+class OpenGateway:
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        health: Callable[[], Health],
+        render_metrics: Callable[[], Awaitable[bytes]],
+    ) -> None:
+        config, clock = surroundings.config, surroundings.clock
+        delivery_seconds = config[GATEWAY_DELIVERY_TIMEOUT_MS] / 1000
+        self._backend = ClusterBackend(surroundings.way, surroundings.threads, delivery_seconds)
+        self._mailbox = Mailbox(self._backend, config, clock)
+        gateway = Gateway(self._backend, config, clock, surroundings.log, self._mailbox)
+        self._push = Push(gateway, surroundings.id_prefix)
+        self.endpoints = system_endpoints((*RESOURCES, *self._push.endpoints()), health, render_metrics)
+        self.front = Front(
+            gateway, self.endpoints, self._push.sockets(), surroundings.metrics, surroundings.id_prefix
+        )
+        surroundings.metrics.add_gauge(
+            "penstock_http_open_requests",
+            "HTTP requests that are unanswered, long polls and streams among them.",
+            lambda: self.front.limits.open_requests,
+        )
+        surroundings.metrics.add_counter(
+            "penstock_http_throttled",
+            "HTTP requests refused because their client has too many.",
+            lambda: self.front.limits.refusals,
+        )
+
+    def drain(self) -> None:
+        """End what waits, so that a stop need not wait for it."""
+        self.front.stop()
+
+    async def settle(self) -> None:
+        await self.front.settle(SETTLE_SECONDS)
+
+    async def close(self) -> None:
+        self.front.stop()
+        self._push.close()
+        await self._mailbox.close()
+        await self._backend.close()

@@ -1,0 +1,154 @@
+"""What a request brings, held against what its endpoint declares: parameters and body, or a Problem that says why not.
+
+Nothing is taken that was not declared: an unknown parameter is a mistake of the caller that silence would hide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.types import Receive
+
+from penstock.gateway import strict_json
+from penstock.gateway.endpoint import JSON, Endpoint, Parameter
+from penstock.gateway.problems import Problem
+from penstock.gateway.schema import Mismatch, check, parse
+
+BODY_SECONDS = 30.0
+"""In which the whole body has to come."""
+MAX_QUERY_PARAMETERS = 32
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class ClientGone(Exception):
+    """Nobody is left to answer to."""
+
+
+def read_parameters(
+    endpoint: Endpoint, in_path: Mapping[str, str], query_string: bytes, headers: Headers
+) -> dict[str, Any]:
+    texts = dict(in_path)
+    declared = {parameter.name: parameter for parameter in endpoint.parameters}
+    for name, text in _read_query(query_string):
+        parameter = declared.get(name)
+        if parameter is None or parameter.place != "query":
+            known = [each.name for each in endpoint.parameters if each.place == "query"]
+            hint = f"there are: {', '.join(known)}" if known else "this path has none"
+            raise _invalid(f"there is no parameter {name[:80]!r}; {hint}")
+        if name in texts:
+            raise _invalid(f"the parameter {name} is given twice")
+        texts[name] = text
+    values: dict[str, Any] = {}
+    for name, parameter in declared.items():
+        text_or_none = _header(headers, name) if parameter.place == "header" else texts.get(name)
+        if text_or_none is not None:
+            values[name] = _parse(parameter, text_or_none)
+        elif parameter.required:
+            raise _invalid(f"the parameter {name} is missing")
+        elif "default" in parameter.schema:
+            values[name] = parameter.schema["default"]
+    return values
+
+
+def content_type_of(endpoint: Endpoint, headers: Headers) -> str:
+    """Of a request that has a body. A Problem unless the endpoint takes it."""
+    if not endpoint.bodies:
+        raise _invalid(f"{endpoint.method} takes no body here")
+    if (_header(headers, "content-encoding") or "identity").lower() != "identity":
+        raise Problem(415, "send the body as it is, without Content-Encoding", error="INVALID_REQUEST")
+    given = _header(headers, "content-type") or ""
+    media_type, _, rest = given.partition(";")
+    media_type = media_type.strip().lower()
+    charset = rest.strip().lower().replace(" ", "").replace('"', "")
+    if media_type not in endpoint.bodies or charset not in ("", "charset=utf-8"):
+        wanted = " or ".join(endpoint.bodies)
+        raise Problem(415, f"say what the body is: Content-Type: {wanted}", error="INVALID_REQUEST")
+    return media_type
+
+
+async def read_body(receive: Receive, headers: Headers, max_bytes: int) -> bytes:
+    announced = _header(headers, "content-length")
+    if announced is not None and int(announced) > max_bytes:
+        raise _too_large(max_bytes)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                chunk = message.get("body", b"")
+                size += len(chunk)
+                if size > max_bytes:
+                    raise _too_large(max_bytes)
+                chunks.append(chunk)
+                if not message.get("more_body"):
+                    return b"".join(chunks)
+    except TimeoutError:
+        raise Problem(408, f"the body did not come within {BODY_SECONDS:.0f} s", retriable=True) from None
+
+
+def read_json(endpoint: Endpoint, body: bytes) -> Any:
+    value = strict_json.parse(body)
+    schema = endpoint.bodies[JSON]
+    if schema is not None:
+        try:
+            check(value, schema)
+        except Mismatch as error:
+            place = error.pointer or "the body"
+            raise Problem(400, f"{place}: {error}", error="INVALID_REQUEST", pointer=error.pointer) from None
+    return value
+
+
+def has_body(headers: Headers) -> bool:
+    length = _header(headers, "content-length")
+    return (length is not None and length != "0") or _header(headers, "transfer-encoding") is not None
+
+
+def _read_query(query_string: bytes) -> list[tuple[str, str]]:
+    if not query_string:
+        return []
+    try:
+        return parse_qsl(
+            query_string.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=MAX_QUERY_PARAMETERS,
+        )
+    except UnicodeDecodeError:
+        raise _invalid("the query has bytes that are not UTF-8; percent-encode them") from None
+    except ValueError:
+        raise _invalid(f"there are more than {MAX_QUERY_PARAMETERS} parameters") from None
+
+
+def _header(headers: Headers, name: str) -> str | None:
+    wanted = name.lower().encode()
+    found = [value for each, value in headers if each == wanted]
+    if not found:
+        return None
+    if len(found) > 1:
+        raise _invalid(f"the header {name} is given twice")
+    try:
+        return found[0].decode()
+    except UnicodeDecodeError:
+        raise _invalid(f"the header {name} is not UTF-8") from None
+
+
+def _parse(parameter: Parameter, text: str) -> Any:
+    try:
+        return parse(text, parameter.schema)
+    except Mismatch as error:
+        raise _invalid(f"{parameter.name}={text[:80]!r}: {error}") from None
+
+
+def _too_large(max_bytes: int) -> Problem:
+    return Problem(413, f"the body is larger than {max_bytes} bytes", error="MESSAGE_TOO_LARGE")
+
+
+def _invalid(detail: str) -> Problem:
+    return Problem(400, detail, error="INVALID_REQUEST")

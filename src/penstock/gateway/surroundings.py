@@ -1,0 +1,44 @@
+"""What a gateway takes from the process it is in, a broker or one of its own. Light to import: the broker does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.clock import Clock
+from penstock.config import Address, BrokerConfig
+from penstock.model import BrokerId
+from penstock.net.network import Network
+from penstock.net.routes import Routes
+from penstock.observability.logs import Log
+from penstock.observability.metrics import BrokerMetrics
+from penstock.threads import Threads
+
+CLIENT_ID = "penstock-gateway"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """To a cluster."""
+
+    network: Network
+    bootstrap: Sequence[Address]
+    shortcuts: Mapping[BrokerId, Address] = field(default_factory=dict)
+    """Where brokers are reached otherwise than where they say: the broker that the gateway runs in."""
+
+    def routes(self) -> Routes:
+        return Routes(self.network, self.bootstrap, CLIENT_ID, self.shortcuts)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a gateway takes from the process it is in."""
+
+    way: Way
+    config: BrokerConfig
+    clock: Clock
+    threads: Threads
+    log: Log
+    metrics: BrokerMetrics
+    id_prefix: str
+    """This gateway's alone among all of the cluster."""

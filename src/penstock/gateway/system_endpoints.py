@@ -1,0 +1,82 @@
+"""What the gateway says of itself: its health, its metrics, the OpenAPI document and the page that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from starlette.responses import Response
+
+from penstock.gateway.answers import json_answer
+from penstock.gateway.app import describe_health
+from penstock.gateway.endpoint import JSON, SYSTEM, Answer, Call, Endpoint
+from penstock.gateway.health import Health
+from penstock.gateway.openapi import make_document
+from penstock.gateway.page import CONTENT_POLICY, make_page
+from penstock.gateway.schemas import BOOLEAN, INTEGER, STRING, an_array, an_object
+from penstock.observability.exposition import CONTENT_TYPE as METRICS_TYPE
+
+_HEALTH = an_object(
+    {"status": STRING, "failed_logs": an_array(STRING), "failed_log_count": INTEGER, "disk_full": BOOLEAN}
+)
+
+
+def system_endpoints(
+    others: Sequence[Endpoint], health: Callable[[], Health], metrics: Callable[[], Awaitable[bytes]]
+) -> Sequence[Endpoint]:
+    """All endpoints: the others, and those that tell of them."""
+
+    async def show_health(call: Call) -> Response:
+        current = health()
+        return json_answer(describe_health(current), 200 if current.is_ok else 503)
+
+    async def show_metrics(call: Call) -> Response:
+        return Response(await metrics(), headers={"content-type": METRICS_TYPE})
+
+    async def show_document(call: Call) -> Response:
+        return json_answer(document)
+
+    async def show_page(call: Call) -> Response:
+        return Response(page, headers={"content-type": "text/html; charset=utf-8", **CONTENT_POLICY})
+
+    every = (
+        *others,
+        Endpoint(
+            "GET",
+            "/health",
+            "health",
+            SYSTEM,
+            "Whether this process serves.",
+            show_health,
+            {200: Answer("It serves.", _HEALTH), 503: Answer("It does not, or not all.", _HEALTH)},
+        ),
+        Endpoint(
+            "GET",
+            "/metrics",
+            "metrics",
+            SYSTEM,
+            "Metrics, for Prometheus.",
+            show_metrics,
+            {200: Answer("Prometheus' text.", STRING, METRICS_TYPE.partition(";")[0])},
+        ),
+        Endpoint(
+            "GET",
+            "/openapi.json",
+            "openapi",
+            SYSTEM,
+            "This interface as an OpenAPI document.",
+            show_document,
+            {200: Answer("OpenAPI 3.1.", {"type": "object"}, JSON)},
+        ),
+        Endpoint(
+            "GET",
+            "/",
+            "page",
+            SYSTEM,
+            "This interface as a page to read.",
+            show_page,
+            {200: Answer("HTML.", STRING, "text/html")},
+        ),
+    )
+    document = make_document(every)
+    page = make_page(every).encode()
+    return every

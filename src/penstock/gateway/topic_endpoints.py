@@ -1,0 +1,243 @@
+"""Topics as resources: what there is, making, changing, truncating and deleting."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.responses import Response
+
+from penstock.gateway.answers import json_answer
+from penstock.gateway.backend import EARLIEST, LATEST, ConfigResource, NewTopic
+from penstock.gateway.config_endpoints import CONFIG_CHANGES, CONFIGS, show_configs
+from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, path
+from penstock.gateway.problems import Problem
+from penstock.gateway.schemas import (
+    BOOLEAN,
+    CONFIG_VALUES,
+    INTEGER,
+    OFFSET,
+    PARTITION,
+    STRING,
+    TOPIC_NAME,
+    an_array,
+    an_object,
+)
+from penstock.net.routes import TopicRoute
+
+TAG = "Topics"
+_TOPIC = path("topic", TOPIC_NAME, "The topic.")
+_COUNT = {"type": "integer", "minimum": 1, "maximum": 100_000}
+_SUMMARY = an_object(
+    {"name": STRING, "id": STRING, "partitions": INTEGER, "replication_factor": INTEGER, "internal": BOOLEAN}
+)
+_PARTITION_STATE = an_object(
+    {
+        "partition": INTEGER,
+        "leader": {"type": ["integer", "null"], "description": "null while nobody leads."},
+        "leader_epoch": INTEGER,
+        "replicas": an_array(INTEGER),
+        "in_sync": an_array(INTEGER),
+        "log_start_offset": {"type": ["integer", "null"]},
+        "high_watermark": {"type": ["integer", "null"]},
+    }
+)
+_DESCRIPTION = an_object(
+    {"name": STRING, "id": STRING, "internal": BOOLEAN, "partitions": an_array(_PARTITION_STATE)}
+)
+_BEFORE = an_object({"partition": PARTITION, "offset": {**OFFSET, "minimum": -1}})
+
+
+async def list_topics(call: Call) -> Response:
+    return json_answer({"topics": [_summary(topic) for topic in await call.gateway.backend.topics.all()]})
+
+
+async def create_topic(call: Call) -> Response:
+    body = call.body
+    new = NewTopic(
+        body["name"], body.get("partitions", -1), body.get("replication_factor", -1), body.get("configs")
+    )
+    topics = call.gateway.backend.topics
+    if body.get("validate_only", False):
+        await topics.create(new, validate_only=True)
+        return json_answer({"name": new.name, "valid": True})
+    await topics.create(new)
+    answer = json_answer(_summary(await topics.get(new.name, fresh=True)), 201)
+    answer.headers["location"] = f"/v1/topics/{new.name}"
+    return answer
+
+
+async def describe_topic(call: Call) -> Response:
+    name = call.parameters["topic"]
+    topic = await call.gateway.backend.topics.get(name, fresh=True)
+    numbers = [number for number, partition in enumerate(topic.partitions) if partition.leader >= 0]
+    records = call.gateway.backend.records
+    starts, ends = await asyncio.gather(
+        records.offsets(name, numbers, EARLIEST), records.offsets(name, numbers, LATEST)
+    )
+    partitions = [
+        {
+            "partition": number,
+            "leader": partition.leader if partition.leader >= 0 else None,
+            "leader_epoch": partition.leader_epoch,
+            "replicas": list(partition.replicas),
+            "in_sync": list(partition.in_sync),
+            "log_start_offset": starts.get(number),
+            "high_watermark": ends.get(number),
+        }
+        for number, partition in enumerate(topic.partitions)
+    ]
+    described = {"name": name, "id": str(topic.id), "internal": topic.is_internal, "partitions": partitions}
+    return json_answer(described)
+
+
+async def alter_topic(call: Call) -> Response:
+    name = call.parameters["topic"]
+    await call.gateway.backend.topics.set_partitions(name, call.body["partitions"])
+    return json_answer(_summary(await call.gateway.backend.topics.get(name, fresh=True)))
+
+
+async def delete_topic(call: Call) -> Response:
+    await call.gateway.backend.topics.delete(call.parameters["topic"])
+    return Response(status_code=204)
+
+
+async def truncate_topic(call: Call) -> Response:
+    before = {each["partition"]: each["offset"] for each in call.body["partitions"]}
+    if len(before) != len(call.body["partitions"]):
+        raise Problem(400, "a partition is named twice", error="INVALID_REQUEST", pointer="/partitions")
+    starts = await call.gateway.backend.topics.truncate(call.parameters["topic"], before)
+    return json_answer(
+        {
+            "partitions": [
+                {"partition": number, "log_start_offset": offset} for number, offset in starts.items()
+            ]
+        }
+    )
+
+
+async def topic_configs(call: Call) -> Response:
+    return await show_configs(call, ConfigResource.TOPIC, call.parameters["topic"])
+
+
+async def alter_topic_configs(call: Call) -> Response:
+    name = call.parameters["topic"]
+    await call.gateway.backend.configs.alter(ConfigResource.TOPIC, name, call.body)
+    return await show_configs(call, ConfigResource.TOPIC, name)
+
+
+def _summary(topic: TopicRoute) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "id": str(topic.id),
+        "partitions": len(topic.partitions),
+        "replication_factor": max(len(partition.replicas) for partition in topic.partitions),
+        "internal": topic.is_internal,
+    }
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/v1/topics",
+        "listTopics",
+        TAG,
+        "All topics.",
+        list_topics,
+        {200: Answer("By name.", an_object({"topics": an_array(_SUMMARY)}))},
+    ),
+    Endpoint(
+        "POST",
+        "/v1/topics",
+        "createTopic",
+        TAG,
+        "Make a topic.",
+        create_topic,
+        {
+            200: Answer("It could be made.", an_object({"name": STRING, "valid": BOOLEAN})),
+            201: Answer("It is made.", _SUMMARY),
+        },
+        bodies={
+            JSON: an_object(
+                {
+                    "name": TOPIC_NAME,
+                    "partitions": _COUNT,
+                    "replication_factor": {"type": "integer", "minimum": 1, "maximum": 100},
+                    "configs": CONFIG_VALUES,
+                    "validate_only": {**BOOLEAN, "description": "Only say whether it could be made."},
+                },
+                required=("name",),
+            )
+        },
+    ),
+    Endpoint(
+        "GET",
+        "/v1/topics/{topic}",
+        "describeTopic",
+        TAG,
+        "A topic, its partitions, who leads them and what they hold.",
+        describe_topic,
+        {200: Answer("The topic.", _DESCRIPTION)},
+        parameters=(_TOPIC,),
+    ),
+    Endpoint(
+        "PATCH",
+        "/v1/topics/{topic}",
+        "alterTopic",
+        TAG,
+        "Give a topic more partitions.",
+        alter_topic,
+        {200: Answer("It has them.", _SUMMARY)},
+        parameters=(_TOPIC,),
+        bodies={JSON: an_object({"partitions": _COUNT})},
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/topics/{topic}",
+        "deleteTopic",
+        TAG,
+        "Delete a topic and all that is in it.",
+        delete_topic,
+        {204: Answer("It is gone.")},
+        parameters=(_TOPIC,),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/topics/{topic}/truncate",
+        "truncateTopic",
+        TAG,
+        "Delete messages before an offset; -1 is the end of the partition.",
+        truncate_topic,
+        {
+            200: Answer(
+                "Where the partitions begin now.",
+                an_object(
+                    {"partitions": an_array(an_object({"partition": INTEGER, "log_start_offset": INTEGER}))}
+                ),
+            )
+        },
+        parameters=(_TOPIC,),
+        bodies={JSON: an_object({"partitions": an_array(_BEFORE, minItems=1, maxItems=1_000)})},
+    ),
+    Endpoint(
+        "GET",
+        "/v1/topics/{topic}/configs",
+        "topicConfigs",
+        TAG,
+        "The settings of a topic.",
+        topic_configs,
+        {200: CONFIGS},
+        parameters=(_TOPIC,),
+    ),
+    Endpoint(
+        "PATCH",
+        "/v1/topics/{topic}/configs",
+        "alterTopicConfigs",
+        TAG,
+        "Change settings of a topic; null takes one back to its default.",
+        alter_topic_configs,
+        {200: CONFIGS},
+        parameters=(_TOPIC,),
+        bodies={JSON: CONFIG_CHANGES},
+    ),
+)
