@@ -44,12 +44,17 @@ class Events:
 
     async def next(self) -> dict[str, Any]:
         """The next message; an AssertionError where the stream ends or says what is wrong."""
+        fields = await self.fields()
+        assert "event" not in fields, fields
+        self.last_id = fields["id"]
+        return dict(fields["data"])
+
+    async def fields(self) -> dict[str, Any]:
+        """Of the next event, whatever it is."""
         async with asyncio.timeout(WAIT_SECONDS):
             fields = await self._next_fields()
         assert fields, "the stream has ended"
-        assert "event" not in fields, fields
-        self.last_id = fields["id"]
-        return dict(json.loads(fields["data"]))
+        return fields | {"data": json.loads(fields["data"])}
 
     async def values(self, count: int) -> list[str]:
         return [(await self.next())["value"] for _ in range(count)]

@@ -160,9 +160,9 @@ def test_a_slow_client_costs_no_more_than_its_socket(tmp_path: Path) -> None:
             [connection] = [each for each in stage.connections if hasattr(each, "writable")]
             await until(lambda: not connection.writable.is_set())
             assert connection.transport.get_write_buffer_size() < 256 * 1024
-            before = feed._end
+            before = feed.end
             await stage.send(ORDERS, "y")
-            assert feed._end == before, "nothing is read for one who takes nothing"
+            assert feed.end == before, "nothing is read for one who takes nothing"
             client.transport.resume_reading()
             assert (await values(client, 1_601))[-1] == "y"
 

@@ -242,9 +242,10 @@ class Push:
             return {parameters["partition"]: parameters["offset"]}
         # A partition that was added after the event was sent is new to its reader from the beginning.
         start = EARLIEST if seen else _STARTS[parameters.get("from", "latest")]
-        unseen = [partition for partition in partitions if partition not in seen]
-        begin = await self._gateway.backend.records.offsets(topic.name, unseen, start)
-        return {partition: seen.get(partition, begin.get(partition, 0)) for partition in partitions}
+        begin = {**(self._feeds.known_ends(topic, partitions) if start == LATEST else {}), **seen}
+        unknown = [partition for partition in partitions if partition not in begin]
+        begin |= await self._gateway.backend.records.offsets(topic.name, unknown, start)
+        return {partition: begin[partition] for partition in partitions}
 
 
 class _Socket:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from penstock.errors import BrokerError, PenstockError
@@ -73,6 +73,11 @@ class Feeds:
         feed.readers += 1
         return feed
 
+    def known_ends(self, topic: TopicRoute, partitions: Iterable[int]) -> dict[int, int]:
+        """Where the partitions end that somebody waits at the end of: thousands who begin there need not ask for it."""
+        feeds = ((each, self._feeds.get((topic.id, each))) for each in partitions)
+        return {each: feed.end for each, feed in feeds if feed is not None and feed.is_watched}
+
     def drop(self, feed: PartitionFeed) -> None:
         self._feeds.pop((feed.topic_id, feed.partition), None)
 
@@ -95,13 +100,17 @@ class PartitionFeed:
         self.partition = partition
         self.readers = 0
         self._feeds = feeds
-        self._end = -1
+        self.end = -1
         """As far as there is known to be something."""
         self._starts: list[int] = []
         self._pages: dict[int, SharedPage] = {}
         self._reads: dict[int, asyncio.Task[SharedPage]] = {}
         self._waiting: set[Wake] = set()
         self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def is_watched(self) -> bool:
+        return self._watch is not None
 
     def close(self, wake: Wake) -> None:
         """A stream reads it no more."""
@@ -127,11 +136,11 @@ class PartitionFeed:
 
     def may_have(self, offset: int) -> bool:
         """Whether a read may find something that a wait would not."""
-        return offset != self._end
+        return offset != self.end
 
     def wait(self, offset: int, wake: Wake) -> bool:
         """Have `wake` called when there may be something at the offset; False where there is already."""
-        if offset < self._end:
+        if offset < self.end:
             return False
         self._waiting.add(wake)
         if self._watch is None:
@@ -153,7 +162,7 @@ class PartitionFeed:
     async def _read(self, offset: int, wait_ms: int) -> SharedPage:
         found = await self._feeds.records.read(self.topic, self.partition, offset, PAGE_LIMITS, wait_ms)
         page = self._shared(offset, found)
-        self._end = max(self._end, page.next_offset)
+        self.end = max(self.end, page.next_offset)
         if page.next_offset > offset and offset not in self._pages:
             self._pages[offset] = page
             insort(self._starts, offset)
