@@ -141,11 +141,11 @@ class KeyMachine(RuleBasedStateMachine):
             if entry.transaction_start >= 0 and producer_id != self.open_producer:
                 append_marker(self.log, Marker(producer_id, entry.epoch, False, 0))
         if self.open_producer is not None:
-            entry = self.log.producers.get(self.open_producer)
-            if entry is None or not entry.batches:
+            known = self.log.producers.get(self.open_producer)
+            if known is None or not known.batches:
                 self.open_producer = None
             else:
-                self.sequence = entry.batches[-1].last_sequence + 1
+                self.sequence = known.batches[-1].last_sequence + 1
 
     @precondition(lambda self: self.config.compacts)
     @rule()

@@ -32,6 +32,7 @@ lookups = st.builds(
     int32,
     int32,
     int32,
+    int32,
 )
 results = st.builds(
     KeyResult, int32, st.integers(0, 100), int64, int64, int64, st.booleans(), st.binary(max_size=50)

@@ -67,12 +67,13 @@ class KeyedReads:
 
     async def _ask_leader(self, wanted: KeyedRead, max_wait_ms: int) -> KeyResult:
         topic = await self._routes.topic(wanted.topic)
-        leader = self._routes.brokers[topic.partitions[wanted.partition].leader]
+        partition = topic.partitions[wanted.partition]
+        leader = self._routes.brokers[partition.leader]
         conversation = self._conversations.get(leader.address)
         if conversation is None or conversation.is_over:
             conversation = _Conversation(self._network, leader.address, self._client_id)
             self._conversations[leader.address] = conversation
-        result = await conversation.look_up(wanted, topic.id, max_wait_ms)
+        result = await conversation.look_up(wanted, topic.id, partition.leader_epoch, max_wait_ms)
         check(result.error_code)
         return result
 
@@ -100,11 +101,13 @@ class _Conversation:
         self._opening.cancel()
         self._fail(ConnectionLost("the connection was closed"))
 
-    async def look_up(self, wanted: KeyedRead, topic_id: TopicId, max_wait_ms: int) -> KeyResult:
+    async def look_up(
+        self, wanted: KeyedRead, topic_id: TopicId, leader_epoch: int, max_wait_ms: int
+    ) -> KeyResult:
         lookup_id = self._last_id = self._last_id % _MAX_ID + 1
         limits = wanted.max_records, wanted.max_bytes, max_wait_ms
         where = wanted.partition, wanted.key, wanted.from_offset
-        self._new.append(KeyLookup(lookup_id, topic_id, *where, *limits))
+        self._new.append(KeyLookup(lookup_id, topic_id, *where, *limits, leader_epoch))
         answer: asyncio.Future[KeyResult] = asyncio.get_running_loop().create_future()
         self._waiting[lookup_id] = answer
         self._send_soon()

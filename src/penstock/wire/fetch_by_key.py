@@ -1,7 +1,7 @@
 """FetchByKey: the records of single keys of topics with `index.by.key`, and waiting for the next one.
 
-    request   lookups, count 4, each: id 4 | topic id 16 | partition 4 | from offset 8 | max records 4 | max bytes 4 |
-              max wait ms 4 | key (length 4)
+    request   lookups, count 4, each: id 4 | topic id 16 | partition 4 | current leader epoch 4 | from offset 8 |
+              max records 4 | max bytes 4 | max wait ms 4 | key (length 4)
               ids of lookups that are given up, count 4, each 4
     response  results, count 4, each: id 4 | error code 2 | high watermark 8 | log start offset 8 | next offset 8 |
               is complete 1 | records (length 4)
@@ -29,7 +29,7 @@ from penstock.wire.headers import (
 )
 from penstock.wire.reader import MALFORMED, NO_LIMIT, Reader
 
-_LOOKUP = Struct(">i16siqiii")
+_LOOKUP = Struct(">i16siiqiii")
 _RESULT = Struct(">ihqqq?")
 _LENGTH_BYTES: Final = 4
 
@@ -47,6 +47,8 @@ class KeyLookup:
     max_records: int = 1000
     max_bytes: int = 1024 * 1024
     max_wait_ms: int = 0
+    current_leader_epoch: int = -1
+    """As the client knows it, so that a leader that has been replaced does not answer; -1 does not ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,9 @@ def encode_fetch_by_key_request(correlation_id: int, client_id: str, request: Fe
         primitives.array_length(len(request.lookups)),
     ]
     for lookup in request.lookups:
-        limits = lookup.from_offset, lookup.max_records, lookup.max_bytes, lookup.max_wait_ms
-        parts.append(_LOOKUP.pack(lookup.id, lookup.topic_id.bytes, lookup.partition, *limits))
+        place = lookup.topic_id.bytes, lookup.partition, lookup.current_leader_epoch, lookup.from_offset
+        limits = lookup.max_records, lookup.max_bytes, lookup.max_wait_ms
+        parts.append(_LOOKUP.pack(lookup.id, *place, *limits))
         parts.append(primitives.bytes_(lookup.key))
     parts.append(primitives.array_length(len(request.given_up)))
     parts += map(primitives.INT32, request.given_up)
@@ -96,12 +99,13 @@ def decode_fetch_by_key_request(frame: memoryview, position: int) -> FetchByKeyR
 
 def _read_lookup(reader: Reader) -> KeyLookup:
     start = reader.position
-    lookup_id, _, partition, from_offset, max_records, max_bytes, max_wait_ms = reader.unpack(_LOOKUP)
+    lookup_id, _, partition, leader_epoch, from_offset, *limits = reader.unpack(_LOOKUP)
     end, reader.position = reader.position, start + _LENGTH_BYTES
     topic_id = TopicId(reader.uuid())
     reader.position = end
-    key = bytes(reader.bytes_())
-    return KeyLookup(lookup_id, topic_id, partition, key, from_offset, max_records, max_bytes, max_wait_ms)
+    return KeyLookup(
+        lookup_id, topic_id, partition, bytes(reader.bytes_()), from_offset, *limits, leader_epoch
+    )
 
 
 def encode_fetch_by_key_response(correlation_id: int, results: list[KeyResult]) -> bytes:

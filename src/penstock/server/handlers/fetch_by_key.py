@@ -33,6 +33,7 @@ def _leader(request: Request, lookup: KeyLookup) -> Replica:
         raise BrokerError(ErrorCode.unknown_topic_id)
     request.require(Operation.READ, ResourceType.TOPIC, topic.name)
     replica = request.broker.replicas.get(topic.name, lookup.partition)
+    replica.check_leader_epoch(lookup.current_leader_epoch)
     if replica.keyed is None:
         raise BrokerError(ErrorCode.invalid_request, f"{topic.name} has no index.by.key")
     if not replica.partition.is_caught_up:
