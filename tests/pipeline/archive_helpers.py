@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -91,3 +92,49 @@ def delete_records(bootstrap: str, topic: str, partition: int, offset: int) -> N
     admin = AdminClient({"bootstrap.servers": bootstrap})
     [done] = admin.delete_records([TopicPartition(topic, partition, offset)]).values()
     done.result(30)
+
+
+@dataclass(frozen=True)
+class Read:
+    number: int
+    key: bytes
+    partition: int
+    offset: int
+    timestamp_ms: int
+    headers: dict[str, bytes]
+
+
+def read_topic(bootstrap: str, topic: str) -> list[Read]:
+    """Every committed record that is there now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reads",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        left = set(consumer.list_topics(topic, 30).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in left])
+        found: list[Read] = []
+        while left:
+            message = consumer.poll(30)
+            assert message is not None
+            if message.error() is not None:
+                assert message.error().code() == KafkaError._PARTITION_EOF
+                left.discard(message.partition())
+                continue
+            found.append(
+                Read(
+                    int(message.value().removeprefix(b"value ")),
+                    message.key(),
+                    message.partition(),
+                    message.offset(),
+                    message.timestamp()[1],
+                    dict(message.headers() or ()),
+                )
+            )
+        return found
+    finally:
+        consumer.close()

@@ -59,6 +59,8 @@ class SourceOptions:
     latest_where_time_has_none: bool
     pushes_filters: bool
     archive: str | None
+    in_order: bool
+    """One task for each partition, with its rows in their order."""
 
 
 _KNOWN = {
@@ -84,6 +86,7 @@ _KNOWN = {
         "columns",
         "filterPushdown",
         "archive",
+        "inOrder",
     )
 }
 _WITHOUT_MEANING = frozenset(
@@ -117,6 +120,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         _choice(values, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         _flag(values, "filterPushdown", False),
         values.get("archive"),
+        _flag(values, "inOrder", False),
     )
 
 

@@ -102,8 +102,11 @@ class TablePartition(InputPartition):
 class TableReader(BatchReader):
     def partitions(self) -> Sequence[InputPartition]:
         plan = TablePlan.make(self.options)
+        ranges = self.select(plan)
+        if self.options.in_order:
+            return [plan.partition_of(each) for each in ranges if len(each)]
         parts: list[TablePartition] = []
-        for wanted in self.select(plan):
+        for wanted in ranges:
             archived = min(max(wanted.start, plan.archived(wanted.topic, wanted.partition)), wanted.end)
             live = split([replace(wanted, start=archived)], self.options.min_partitions)
             parts += _cut(plan.partition_of(replace(wanted, end=archived)))

@@ -1,0 +1,184 @@
+"""Writes replayed records, in a task: those of one source partition, in order, in transactions.
+
+A transaction holds records and how far the source partition is replayed with them, as an offset of a group that is
+this partition's alone. Another attempt of the task takes the transactional id over, which ends what the first has
+open, and goes on from that offset; so nothing is written twice, and nothing is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from penstock.errors import PenstockError
+from penstock.net.client import Client
+from penstock.net.partitioner import partition_for
+from penstock.net.routes import CoordinatorKind, check
+from penstock.pipeline.offsets import run
+
+ORIGINAL_TIMESTAMP = "penstock-original-timestamp"
+"""Header with the milliseconds at which a record was first written, where it could not keep its time."""
+
+_PATIENCE_SECONDS = 60.0
+_TRANSACTION_ROWS = 20_000
+_TRANSACTION_BYTES = 16 << 20
+_PROGRESS_PARTITION = 0
+_OFFSET_FETCH, _OFFSET_FETCH_VERSION = 9, 7
+
+
+class ReplayFailed(PenstockError):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTarget:
+    bootstrap: str
+    topic: str
+    partitions: int
+    name: str
+    """Of the replay: who names the same one goes on with it."""
+    topic_ids: Mapping[str, str]
+    """Of the topics that are replayed."""
+    oldest_ms: int | None
+    """Records before it get a new time, as retention would take them at once; None where all do."""
+    rows_per_second: float | None
+    """Of one task."""
+
+    def group(self, topic: str, partition: int) -> str:
+        return f"penstock-replay-{self.name}-{self.topic_ids[topic]}-{partition}"
+
+
+def write_rows(target: ReplayTarget, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of one source partition; how many were written."""
+    written = 0
+    writer: _Writer | None = None
+    try:
+        for batch in rows:
+            if batch.num_rows:
+                writer = writer or _Writer(
+                    target, batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
+                )
+                written += writer.write(batch)
+        if writer is not None:
+            writer.commit()
+    except KafkaException as error:
+        raise ReplayFailed(f"writing to {target.topic} failed: {error.args[0].str()}") from error
+    yield pa.RecordBatch.from_pydict({"written": pa.array([written], pa.int64())})
+
+
+def replayed_up_to(target: ReplayTarget, topic: str, partition: int) -> int | None:
+    """The next offset to replay; None where nothing has been."""
+    group = target.group(topic, partition)
+
+    async def ask(client: Client) -> int | None:
+        asked = {"name": target.topic, "partition_indexes": [_PROGRESS_PARTITION]}
+        fields = {"group_id": group, "topics": [asked], "require_stable": True}
+        response = await client.request(_OFFSET_FETCH, _OFFSET_FETCH_VERSION, fields)
+        check(response.error_code)
+        [found] = response.topics[0].partitions
+        check(found.error_code)
+        return None if found.committed_offset < 0 else int(found.committed_offset)
+
+    return run(
+        target.bootstrap,
+        lambda routes: routes.at_coordinator(CoordinatorKind.GROUP, group, ask, _PATIENCE_SECONDS),
+    )
+
+
+class _Writer:
+    def __init__(self, target: ReplayTarget, topic: str, partition: int) -> None:
+        self._target = target
+        self._source = (topic, partition)
+        group = target.group(topic, partition)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": target.bootstrap,
+                "transactional.id": group,
+                "compression.type": "lz4",
+                "linger.ms": 20,
+                "queue.buffering.max.messages": 2 * _TRANSACTION_ROWS,
+            }
+        )
+        # First of all: it ends what another attempt has left open, so that what was replayed is known.
+        self._producer.init_transactions(_PATIENCE_SECONDS)
+        self._next_offset = replayed_up_to(target, topic, partition) or 0
+        consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": group})
+        self._group_metadata = consumer.consumer_group_metadata()
+        consumer.close()
+        self._is_open = False
+        self._rows = 0
+        self._bytes = 0
+        self._started = time.monotonic()
+        self._paced_rows = 0
+        self._failures: list[Any] = []
+
+    def write(self, batch: pa.RecordBatch) -> int:
+        written = 0
+        for row in batch.to_pylist():
+            if row["offset"] < self._next_offset:
+                continue
+            if not self._is_open:
+                self._producer.begin_transaction()
+                self._is_open = True
+            self._send(row)
+            self._next_offset = row["offset"] + 1
+            written += 1
+            if self._rows >= _TRANSACTION_ROWS or self._bytes >= _TRANSACTION_BYTES:
+                self.commit()
+        return written
+
+    def commit(self) -> None:
+        if not self._is_open:
+            return
+        progress = TopicPartition(self._target.topic, _PROGRESS_PARTITION, self._next_offset)
+        self._producer.send_offsets_to_transaction([progress], self._group_metadata, _PATIENCE_SECONDS)
+        self._producer.commit_transaction(_PATIENCE_SECONDS)
+        if self._failures:
+            raise ReplayFailed(f"writing to {self._target.topic} failed: {self._failures[0].str()}")
+        self._is_open = False
+        self._paced_rows += self._rows
+        self._rows = self._bytes = 0
+        self._keep_pace()
+
+    def _send(self, row: dict[str, Any]) -> None:
+        key, value, source_partition = row["key"], row["value"], self._source[1]
+        headers = [(each["key"], each["value"]) for each in row["headers"] or ()]
+        original_ms = int(row["timestamp"].timestamp() * 1000 + 0.5)
+        options: dict[str, Any] = {}
+        if self._target.oldest_ms is not None and original_ms >= self._target.oldest_ms:
+            options["timestamp"] = original_ms
+        else:
+            headers.append((ORIGINAL_TIMESTAMP, b"%d" % original_ms))
+        partitions = self._target.partitions
+        partition = source_partition % partitions if key is None else partition_for(key, partitions)
+        while True:
+            try:
+                self._producer.produce(
+                    self._target.topic,
+                    value,
+                    key,
+                    partition,
+                    headers=headers,
+                    on_delivery=self._note,
+                    **options,
+                )
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self._producer.poll(0)
+        self._rows += 1
+        self._bytes += len(key or b"") + len(value or b"")
+
+    def _note(self, error: Any, _: Any) -> None:
+        if error is not None:
+            self._failures.append(error)
+
+    def _keep_pace(self) -> None:
+        if self._target.rows_per_second is not None:
+            due = self._started + self._paced_rows / self._target.rows_per_second
+            time.sleep(max(0.0, due - time.monotonic()))
