@@ -16,6 +16,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from whole_brokers import Brokers, until
 
+from penstock.gateway import server
+
 QUIET_SECONDS = 0.3
 
 
@@ -167,3 +169,23 @@ def test_a_slow_client_costs_no_more_than_its_socket(tmp_path: Path) -> None:
             assert (await values(client, 1_601))[-1] == "y"
 
     on_stage(tmp_path, scenario)
+
+
+def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "SWEEP_SECONDS", 0.05)
+
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        for _ in range(20):
+            await stage.send(ORDERS, *["x" * 10_000] * 40)
+        narrow = narrow_socket(stage.port)
+        url = f"ws://127.0.0.1:{stage.port}/v1/topics/{ORDERS}/stream?group=readers"
+        async with connect(url, sock=narrow) as client:
+            client.transport.pause_reading()
+            await say(client, credit=100_000)
+            await until(lambda: stage.push._groups)
+            await until(lambda: not stage.push._groups)
+            assert (await stage.backend.groups.describe("readers")).members == ()
+            client.transport.abort()
+
+    on_stage(tmp_path, scenario, gateway_write_timeout_ms="1000")

@@ -215,7 +215,7 @@ class Cluster(Protocol):
 
 
 class Backend(Protocol):
-    """The parts, and the routes they stand on, for whom neither part is enough: members of groups and push."""
+    """The parts, and routes for whom no part is enough: members of groups."""
 
     @property
     def topics(self) -> Topics: ...

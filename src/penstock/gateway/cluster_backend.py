@@ -1,7 +1,7 @@
 """The `Backend` over a cluster's routes, inside a broker and in a process of its own alike.
 
-Three sets of connections, because answers on one come in the order of the questions: writes wait for their fsyncs,
-administration may take seconds, reads shall wait for neither. Whoever makes it closes it.
+Four sets of connections, because answers on one come in the order of the questions: writes and the commits of groups
+wait for their fsyncs, administration may take seconds, reads shall wait for none of them. Whoever makes it closes it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ _END_TXN, _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS = 26, 65, 66
 class ClusterBackend:
     def __init__(self, way: Way, threads: Threads, delivery_seconds: float) -> None:
         self.routes = way.routes()
+        self._reads = way.routes()
         self._administration = way.routes()
         self._writes = way.routes()
         self._sender = Sender(self._writes, delivery_seconds)
-        self._keyed_reads = KeyedReads(way.network, self.routes, CLIENT_ID)
-        self.records = ClusterRecords(self.routes, self._sender, self._keyed_reads, threads)
+        self._keyed_reads = KeyedReads(way.network, self._reads, CLIENT_ID)
+        self.records = ClusterRecords(self._reads, self._sender, self._keyed_reads, threads)
         self.topics = ClusterTopics(self._administration)
         self.configs = ClusterConfigs(self._administration)
         self.groups = ClusterGroups(self._administration, self.records)
@@ -42,7 +43,7 @@ class ClusterBackend:
     async def close(self) -> None:
         await self._sender.close()
         self._keyed_reads.close()
-        for routes in (self.routes, self._administration, self._writes):
+        for routes in (self.routes, self._reads, self._administration, self._writes):
             routes.close()
 
 

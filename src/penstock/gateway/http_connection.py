@@ -67,6 +67,10 @@ class HttpConnection(HttpToolsProtocol):
             self._running.cancel()
         super().connection_lost(exc)
 
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.stalled_since = None
+
     @property
     def is_idle(self) -> bool:
         """Whether no request of it is being answered."""

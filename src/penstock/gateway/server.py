@@ -15,6 +15,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from penstock.gateway.http_connection import HttpConnection
+from penstock.gateway.socket_connection import SocketConnection
 
 MAX_CONNECTIONS = 256
 IDLE_SECONDS = 30.0
@@ -36,7 +37,7 @@ class HttpServer:
             app,
             lifespan="off",
             http="httptools",
-            ws="websockets-sansio",
+            ws=SocketConnection,
             ws_max_size=WEBSOCKET_MESSAGE_BYTES,
             ws_per_message_deflate=False,
             log_config=None,
@@ -101,6 +102,9 @@ class HttpServer:
         now = asyncio.get_running_loop().time()
         for connection in tuple(self._connections):
             self._look_after(connection, now)
+        for each in tuple(self._state.connections):
+            assert isinstance(each, HttpConnection | SocketConnection)
+            self._look_after_writes(each, now)
         self._schedule_sweep()
 
     def _look_after(self, connection: HttpConnection, now: float) -> None:
@@ -110,6 +114,8 @@ class HttpServer:
             connection.refuse(408, f"the head of the request did not come within {HEAD_SECONDS:.0f} s")
         elif connection.is_idle and now - connection.idle_since > IDLE_SECONDS:
             connection.transport.abort()
+
+    def _look_after_writes(self, connection: HttpConnection | SocketConnection, now: float) -> None:
         unsent = connection.transport.get_write_buffer_size()
         if unsent == 0 or unsent < connection.waiting_to_send:
             connection.stalled_since = None
