@@ -23,6 +23,7 @@ from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.host import SimulatedWorld
 from penstock.simulation.inspector import Inspector
+from penstock.simulation.keyed_cast import KeyedCast
 from penstock.simulation.loop import SimulationLoop
 from penstock.simulation.partition_history import PartitionHistory, RecordedEnsemble
 from penstock.simulation.process import SimulatedCrash
@@ -57,6 +58,7 @@ class ClusterScenario:
         self._stage = ClusterStage(self._world, members, ensemble)
         self._nemesis = ClusterNemesis(self._stage, self._durability, session_seconds)
         self._transactions = TransactionCast(self._stage, self._nemesis.strike)
+        self._keyed = KeyedCast(self._stage)
         self._inspector = Inspector(self._stage)
         self._admin = ClusterAdmin(self._stage)
         self._committers = [Committer(self._stage, number) for number in range(random.randint(0, 2))]
@@ -65,8 +67,9 @@ class ClusterScenario:
 
     @property
     def traits(self) -> frozenset[str]:
-        """What can happen in this seed: its faults, the durability of its topics, transactions if there are."""
-        return self._nemesis.faults | {self._durability} | self._transactions.traits
+        """What can happen in this seed: its faults, the durability of its topics, transactions and an indexed topic if
+        there are."""
+        return self._nemesis.faults | {self._durability} | self._transactions.traits | self._keyed.traits
 
     async def run(self) -> Report:
         keepers = [asyncio.ensure_future(self._keep(member)) for member in self._stage.members]
@@ -82,6 +85,7 @@ class ClusterScenario:
             self._stage.is_at_rest = True
             await asyncio.wait(actors, timeout=_LAST_STEP_SECONDS)
             await self._racing(self._transactions.audit(), tasks)
+            await self._racing(self._keyed.audit(), tasks)
             await self._racing(self._auditor.audit(), tasks)
         finally:
             await _end(actors + tasks)
@@ -106,6 +110,7 @@ class ClusterScenario:
         await self._until(self._all_serve, "the brokers do not start")
         await self._admin.create_first_topics()
         await self._transactions.open()
+        await self._keyed.open()
 
     async def _heal(self) -> None:
         """Nothing is broken any more: in time everything is as it should be."""
@@ -164,7 +169,12 @@ class ClusterScenario:
     # --- clients
 
     def _actors(self) -> list[Coroutine[Any, Any, None]]:
-        actors: list[_Actor] = [self._admin, *self._committers, *self._transactions.actors]
+        actors: list[_Actor] = [
+            self._admin,
+            *self._committers,
+            *self._transactions.actors,
+            *self._keyed.actors,
+        ]
         is_strict = not self.traits & {"pause", "keep_from_store", "isolate"}
         actors += [
             ClusterProducer(self._stage, number, is_strict=is_strict)
