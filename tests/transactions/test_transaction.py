@@ -90,6 +90,16 @@ def test_open_transaction_is_aborted_before_its_successor_gets_an_epoch() -> Non
     assert init(fenced.completed(6_000)).producer == producer(2)
 
 
+def test_open_transaction_that_is_held_is_not_aborted_for_another_that_would_be_held() -> None:
+    held = replace(ongoing(version=VERSION_2), is_held=True)
+    assert (
+        code_of(lambda: held.initialised(NOBODY, 60_000, True, FRESH, 5_000)) is ErrorCode.invalid_txn_state
+    )
+    assert init(held).state is State.PREPARE_ABORT
+    over = held.ended(producer(0), True, VERSION_2, None, 3_000).completed(4_000)
+    assert over.initialised(NOBODY, 60_000, True, FRESH, 5_000).producer == producer(2)
+
+
 def test_producer_that_names_itself_gets_the_next_epoch_and_the_same_when_it_asks_again() -> None:
     first = init(empty(3), producer(3))
     assert first.producer == producer(4)

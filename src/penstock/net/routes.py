@@ -211,7 +211,7 @@ class Routes:
                 self.forget(topic)
                 raise
 
-        return await _persist(attempt, seconds)
+        return await persist(attempt, seconds)
 
     async def at_coordinator(
         self, kind: CoordinatorKind, key: str, ask: Callable[[Client], Awaitable[T]], seconds: float
@@ -225,7 +225,7 @@ class Routes:
                 self.forget_coordinator(kind, key)
                 raise
 
-        return await _persist(attempt, seconds)
+        return await persist(attempt, seconds)
 
     async def ask_any(self, api_key: int, version: int, fields: Mapping[str, Any]) -> Any:
         """Ask a broker, and the next where one does not answer: only for what may be asked again."""
@@ -285,7 +285,8 @@ def check(code: int, message: str | None = None) -> None:
         raise BrokerError(ErrorCode(code), message or "")
 
 
-async def _persist(attempt: Callable[[], Awaitable[T]], seconds: float) -> T:
+async def persist(attempt: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """Ask again while that may help; only for what may be asked again. The last error when time is over."""
     deadline = asyncio.get_running_loop().time() + seconds
     pause = RETRY_SECONDS
     while True:

@@ -110,7 +110,8 @@ class Transaction:
     ) -> Transaction:
         """A new epoch for whoever asks; for one that names itself only if nobody else has come since (KIP-360).
 
-        An open transaction is aborted first, under an epoch that nobody has: who asks is told when that is done.
+        An open transaction is aborted first, under an epoch that nobody has: who asks is told when that is done. Not
+        one that is held, for somebody who wants to hold the next: whoever coordinates it may have decided to commit it.
         `fresh_id` is used where the epochs are used up.
         """
         is_repeat = asking != NOBODY and asking == self.earlier
@@ -119,6 +120,8 @@ class Transaction:
         if self.is_ending:
             raise BrokerError(ErrorCode.concurrent_transactions)
         if self.state is TransactionState.ONGOING:
+            if self.is_held and is_held:
+                raise BrokerError(ErrorCode.invalid_txn_state, "a transaction of it is held open")
             return self._fenced_off(asking, now_ms)
         if is_repeat and self.state is TransactionState.EMPTY:
             return self
