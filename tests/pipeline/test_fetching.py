@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from penstock.pipeline.columns import ALL
 from penstock.pipeline.fetching import OffsetsLost, Reading, read_range
@@ -92,3 +101,39 @@ def test_offsets_that_are_not_there_are_said_to_be_lost(
     wanted = fill(bootstrap, f"short-{abs(hash(request.node.name))}", 10)
     with pytest.raises(OffsetsLost):
         table_of(bootstrap, change(wanted))
+
+
+@pytest.mark.process
+def test_when_a_record_was_made_is_told_beside_when_it_was_stored(
+    penstock_session_broker: BrokerProcess,
+) -> None:
+    bootstrap = penstock_session_broker.bootstrap
+    columns = ("offset", "timestamp", "timestampType", "createTimestamp")
+    wanted = fill(bootstrap, "made", 100)
+    assert all(row["timestamp"] == row["createTimestamp"] for row in _rows(bootstrap, wanted, columns))
+    settings = [
+        ConfigEntry("message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET)
+    ]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    [done] = admin.incremental_alter_configs(
+        [ConfigResource(ResourceType.TOPIC, "made", incremental_configs=settings)]
+    ).values()
+    done.result(30)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(100):
+        producer.produce("made", b"later", timestamp=1_700_000_000_000 + number)
+    assert producer.flush(60) == 0
+    rows = _rows(bootstrap, OffsetRange("made", wanted.topic_id, 0, 90, 200), columns)
+    assert [row["offset"] for row in rows] == list(range(90, 200))
+    assert [int(row["createTimestamp"].timestamp() * 1000 + 0.5) for row in rows] == [
+        *range(1_700_000_000_090, 1_700_000_000_100),
+        *range(1_700_000_000_000, 1_700_000_000_100),
+    ]
+    assert {row["timestamp"] - row["createTimestamp"] > timedelta(days=365) for row in rows[10:]} == {True}
+    plain = _rows(bootstrap, OffsetRange("made", wanted.topic_id, 0, 90, 200), ("offset", "timestamp"))
+    assert [row["timestamp"] for row in plain] == [row["timestamp"] for row in rows]
+
+
+def _rows(bootstrap: str, wanted: OffsetRange, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table_of(bootstrap, wanted, columns).to_pylist()
+    return found

@@ -7,6 +7,8 @@ import pyarrow as pa
 HEADERS = "headers"
 BASIC = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 ALL = (*BASIC, HEADERS)
+CREATE_TIMESTAMP = "createTimestamp"
+"""When the producer made a record: of a topic with LogAppendTime another time than when it was stored. By request."""
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
@@ -18,6 +20,7 @@ FIELDS = {
     "offset": pa.field("offset", pa.int64()),
     "timestamp": pa.field("timestamp", pa.timestamp("us", tz="UTC")),
     "timestampType": pa.field("timestampType", pa.int32()),
+    CREATE_TIMESTAMP: pa.field(CREATE_TIMESTAMP, pa.timestamp("us", tz="UTC")),
     HEADERS: pa.field(HEADERS, pa.list_(pa.field("element", _HEADER))),
 }
 

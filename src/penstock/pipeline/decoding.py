@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
-from penstock.pipeline.columns import schema_of
+from penstock.pipeline.columns import CREATE_TIMESTAMP, schema_of
 from penstock.pipeline.pure_builder import PureBuilder
 from penstock.pipeline.ranges import OffsetRange
 from penstock.records.batch import (
@@ -84,6 +85,7 @@ def decode(
     builder: Columns = make("key" in columns, "value" in columns, "headers" in columns)
     visibility = _Visibility()
     timestamp_type = 0
+    append_times: _AppendTimes | None = _AppendTimes() if CREATE_TIMESTAMP in columns else None
     for records, aborted in chunks:
         visibility.learn(aborted)
         for header, batch in read_batches(records):
@@ -97,22 +99,45 @@ def decode(
                 or builder.rows >= ROWS_AT_ONCE
                 or builder.size_bytes >= BYTES_AT_ONCE
             ):
-                yield _rows(builder, wanted, columns, timestamp_type)
+                yield _rows(builder, wanted, columns, timestamp_type, append_times)
             timestamp_type = int(is_append_time)
             body = batch[HEADER_SIZE : header.size]
             if header.codec is not Codec.NONE:
                 body = memoryview(decompress(header.codec, body, MAX_DECOMPRESSED_BYTES))
+            append_ms, rows_before = header.max_timestamp if is_append_time else -1, builder.rows
             builder.append(
                 body,
                 header.record_count,
                 header.base_offset,
                 header.base_timestamp,
-                header.max_timestamp if is_append_time else -1,
+                append_ms if append_times is None else -1,
                 wanted.start,
                 wanted.end,
             )
+            if append_times is not None and is_append_time:
+                append_times.add(append_ms, builder.rows - rows_before)
     if builder.rows:
-        yield _rows(builder, wanted, columns, timestamp_type)
+        yield _rows(builder, wanted, columns, timestamp_type, append_times)
+
+
+class _AppendTimes:
+    """When rows were stored, for those who ask when they were made: the builder has the one or the other."""
+
+    def __init__(self) -> None:
+        self._times: list[int] = []
+        self._counts: list[int] = []
+
+    def add(self, time_ms: int, rows: int) -> None:
+        self._times.append(time_ms)
+        self._counts.append(rows)
+
+    def take(self, created: pa.Array) -> pa.Array:
+        """Those of the rows so far: when they were made, where nothing else is said of them."""
+        if not self._times:
+            return created
+        times = np.repeat(np.array(self._times, "int64") * 1000, self._counts)
+        self._times, self._counts = [], []
+        return pa.array(times).view(created.type)
 
 
 class _Visibility:
@@ -148,10 +173,17 @@ class _Visibility:
 
 
 def _rows(
-    builder: Columns, wanted: OffsetRange, columns: tuple[str, ...], timestamp_type: int
+    builder: Columns,
+    wanted: OffsetRange,
+    columns: tuple[str, ...],
+    timestamp_type: int,
+    append_times: _AppendTimes | None,
 ) -> pa.RecordBatch:
     rows = builder.rows
     made = builder.take()
+    if append_times is not None:
+        made[CREATE_TIMESTAMP] = made["timestamp"]
+        made["timestamp"] = append_times.take(made["timestamp"])
     fixed = {
         "topic": lambda: pa.repeat(pa.scalar(wanted.topic), rows),
         "partition": lambda: pa.repeat(pa.scalar(wanted.partition, pa.int32()), rows),

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.config import parse_address
 from penstock.errors import PenstockError
-from penstock.pipeline.columns import ALL, BASIC
+from penstock.pipeline.columns import ALL, BASIC, CREATE_TIMESTAMP
 
 EARLIEST, LATEST = -2, -1
 """Kafka's numbers for the two ends of a partition."""
@@ -213,9 +213,11 @@ def _columns(values: Mapping[str, str], headers: bool) -> tuple[str, ...]:
     if "columns" not in values:
         return ALL if headers else BASIC
     names = tuple(name.strip() for name in values["columns"].split(","))
-    unknown = [name for name in names if name not in ALL]
-    if unknown or len(set(names)) < len(names):
-        raise OptionError(f"columns: give some of {', '.join(ALL)}, each once")
+    known = (*ALL, CREATE_TIMESTAMP)
+    if set(names) - set(known) or len(set(names)) < len(names):
+        raise OptionError(f"columns: give some of {', '.join(known)}, each once")
+    if CREATE_TIMESTAMP in names and "archive" in values:
+        raise OptionError(f"columns: {CREATE_TIMESTAMP} is not archived")
     return names
 
 

@@ -28,6 +28,7 @@ TYPES = {
     "offset": "bigint",
     "timestamp": "timestamp",
     "timestampType": "int",
+    "createTimestamp": "timestamp",
     "headers": "array<struct<key string, value binary>>",
 }
 
