@@ -40,10 +40,12 @@ def check_java() -> None:
         raise KafkaUnavailable(f"Java {OLDEST_JAVA} or newer is needed, found: {shown.splitlines()[0]}")
 
 
-def download(libs: Path) -> None:
+def download(libs: Path, pom: Path = POM) -> None:
     if shutil.which("mvn") is None:
         raise KafkaUnavailable("Maven (mvn) is not installed; it fetches Kafka's jars")
-    command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={libs}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
     if done.returncode != 0:
-        raise KafkaUnavailable(f"Maven could not fetch Kafka {KAFKA_VERSION}: {done.stdout.strip()[-800:]}")
+        raise KafkaUnavailable(
+            f"Maven could not fetch {pom.parent.name}'s jars: {done.stdout.strip()[-800:]}"
+        )

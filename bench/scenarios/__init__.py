@@ -23,6 +23,7 @@ from bench.scenarios import (
     heartbeats,
     isolation,
     partitions,
+    pipeline,
     produce,
     profiles,
     start,
@@ -70,6 +71,7 @@ _ALONE: Alone = {
     "groups-heartbeat": heartbeats.ten_thousand_groups,
     "profiles": profiles.both,
     "transactions": transactions.one_broker,
+    "pipeline": pipeline.to_nowhere_and_archive,
 }
 _CLUSTERS: Paired = {
     "cluster-produce-1k": cluster_load.one_kilobyte,

@@ -1,0 +1,49 @@
+"""Jobs of our own source and archive, one after another in a warm session: a line of JSON in, a line of figures out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from penstock.pipeline.archive import ArchiveJob, Archiver
+from penstock.pipeline.archive_table import ArchiveTable
+from penstock.pipeline.options import parse
+from penstock.pipeline.session import open_session
+
+
+def main() -> None:
+    session = open_session("bench", "local[2]")
+    for line in sys.stdin:
+        job = json.loads(line)
+        began = time.monotonic()
+        if job["target"]:
+            _archive(session, job)
+        else:
+            _read(session, job)
+        print(json.dumps({"seconds": time.monotonic() - began}), flush=True)
+        if job["target"]:
+            shutil.rmtree(job["target"])
+
+
+def _options(job: dict[str, Any]) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": job["bootstrap"], "subscribe": job["topic"], "includeHeaders": "true"}
+
+
+def _read(session: SparkSession, job: dict[str, Any]) -> None:
+    records = session.read.format("penstock").options(**_options(job)).load()
+    records.write.format("noop").mode("overwrite").save()
+
+
+def _archive(session: SparkSession, job: dict[str, Any]) -> None:
+    job_of_all = ArchiveJob(parse(_options(job)), ArchiveTable.at(job["target"]))
+    for _ in Archiver(job_of_all, lambda: session, print).run():
+        pass
+
+
+if __name__ == "__main__":
+    main()
