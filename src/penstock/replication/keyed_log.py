@@ -263,7 +263,9 @@ class KeyedLog:
     def _on_time_over(self, wait: KeyWait) -> None:
         if not wait.is_done:
             self._forget(wait)
-            self._answer(wait, KeyRecords(Offset(wait.next_offset), is_complete=True))
+            self._answer(
+                wait, KeyRecords(self._log.log_start_offset, Offset(wait.next_offset), is_complete=True)
+            )
 
     def _answer(self, wait: KeyWait, outcome: Outcome) -> None:
         if not wait.is_done:

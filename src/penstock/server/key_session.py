@@ -112,7 +112,7 @@ class KeySession:
                 lookup_id,
                 ErrorCode.none if records.damage is None else ErrorCode.corrupt_message,
                 replica.partition.high_watermark,
-                replica.log.log_start_offset,
+                records.log_start_offset,
                 records.next_offset,
                 records.is_complete,
                 b"".join(records.batches),

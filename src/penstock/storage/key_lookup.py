@@ -52,6 +52,7 @@ class KeyQuery(NamedTuple):
 class KeyRecords:
     """Batches with records of a key alone, and where to go on."""
 
+    log_start_offset: Offset
     next_offset: Offset
     batches: list[bytes | bytearray | memoryview] = field(default_factory=list)
     is_complete: bool = False
@@ -64,7 +65,7 @@ class KeyRecords:
 def look_up(index: KeyIndex, view: LogView, query: KeyQuery) -> KeyRecords:
     """KeysMissing where a segment has no index at present."""
     start = max(query.from_offset, view.log_start_offset)
-    records = KeyRecords(start)
+    records = KeyRecords(view.log_start_offset, start)
     page = _Page(query, records)
     for offset, segment, position in _entries(index, view, key_hash(query.key), start):
         if offset >= view.below:
@@ -75,7 +76,7 @@ def look_up(index: KeyIndex, view: LogView, query: KeyQuery) -> KeyRecords:
                 return page.finish()
         except CorruptLog as damage:
             if page.is_empty:
-                return KeyRecords(Offset(offset + 1), damage=damage)
+                return KeyRecords(view.log_start_offset, Offset(offset + 1), damage=damage)
             return page.finish()
     page.finish()
     records.next_offset = max(start, view.below)

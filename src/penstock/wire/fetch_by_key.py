@@ -99,13 +99,14 @@ def decode_fetch_by_key_request(frame: memoryview, position: int) -> FetchByKeyR
 
 def _read_lookup(reader: Reader) -> KeyLookup:
     start = reader.position
-    lookup_id, _, partition, leader_epoch, from_offset, *limits = reader.unpack(_LOOKUP)
+    lookup_id, _, partition, leader_epoch, from_offset, max_records, max_bytes, max_wait_ms = reader.unpack(
+        _LOOKUP
+    )
     end, reader.position = reader.position, start + _LENGTH_BYTES
     topic_id = TopicId(reader.uuid())
     reader.position = end
-    return KeyLookup(
-        lookup_id, topic_id, partition, bytes(reader.bytes_()), from_offset, *limits, leader_epoch
-    )
+    where = partition, bytes(reader.bytes_()), from_offset
+    return KeyLookup(lookup_id, topic_id, *where, max_records, max_bytes, max_wait_ms, leader_epoch)
 
 
 def encode_fetch_by_key_response(correlation_id: int, results: list[KeyResult]) -> bytes:
