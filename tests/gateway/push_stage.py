@@ -74,7 +74,7 @@ class Events:
 
 
 class Stage:
-    def __init__(self, brokers: Brokers, settings: dict[str, str]) -> None:
+    def __init__(self, brokers: Brokers, settings: dict[str, str], name: str = "test") -> None:
         self.lines: list[str] = []
         self.threads = ThreadPools()
         self.http = httpx.AsyncClient(timeout=WAIT_SECONDS)
@@ -84,7 +84,7 @@ class Stage:
         addresses = [Address("localhost", broker.port) for broker in brokers.running.values()]
         way = Way(TcpNetwork(), addresses)
         config = BrokerConfig(settings)
-        self._surroundings = Surroundings(way, config, clock, self.threads, log, metrics, "test")
+        self._surroundings = Surroundings(way, config, clock, self.threads, log, metrics, name)
         self._service = HttpService(self.threads, metrics, lambda: Health(BrokerState.SERVING))
 
     @property

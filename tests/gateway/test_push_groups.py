@@ -143,3 +143,43 @@ def test_what_cannot_be_is_said_before_the_stream_begins(tmp_path: Path) -> None
         assert refused.status_code == 400
 
     on_stage(tmp_path, scenario)
+
+
+def test_an_acknowledgement_may_go_to_any_gateway(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers, partitions=2)
+        for partition in range(2):
+            await stage.send(ORDERS, *map(str, range(5)), partition=partition)
+        other = Stage(brokers, {}, "other")
+        await other.start()
+        try:
+            async with stage.events(EVENTS, group="readers") as events:
+                await events.values(10)
+                last = events.last_id
+                assert await acknowledge(other, events) == [0, 1]
+                assert await committed(stage) == {0: 5, 1: 5}
+        finally:
+            await other.stop()
+        await until(lambda: not stage.push._groups)
+        await stage.send(ORDERS, "more")
+        async with stage.events(EVENTS, group="readers") as events:
+            assert await events.values(1) == ["more"]
+            events.last_id = last
+            assert await acknowledge(stage, events) == [0, 1]
+        assert await committed(stage) == {0: 5, 1: 5}
+
+    on_stage(tmp_path, scenario)
+
+
+def test_what_is_acknowledged_after_the_stream_has_ended_counts(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        await stage.send(ORDERS, *map(str, range(5)))
+        async with stage.events(EVENTS, group="readers") as events:
+            await events.values(3)
+        await until(lambda: not stage.push._groups)
+        assert await acknowledge(stage, events) == [0]
+        async with stage.events(EVENTS, group="readers") as events:
+            assert await events.values(2) == ["3", "4"]
+
+    on_stage(tmp_path, scenario)

@@ -1,7 +1,7 @@
-"""What a member asks the coordinator of its group, whichever broker that is: heartbeats, commits, committed offsets.
+"""What is asked of the coordinator of a group, whichever broker that is: heartbeats, commits, offsets, members.
 
 Every question may be asked again, so all are, while the coordinator moves or loads; BrokerError or OSError once
-patience is over. Used by `GroupMember` alone.
+patience is over.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _HEARTBEAT, _HEARTBEAT_VERSION = 68, 1
 # By topic id: offsets of a topic that is gone must not become those of one with its name.
 _OFFSET_COMMIT, _OFFSET_COMMIT_VERSION = 8, 10
 _OFFSET_FETCH, _OFFSET_FETCH_VERSION = 9, 10
+_DESCRIBE, _DESCRIBE_VERSION = 69, 0
 _AS_BEFORE_MS = -1
 _ANSWER_SECONDS = 10.0
 _PATIENCE_SECONDS = 20.0
@@ -38,6 +39,11 @@ class Member:
     group: str
     id: str
     epoch: int
+
+    @classmethod
+    def nobody(cls, group: str) -> Member:
+        """Who commits for a group that has no members."""
+        return cls(group, "", -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,7 @@ class GroupCoordinator:
         """The offsets that the group has; partitions without one are left out."""
         group = {
             "group_id": member.group,
-            "member_id": member.id,
+            "member_id": member.id or None,
             "member_epoch": member.epoch,
             "topics": [{"topic_id": topic, "partition_indexes": list(partitions)}],
         }
@@ -108,6 +114,19 @@ class GroupCoordinator:
             each.partition_index: each.committed_offset
             for each in (found[0].partitions if found else ())
             if each.committed_offset >= 0
+        }
+
+    async def owners(self, group: str, topic: UUID, client_id: str) -> dict[int, Member]:
+        """Who of the new protocol's members with this client id owns which partition."""
+        fields = {"group_ids": [group], "include_authorized_operations": False}
+        answer = await self._ask(group, _DESCRIBE, _DESCRIBE_VERSION, fields)
+        return {
+            partition: Member(group, member.member_id, member.member_epoch)
+            for member in answer.groups[0].members
+            if member.client_id == client_id
+            for assigned in member.assignment.topic_partitions
+            if assigned.topic_id == topic
+            for partition in assigned.partitions
         }
 
     async def _ask(self, group: str, api_key: int, version: int, fields: Mapping[str, Any]) -> Any:

@@ -20,7 +20,9 @@ from penstock.gateway.answers import json_answer
 from penstock.gateway.backend import EARLIEST, LATEST, Limits
 from penstock.gateway.context import Gateway
 from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, Parameter, header, path, query
+from penstock.gateway.group_coordinator import GroupCoordinator
 from penstock.gateway.problems import Problem, problem_of
+from penstock.gateway.push_elsewhere import acknowledge_elsewhere
 from penstock.gateway.push_feed import Feeds
 from penstock.gateway.push_group import GroupStream
 from penstock.gateway.push_message import render_mail, render_message
@@ -81,6 +83,7 @@ class Push:
         self._id_prefix = id_prefix
         self._numbers = count(1)
         self._feeds = Feeds(gateway.backend.records, render_message)
+        self._coordinator = GroupCoordinator(gateway.backend.routes)
         self._streams = OpenStreams(gateway.backend.topics)
         self._groups: dict[tuple[str, str], set[GroupStream]] = {}
         self._stream = Endpoint(
@@ -162,6 +165,9 @@ class Push:
             for stream in tuple(self._groups.get((group, name), ())):
                 taken.update(stream.acknowledge(positions))
                 await stream.until_committed()
+            left = {partition: positions[partition] for partition in positions.keys() - taken}
+            if left:
+                taken |= await acknowledge_elsewhere(self._coordinator, group, topic, left)
         return json_answer({"partitions": sorted(taken)})
 
     async def serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
