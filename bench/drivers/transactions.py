@@ -28,8 +28,8 @@ WARM_UP = 5
 @dataclass(frozen=True, slots=True)
 class Load:
     topic: str
-    chunk: list[dict[str, object]]
-    """What is sent at once."""
+    chunk: list[list[dict[str, object]]]
+    """What is sent at once, for each partition: the client takes no partition from a message of a batch."""
     open_s: float
     """How long a transaction is open, with one chunk after the other; 0 is one chunk."""
 
@@ -97,18 +97,21 @@ def _send_for(producer: Producer, load: Load) -> int:
 
 
 def _send(producer: Producer, load: Load) -> int:
-    taken = producer.produce_batch(load.topic, load.chunk, on_delivery=_refuse_errors)
-    if taken < len(load.chunk):
-        raise RuntimeError(f"the client took {taken} of {len(load.chunk)} messages")
+    wanted = taken = 0
+    for partition, messages in enumerate(load.chunk):
+        wanted += len(messages)
+        taken += producer.produce_batch(load.topic, messages, partition=partition, on_delivery=_refuse_errors)
+    if taken < wanted:
+        raise RuntimeError(f"the client took {taken} of {wanted} messages")
     return taken
 
 
-def _chunk(messages: int, size: int, partitions: int) -> list[dict[str, object]]:
+def _chunk(messages: int, size: int, partitions: int) -> list[list[dict[str, object]]]:
     """Over all partitions, so that all of them are in every transaction."""
     values = random_values(size)
     return [
-        {"value": values[number % len(values)], "partition": number % partitions}
-        for number in range(messages)
+        [{"value": values[number % len(values)]} for number in range(partition, messages, partitions)]
+        for partition in range(partitions)
     ]
 
 
