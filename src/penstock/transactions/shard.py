@@ -263,9 +263,9 @@ class Shard:
             self._uncommitted[transactional_id] = left
         if error is not None:
             self._lose()
-        elif changed.is_ending and self._transactions.get(transactional_id) is changed:
+        self._settle(future, error)  # before markers are written: the client need not wait for those
+        if changed.is_ending and self._transactions.get(transactional_id) is changed:
             self._end(transactional_id, changed)
-        self._settle(future, error)
 
     def _end(self, transactional_id: str, transaction: Transaction) -> None:
         if transactional_id in self._endings:
