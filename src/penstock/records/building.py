@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.records.batch import (
+    CODEC_MASK,
     CONTROL_FLAG,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -78,6 +79,19 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record]) -> bytearray:
     if records and header.timestamp_type is TimestampType.CREATE_TIME:
         max_timestamp = max(record.timestamp for record in records)
     return _finish(header._replace(max_timestamp=max_timestamp, record_count=len(records)), records)
+
+
+def with_records(header: BatchHeader, records: Sequence[bytes]) -> bytearray:
+    """A batch with some records of another, as they are encoded there, uncompressed. All else stays."""
+    batch = bytearray(HEADER_SIZE) + b"".join(records)
+    plain = header._replace(
+        attributes=header.attributes & ~CODEC_MASK,
+        record_count=len(records),
+        batch_length=len(batch) - LENGTH_OVERHEAD,
+    )
+    write_header(batch, plain)
+    write_crc(memoryview(batch))
+    return batch
 
 
 def _finish(header: BatchHeader, records: Iterable[Record]) -> bytearray:

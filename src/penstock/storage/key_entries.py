@@ -1,6 +1,7 @@
 """What the key index keeps of a record: a hash of its key, and where it is.
 
-    hash 8 | offset 4, from the segment's base | position of its batch 4          (big-endian, so that bytes sort right)
+    hash 8 | offset 4, from the segment's base | position of its batch 4 | place in that 4, behind its header and
+    decompressed                                                        (big-endian, so that bytes sort right)
 
 A record with an idempotency key has a second entry, whose hash is of both its keys. Hashes can collide: who looks
 something up compares the record itself. A batch whose records cannot be read has no entries, as nobody can be shown
@@ -21,9 +22,9 @@ from penstock.records.varints import decode_int, decode_long
 
 IDEMPOTENCY_HEADER = "penstock-idempotency-key"
 HASH_BYTES = 8
-ENTRY_SIZE = 16
-PLACE = Struct(">II")
-"""Relative offset and position, behind the hash."""
+ENTRY_SIZE = 20
+PLACE = Struct(">III")
+"""Relative offset, position and place, behind the hash."""
 
 _IDEMPOTENCY_NAME = IDEMPOTENCY_HEADER.encode()
 _KEY_LENGTH = Struct(">I").pack
@@ -48,8 +49,8 @@ def may_have_idempotency_key(batch: memoryview, header: BatchHeader) -> bool:
     return bool(header.codec) or _IDEMPOTENCY_NAME in bytes(batch)
 
 
-def batch_body(batch: memoryview, header: BatchHeader, max_decompressed_bytes: int) -> bytes:
-    return bytes(decompress(header.codec, batch[HEADER_SIZE : header.size], max_decompressed_bytes))
+def batch_body(batch: memoryview, header: BatchHeader, max_decompressed_bytes: int) -> memoryview:
+    return decompress(header.codec, batch[HEADER_SIZE : header.size], max_decompressed_bytes)
 
 
 def entries_of(
@@ -59,12 +60,12 @@ def entries_of(
     if header.is_control:
         return []
     try:
-        body = batch_body(batch, header, max_decompressed_bytes)
+        body = bytes(batch_body(batch, header, max_decompressed_bytes))
         has_idempotency = _IDEMPOTENCY_NAME in body
         entries: list[bytes] = []
         shift = header.base_offset - base_offset
         for start, end, delta, key_start, key_length in _scan(body, header.record_count):
-            place = PLACE.pack(shift + delta, position)
+            place = PLACE.pack(shift + delta, position, start)
             key = None if key_length < 0 else body[key_start : key_start + key_length]
             if key is not None:
                 entries.append(blake2b(key, digest_size=HASH_BYTES).digest() + place)
@@ -83,29 +84,18 @@ def _scan(body: bytes, record_count: int) -> Iterator[tuple[int, int, int, int, 
     position = 0
     for _ in range(record_count):
         start = position
-        length, content = decode_int(body, position)
-        position = content + length
-        _, place = decode_long(body, content + 1)
-        delta, place = decode_int(body, place)
-        key_length, key_start = decode_int(body, place)
-        if length < 0 or delta < 0 or key_start + key_length > position or position > len(body):
-            raise IndexError("a record is longer than its batch")
+        position, delta, key_start, key_length = read_key(body, start)
         yield start, position, delta, key_start, key_length
 
 
-def find_record(body: bytes, position: int, delta: int) -> tuple[int, int] | None:
-    """Where the record with this offset delta begins and ends, from the record at `position` on."""
-    try:
-        while position < len(body):
-            length, content = decode_int(body, position)
-            end = content + length
-            _, place = decode_long(body, content + 1)
-            found, _ = decode_int(body, place)
-            if found >= delta:
-                return (position, end) if found == delta else None
-            if length <= 0:
-                return None
-            position = end
-    except (InvalidBatch, IndexError):
-        pass
-    return None
+def read_key(body: bytes | memoryview, place: int) -> tuple[int, int, int, int]:
+    """Of the record at a place: where it ends, its offset delta, and where its key is. IndexError or InvalidBatch where
+    there is no record."""
+    length, content = decode_int(body, place)
+    end = content + length
+    _, position = decode_long(body, content + 1)
+    delta, position = decode_int(body, position)
+    key_length, key_start = decode_int(body, position)
+    if length < 0 or delta < 0 or key_start + key_length > end or end > len(body):
+        raise IndexError("a record is longer than its batch")
+    return end, delta, key_start, key_length

@@ -5,7 +5,7 @@
     head      magic 4 | version 2 | is last 1 | segment size 8 | position of the last batch 8 | crc of its header 4 |
               filter pages 4 | entry pages 4 | entries 8
     filter    a Bloom filter, four bits a hash, all of them in one page
-    entries   255 of `key_entries`, sorted; the last page is filled up with ones
+    entries   204 of `key_entries`, sorted; the last page is filled up with ones
 
 Size and last batch say which segment it was made from: of logs that have that batch in common all before it is the
 same. Everything is read page by page, whatever is read is checked, and nothing is kept: the memory that lookups take
@@ -122,8 +122,8 @@ class KeyFile:
     def close(self) -> None:
         self._file.discard()
 
-    def find(self, key_hash: bytes, from_offset: int) -> Iterator[tuple[int, int]]:
-        """Relative offset and position of the entries with this hash from an offset on, oldest first."""
+    def find(self, key_hash: bytes, from_offset: int) -> Iterator[tuple[int, int, int]]:
+        """Relative offset, position and place of the entries with this hash from an offset on, oldest first."""
         for part in self._parts:
             if part.entries and self._may_have(part, key_hash):
                 yield from self._find(part, key_hash, from_offset)
@@ -133,8 +133,8 @@ class KeyFile:
         content = self._read(part.filter_page + value % part.filter_pages)
         return all(content[bit >> 3] >> (bit & 7) & 1 for bit in _bits(value))
 
-    def _find(self, part: _Part, key_hash: bytes, from_offset: int) -> Iterator[tuple[int, int]]:
-        wanted = key_hash + PLACE.pack(from_offset, 0)
+    def _find(self, part: _Part, key_hash: bytes, from_offset: int) -> Iterator[tuple[int, int, int]]:
+        wanted = key_hash + PLACE.pack(from_offset, 0, 0)
         pages = range(part.entry_page, part.end_page)
         # The last page that does not begin after it: there it is, or at the start of the next.
         place = bisect_left(pages, wanted, key=lambda page: self._read(page)[:ENTRY_SIZE])
@@ -144,7 +144,8 @@ class KeyFile:
             for at in range(first * ENTRY_SIZE, _PAGE_CONTENT, ENTRY_SIZE):
                 if content[at : at + HASH_BYTES] != key_hash:
                     return
-                yield PLACE.unpack_from(content, at + HASH_BYTES)
+                relative_offset, position, place = PLACE.unpack_from(content, at + HASH_BYTES)
+                yield relative_offset, position, place
 
     def _read_parts(self, segment: Segment) -> Iterator[_Part]:
         page, is_last = 0, False
