@@ -1,4 +1,4 @@
-"""`penstock pipeline`: archive, replay, compact, stats, query. Each command has its file; here are the options."""
+"""`penstock pipeline`: archive, replay, compact, stats, query. Each command has its file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 
 import typer
 
-COMMANDS = ("archive",)
+COMMANDS = ("archive", "replay", "compact", "stats", "query")
 
 app = typer.Typer(
     help="Archive, replay, compact, measure and query topics with Spark, on this machine or on a cluster.",

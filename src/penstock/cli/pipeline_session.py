@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*,4]"
 """All cores; a task is tried four times, as on a cluster."""
+_SETTINGS = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
+"""Rows of any size go to tasks in batches that fit."""
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]*\.)?(\w+)(?:: (.*))?$")
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _NO_SPARK = "Install it: pip install 'penstock[pipeline]'"
@@ -46,7 +48,7 @@ class PipelineSession:
                     with _stderr_to(said.fileno()):
                         from penstock.pipeline.session import open_session
 
-                        self._session = open_session(self._name, self._master)
+                        self._session = open_session(self._name, self._master, _SETTINGS)
                 except Exception as error:
                     raise Failure(
                         f"Spark does not start: {_last_words(said.fileno()) or cause_of(error)}"

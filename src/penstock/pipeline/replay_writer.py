@@ -73,10 +73,14 @@ def write_rows(target: ReplayTarget, rows: Iterable[pa.RecordBatch]) -> Iterator
 
 def replayed_up_to(target: ReplayTarget, topic: str, partition: int) -> int | None:
     """The next offset to replay; None where nothing has been."""
-    group = target.group(topic, partition)
+    return committed_offset(target.bootstrap, target.group(topic, partition), target.topic)
+
+
+def committed_offset(bootstrap: str, group: str, topic: str) -> int | None:
+    """What a group has committed for the first partition of a topic, once no transaction is open that says more."""
 
     async def ask(client: Client) -> int | None:
-        asked = {"name": target.topic, "partition_indexes": [_PROGRESS_PARTITION]}
+        asked = {"name": topic, "partition_indexes": [_PROGRESS_PARTITION]}
         fields = {"group_id": group, "topics": [asked], "require_stable": True}
         response = await client.request(_OFFSET_FETCH, _OFFSET_FETCH_VERSION, fields)
         check(response.error_code)
@@ -85,8 +89,7 @@ def replayed_up_to(target: ReplayTarget, topic: str, partition: int) -> int | No
         return None if found.committed_offset < 0 else int(found.committed_offset)
 
     return run(
-        target.bootstrap,
-        lambda routes: routes.at_coordinator(CoordinatorKind.GROUP, group, ask, _PATIENCE_SECONDS),
+        bootstrap, lambda routes: routes.at_coordinator(CoordinatorKind.GROUP, group, ask, _PATIENCE_SECONDS)
     )
 
 

@@ -1,0 +1,61 @@
+"""`penstock pipeline compact`: topics become a table with one row for each key."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.failures import ExitCode, Failure
+from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from penstock.cli.output import print_json
+from penstock.cli.pipeline_options import ArchiveOption, MasterOption, TopicsOption
+from penstock.cli.pipeline_progress import progress_of
+from penstock.cli.pipeline_session import pipeline_session
+
+ToOption = Annotated[
+    str,
+    typer.Option("--to", metavar="DIR", help="The Delta table: made, or replaced at once when all is there."),
+]
+ByOption = Annotated[
+    str, typer.Option("--by", metavar="SQL", help="What makes records one: key, or such as: key, value.")
+]
+KeepOption = Annotated[str, typer.Option("--keep", metavar="last|first", help="Which of them is kept.")]
+OnceOption = Annotated[bool, typer.Option("--once", help="It always ends; for the other commands' sake.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("compact")(compact)
+
+
+def compact(
+    topics: TopicsOption,
+    to: ToOption,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    archive: ArchiveOption = None,
+    by: ByOption = "key",
+    keep: KeepOption = "last",
+    master: MasterOption = None,
+    once: OnceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Write the last record of each key to a Delta table; with --by 'key, value' --keep first, duplicates go."""
+    given = {"bootstrap": bootstrap, "subscribe": topics}
+    if archive is not None:
+        given["archive"] = archive
+    with pipeline_session("penstock compact", master) as session:
+        from penstock.pipeline.compact import CompactJob, Keep
+        from penstock.pipeline.compact import compact as run
+        from penstock.pipeline.offsets import topics_of
+        from penstock.pipeline.options import parse
+
+        if keep not in (each.value for each in Keep):
+            raise Failure(f"--keep is last or first, not {keep!r}", code=ExitCode.USAGE)
+        options = parse(given)
+        topics_of(options)  # what is wrong with them is said before Spark starts
+        with progress_of(session, "compacting"):
+            rows = run(session.open(), CompactJob(options, to, by, Keep(keep)))
+    if json:
+        print_json({"rows": rows})
+    else:
+        typer.echo(f"{to} has {rows:,} rows.")

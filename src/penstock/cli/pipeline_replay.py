@@ -1,0 +1,95 @@
+"""`penstock pipeline replay`: records of topics and their archive, written to another topic."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption
+from penstock.cli.output import print_json
+from penstock.cli.pipeline_options import ArchiveOption, MasterOption, TopicsOption
+from penstock.cli.pipeline_progress import progress_of
+from penstock.cli.pipeline_session import pipeline_session
+from penstock.cli.times import parse_time_ms
+from penstock.clock import SystemClock
+
+_MOST_OFFSET_DIGITS = 10
+
+ToOption = Annotated[str, typer.Option("--to", metavar="TOPIC", help="The topic that they are written to.")]
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME|OFFSET", help="Where to begin; at the beginning if left out."),
+]
+UntilOption = Annotated[
+    str | None, typer.Option("--until", metavar="TIME|OFFSET", help="Where to end; at the end if left out.")
+]
+WhereOption = Annotated[
+    str | None,
+    typer.Option("--where", metavar="SQL", help="Which records: key = 'eu' and value like '%paid%'."),
+]
+RateOption = Annotated[
+    float | None, typer.Option("--rate", min=0.001, metavar="N", help="At most so many records a second.")
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--name", help="Of this replay. One of the same name goes on; by default what it does names it."
+    ),
+]
+OnceOption = Annotated[
+    bool, typer.Option("--once", help="A replay always ends; for the other commands' sake.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("replay")(replay)
+
+
+def replay(
+    topics: TopicsOption,
+    to: ToOption,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    archive: ArchiveOption = None,
+    begin: FromOption = None,
+    until: UntilOption = None,
+    where: WhereOption = None,
+    rate: RateOption = None,
+    name: NameOption = None,
+    master: MasterOption = None,
+    once: OnceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Write the records of topics to another topic, each once; one that was interrupted goes on where it was."""
+    given = {"bootstrap": bootstrap, "subscribe": topics, "startingOffsetsByTimestampStrategy": "latest"}
+    if archive is not None:
+        given["archive"] = archive
+    with pipeline_session("penstock replay", master) as session:
+        from penstock.pipeline.offsets import topics_of
+        from penstock.pipeline.options import parse
+        from penstock.pipeline.replay import ReplayJob
+        from penstock.pipeline.replay import replay as run
+
+        found = topics_of(parse(given))
+        given |= _bound("starting", begin, found) | _bound("ending", until, found)
+        job = ReplayJob(parse(given), to, where, rate, name)
+        with progress_of(session, "replaying"):
+            *_, done = run(job, session.open)
+    if json:
+        print_json({"written": done.written})
+    elif done.written:
+        typer.echo(f"Replayed {done.written:,} records to {to}.")
+    else:
+        typer.echo("There is nothing to replay, or nothing left of it; --name makes it another replay.")
+
+
+def _bound(which: str, text: str | None, topics: dict[str, Any]) -> dict[str, str]:
+    if text is None:
+        return {}
+    if text.isascii() and text.isdigit() and len(text) <= _MOST_OFFSET_DIGITS:
+        offsets = {
+            name: {str(number): int(text) for number in topic.partitions} for name, topic in topics.items()
+        }
+        return {f"{which}Offsets": json.dumps(offsets)}
+    return {f"{which}Timestamp": str(parse_time_ms(text, SystemClock().now_ms()))}

@@ -1,0 +1,41 @@
+"""Topics as tables of Spark SQL: what is archived and what is in the log, each under the topic's name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.net.routes import Routes
+from penstock.pipeline.offsets import run
+from penstock.pipeline.options import OptionError
+
+
+def topic_frame(spark: SparkSession, bootstrap: str, topics: Sequence[str], archive: str | None) -> DataFrame:
+    reader = spark.read.format("penstock").options(
+        bootstrap=bootstrap, subscribe=",".join(topics), includeHeaders="true"
+    )
+    return reader.option("archive", archive).load() if archive is not None else reader.load()
+
+
+def query(
+    spark: SparkSession, bootstrap: str, sql: str, topics: Sequence[str], archive: str | None
+) -> DataFrame:
+    """The result of a statement in which topics are tables: those named, or all that it mentions."""
+    known = run(bootstrap, _topics)
+    missing = [name for name in topics if name not in known]
+    if missing:
+        raise OptionError(f"there is no topic {missing[0]!r}")
+    for name in topics or [name for name in known if _mentions(sql, name)]:
+        topic_frame(spark, bootstrap, [name], archive).createOrReplaceTempView(f"`{name}`")
+    return spark.sql(sql)
+
+
+async def _topics(routes: Routes) -> list[str]:
+    return sorted(name for name, route in (await routes.topics()).items() if not route.is_internal)
+
+
+def _mentions(sql: str, topic: str) -> bool:
+    """As a word of its own; names with dots or dashes are written in backticks."""
+    return re.search(rf"(?<![\w.`-]){re.escape(topic)}(?![\w.`-])|`{re.escape(topic)}`", sql) is not None

@@ -1,0 +1,79 @@
+"""Where statistics go: a Delta table and a topic. Each is given numbered batches and takes each number once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import Transaction
+
+from penstock.pipeline.archive_store import Store, storage_options
+from penstock.pipeline.replay_writer import committed_offset
+from penstock.pipeline.table_writing import TableRefused
+
+_PATIENCE_SECONDS = 60.0
+
+
+def write_to_table(store: Store, query: str, rows: pa.Table, number: int) -> None:
+    """`query` tells apart who numbers: its checkpoint."""
+    application = f"penstock-stats/{_identity(query)}"
+    options = storage_options(store)
+    try:
+        last = DeltaTable(store.uri, storage_options=options).transaction_version(application)
+        if last is not None and last >= number:
+            return
+    except TableNotFoundError:
+        if store.holds_something_else():
+            raise TableRefused(f"{store.uri} is not empty, and no table: choose another place") from None
+    try:
+        write_deltalake(
+            store.uri,
+            rows,
+            mode="append",
+            storage_options=options,
+            commit_properties=CommitProperties(app_transactions=[Transaction(application, number)]),
+        )
+    except DeltaError as error:
+        raise TableRefused(
+            f"the table at {store.uri} takes no statistics: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def write_to_topic(bootstrap: str, topic: str, query: str, rows: pa.Table, number: int) -> None:
+    """As JSON with the topic as key, in one transaction that also says which batch it was."""
+    group = f"penstock-stats-{_identity(query)}"
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": group})
+    try:
+        producer.init_transactions(_PATIENCE_SECONDS)
+        if (committed_offset(bootstrap, group, topic) or 0) > number:
+            return
+        producer.begin_transaction()
+        for row in rows.to_pylist():
+            shown = {
+                **row,
+                "window_start": _time(row["window_start"]),
+                "window_end": _time(row["window_end"]),
+            }
+            producer.produce(topic, json.dumps(shown).encode(), row["topic"].encode())
+            producer.poll(0)
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+        metadata = consumer.consumer_group_metadata()
+        consumer.close()
+        progress = [TopicPartition(topic, 0, number + 1)]
+        producer.send_offsets_to_transaction(progress, metadata, _PATIENCE_SECONDS)
+        producer.commit_transaction(_PATIENCE_SECONDS)
+    except KafkaException as error:
+        raise TableRefused(f"{topic} takes no statistics: {error.args[0].str()}") from error
+
+
+def _identity(query: str) -> str:
+    return hashlib.sha256(query.encode()).hexdigest()[:16]
+
+
+def _time(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,100 @@
+"""Any rows that Spark has become a Delta table, without Delta's own jars: tasks write Parquet, the driver commits.
+
+What was there before is replaced at once or, where the commit fails, not at all. A table of other columns is left
+alone.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from penstock.clock import SystemClock
+from penstock.errors import PenstockError
+from penstock.pipeline.archive_files import GROUP_BYTES
+from penstock.pipeline.archive_store import Store, storage_options
+
+_RESULT = "name string, size_bytes long, rows long"
+
+
+class TableRefused(PenstockError):
+    """The place holds something else, or cannot be written to."""
+
+
+def overwrite(frame: DataFrame, store: Store) -> int:
+    """Put the rows in the place of those that the table has; how many there are."""
+    schema = to_arrow_schema(frame.schema, timezone="UTC")
+    _make_or_check(store, schema)
+
+    def write(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _write_file(store, schema, rows)
+
+    written = frame.mapInArrow(write, _RESULT).collect()
+    now_ms = SystemClock().now_ms()
+    added: list[AddAction | RemoveAction] = [
+        AddAction(each.name, each.size_bytes, {}, now_ms, True, json.dumps({"numRecords": each.rows}))
+        for each in written
+    ]
+    store.make_durable(each.name for each in written)
+    table = DeltaTable(store.uri, storage_options=storage_options(store))
+    try:
+        table.create_write_transaction(added, "overwrite", table.schema(), [])
+    except CommitFailedError as error:
+        raise TableRefused(f"somebody else has written to {store.uri} meanwhile: {error}") from error
+    return sum(each.rows for each in written)
+
+
+def _make_or_check(store: Store, schema: pa.Schema) -> None:
+    try:
+        table = DeltaTable(store.uri, storage_options=storage_options(store))
+    except TableNotFoundError:
+        if store.holds_something_else():
+            raise TableRefused(f"{store.uri} is not empty, and no table: choose another place") from None
+        DeltaTable.create(store.uri, schema, storage_options=storage_options(store), mode="ignore")
+    except (DeltaError, OSError) as error:
+        raise TableRefused(
+            f"the table at {store.uri} cannot be read: {str(error).splitlines()[0]}"
+        ) from error
+    else:
+        if [field.name for field in pa.schema(table.schema())] != schema.names:
+            raise TableRefused(f"the table at {store.uri} has other columns than {', '.join(schema.names)}")
+
+
+def _write_file(store: Store, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task; no file where there are no rows."""
+    name, count, size = f"{uuid.uuid4().hex}.parquet", 0, 0
+    gathered: list[pa.RecordBatch] = []
+    with ExitStack() as stack:
+        sink: pa.NativeFile | None = None
+        writer: pq.ParquetWriter | None = None
+        for batch in _and_the_end(rows):
+            if batch is not None and batch.num_rows:
+                gathered.append(batch)
+            if gathered and (batch is None or sum(each.nbytes for each in gathered) >= GROUP_BYTES):
+                if writer is None:
+                    sink = stack.enter_context(store.create(name))
+                    writer = stack.enter_context(pq.ParquetWriter(sink, schema, compression="zstd"))
+                table = pa.Table.from_batches(gathered).cast(schema)
+                writer.write_table(table)
+                count += table.num_rows
+                gathered = []
+        if writer is not None and sink is not None:
+            writer.close()
+            size = sink.tell()
+    if count:
+        yield pa.RecordBatch.from_pydict({"name": [name], "size_bytes": [size], "rows": [count]})
+
+
+def _and_the_end(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
+    yield from rows
+    yield None
