@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 MAX_HEAD_BYTES = 32 * 1024
 MAX_HEADERS = 100
 MAX_TARGET_BYTES = 8 * 1024
+MAX_FRAMING_BYTES = 64 * 1024
 MAX_PIPELINED = 16
 """Requests that are sent before the first of them is answered."""
 
@@ -48,6 +49,9 @@ class HttpConnection(HttpToolsProtocol):
     _is_in_head = True
     _refusal: _Refused | None = None
     _running: asyncio.Task[None] | None = None
+    _running_cycle: RequestResponseCycle | None = None
+    _framing_bytes = 0
+    """Of the body, that were no content; content makes up for sixteen times as many."""
 
     # --- its life
 
@@ -63,7 +67,8 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.server_connections.pop(self, None)
         self.pipeline.clear()
-        if self._running is not None:
+        if self._running is not None and self._running_cycle is not None:
+            self._running_cycle.disconnected = True
             self._running.cancel()
         super().connection_lost(exc)
 
@@ -100,21 +105,33 @@ class HttpConnection(HttpToolsProtocol):
             if self.head_since is None:
                 self.head_since = self.loop.time()
             self._head_bytes += len(data)
+        else:
+            self._framing_bytes += len(data)
         try:
             self.parser.feed_data(data)
-            if self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
-                raise _Refused(431, f"the head of the request is larger than {MAX_HEAD_BYTES} bytes")
+            self._check_progress()
         except httptools.HttpParserUpgrade:
             self._on_upgrade()
         except (httptools.HttpParserError, _Refused) as error:
-            refusal = self._refusal or _explain(error, data)
-            self._refusal = refusal
-            if self._running is None:
-                self.refuse(refusal.status, str(refusal))
-            else:
-                # An answer is under way: nothing may be written into it.
-                self.cycle.keep_alive = False
-                self._running.add_done_callback(lambda _: self.transport.close())
+            self._refusal = self._refusal or _explain(error, data)
+            self._end_with(self._refusal)
+
+    def _check_progress(self) -> None:
+        if self._is_in_head and self._head_bytes > MAX_HEAD_BYTES:
+            raise _Refused(431, f"the head of the request is larger than {MAX_HEAD_BYTES} bytes")
+        if self._framing_bytes > MAX_FRAMING_BYTES:
+            raise _Refused(400, "the body has more framing than content")
+
+    def _end_with(self, refusal: _Refused) -> None:
+        if self._running is None:
+            self.refuse(refusal.status, str(refusal))
+        elif self._running_cycle is not self.cycle or self.cycle.response_started:
+            # An answer is under way: nothing may be written into it.
+            self._running.add_done_callback(lambda _: self.transport.close())
+        else:
+            self.cycle.disconnected = True
+            self._running.cancel()
+            self.refuse(refusal.status, str(refusal))
 
     def _on_upgrade(self) -> None:
         if self._should_upgrade():
@@ -156,6 +173,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._is_in_head, self._head_bytes, self.head_since = False, 0, None
+        self._framing_bytes = 0
         method, version = self.parser.get_method(), self.parser.get_http_version()
         if version not in ("1.0", "1.1"):
             self._refuse_later(505, "HTTP/1.1 is spoken here")
@@ -169,6 +187,10 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse_later(429, f"more than {MAX_PIPELINED} requests before an answer")
         self._check_target()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._framing_bytes = max(0, self._framing_bytes - 17 * len(body))
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -201,14 +223,14 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         task = self.loop.create_task(cycle.run_asgi(app))
-        self._running = task
+        self._running, self._running_cycle = task, cycle
         self.tasks.add(task)
         task.add_done_callback(self._on_task_done)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if self._running is task:
-            self._running = None
+            self._running = self._running_cycle = None
             self.idle_since = self.loop.time()
 
 

@@ -161,12 +161,12 @@ async def read(call: Call) -> Response:
         try:
             found = await backend.records.read_key(name, partition, key, offset, limits, wait_ms)
         except BrokerError as error:
-            if error.code is not ErrorCode.invalid_config:
+            if error.code is not ErrorCode.invalid_request:
                 raise
             raise Problem(
                 400,
                 f"to be read by key the topic needs {INDEX_BY_KEY.name}=true; PATCH /v1/topics/{name}/configs sets it",
-                error="INVALID_CONFIG",
+                error="INVALID_REQUEST",
             ) from None
         records, next_offset = found.records, found.next_offset
         more: dict[str, Any] = {}

@@ -1,0 +1,127 @@
+"""Mailboxes over a topic in memory, with a clock by hand: partitions are added, times pass, answers come late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from penstock.config import BrokerConfig
+from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway.backend import ConfigEntry, ConfigResource, KeyPage, Limits, NewTopic
+from penstock.gateway.mailbox import Mailbox
+from penstock.model import BrokerId, TopicId
+from penstock.net.routes import PartitionRoute, TopicRoute
+from penstock.records.building import NewRecord
+from penstock.records.iteration import Record
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.time_ms = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def monotonic(self) -> float:
+        return self.time_ms / 1000
+
+    def advance(self, seconds: float) -> None:
+        self.time_ms += round(seconds * 1000)
+
+
+class MemoryTopic:
+    """One topic, `mailbox`, as backend: topics, configs and records at once."""
+
+    def __init__(self) -> None:
+        self.partitions: list[list[Record]] = []
+        self.configs_by_name: dict[str, str] = {}
+        self.topic_id = TopicId(UUID(int=1))
+        self.log_start = 0
+        self.held: asyncio.Event | None = None
+        """While it is there, and not set, what is sent is not acknowledged."""
+        self.is_away = False
+        self.page_records = 1_000
+
+    @property
+    def topics(self) -> Any:
+        return self
+
+    configs = records = topics
+
+    async def get(self, *asked: Any, fresh: bool = False) -> Any:
+        if self.is_away:
+            raise ConnectionRefusedError("away")
+        if isinstance(asked[0], ConfigResource):
+            return [
+                ConfigEntry(name, value, False, False, False, "")
+                for name, value in self.configs_by_name.items()
+            ]
+        if not self.partitions:
+            raise BrokerError(ErrorCode.unknown_topic_or_partition)
+        route = PartitionRoute(BrokerId(1), 0, (BrokerId(1),), (BrokerId(1),))
+        return TopicRoute("mailbox", self.topic_id, False, (route,) * len(self.partitions))
+
+    async def create(self, topic: NewTopic) -> None:
+        self.partitions = [[] for _ in range(topic.partitions)]
+        self.configs_by_name = dict(topic.configs or {})
+
+    async def alter(self, kind: ConfigResource, name: str, changes: Mapping[str, str | None]) -> None:
+        self.configs_by_name |= {option: value or "" for option, value in changes.items()}
+
+    def grow(self, partitions: int) -> None:
+        self.partitions += [[] for _ in range(partitions - len(self.partitions))]
+
+    async def produce(self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False) -> int:
+        log = self.partitions[partition]
+        own_key = dict(record.headers).get("penstock-idempotency-key")
+        for each in log:
+            if own_key and each.key == record.key and ("penstock-idempotency-key", own_key) in each.headers:
+                return each.offset
+        log.append(Record(len(log), record.timestamp, record.key, record.value, record.headers))
+        if self.held is not None:
+            await self.held.wait()
+        return len(log) - 1
+
+    async def read_key(
+        self, topic: str, partition: int, key: bytes, from_offset: int, limits: Limits, wait_ms: int = 0
+    ) -> KeyPage:
+        start = max(from_offset, self.log_start)
+        matching = [each for each in self.partitions[partition][start:] if each.key == key]
+        taken = tuple(matching[: min(limits.max_records, self.page_records)])
+        end = len(self.partitions[partition])
+        is_complete = len(taken) == len(matching)
+        return KeyPage(taken, end if is_complete else taken[-1].offset + 1, is_complete)
+
+    async def offsets(self, topic: str, partitions: Sequence[int], time_ms: int) -> dict[int, int]:
+        return {
+            partition: next(
+                (each.offset for each in self.partitions[partition] if each.timestamp >= time_ms),
+                len(self.partitions[partition]),
+            )
+            for partition in partitions
+        }
+
+
+class Stage:
+    def __init__(self, partitions: int = 2) -> None:
+        self.clock = ManualClock()
+        self.topic = MemoryTopic()
+        self.config = BrokerConfig({"mailbox.num.partitions": str(partitions)})
+        self.mailbox = self.another_gateway()
+
+    def another_gateway(self) -> Mailbox:
+        return Mailbox(self.topic, self.config, self.clock)  # type: ignore[arg-type]
+
+    async def grow(self, partitions: int) -> None:
+        """Add partitions, and let the time pass until they are used."""
+        self.topic.grow(partitions)
+        self.clock.advance(6)
+        await self.received("nobody")
+        self.clock.advance(13)
+        await self.received("nobody")
+
+    async def received(self, user: str, last: str | None = None, limit: int = 1_000) -> list[str]:
+        found = await self.mailbox.receive(user, last, Limits(limit, 1 << 20), 0)
+        return [each.message for each in found]

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.config import BrokerConfig
+from penstock.gateway.limits import ClientLimits
+from penstock.gateway.problems import Problem
+
+CONFIG = BrokerConfig({"gateway.client.max.requests": "2", "gateway.client.max.request.rate": "3"})
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now_ms(self) -> int:
+        return round(self.seconds * 1000)
+
+
+def test_a_client_has_so_many_requests_open_and_others_theirs() -> None:
+    limits = ClientLimits(CONFIG, Clock())
+    limits.enter("a")
+    limits.enter("a")
+    with pytest.raises(Problem) as caught:
+        limits.enter("a")
+    assert (caught.value.status, caught.value.retriable) == (429, True)
+    assert caught.value.headers["retry-after"] == "1"
+    limits.enter("b")
+    assert (limits.open_requests, limits.refusals) == (3, 1)
+    limits.leave("a")
+    limits.enter("a")
+
+
+def test_a_client_asks_so_often_in_a_second_and_again_in_the_next() -> None:
+    clock = Clock()
+    limits = ClientLimits(CONFIG, clock)
+    for _ in range(3):
+        limits.enter("a")
+        limits.leave("a")
+    with pytest.raises(Problem, match="in a second"):
+        limits.enter("a")
+    limits.enter("b")
+    clock.seconds += 1
+    limits.enter("a")
+
+
+def test_a_client_that_has_gone_leaves_nothing() -> None:
+    limits = ClientLimits(CONFIG, Clock())
+    limits.enter("a")
+    limits.leave("a")
+    assert limits.open_requests == 0
+    assert not limits._open

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mailbox_stage import Stage
+
+from penstock.gateway.backend import Limits
+from penstock.gateway.problems import Problem
+from penstock.net.partitioner import partition_for
+from penstock.net.sender import OutcomeUnknown
+from penstock.records.iteration import Record
+
+ALL = Limits(1_000, 1 << 20)
+USERS = [f"user-{number}" for number in range(6)]
+
+
+async def test_messages_come_in_order_and_after_the_last_one_seen() -> None:
+    stage = Stage()
+    ids = [await stage.mailbox.send("ann", "bob", f"m{number}", None) for number in range(5)]
+    await stage.mailbox.send("ann", "carl", "other", None)
+    assert ids == sorted(ids)
+    assert await stage.received("bob") == [f"m{number}" for number in range(5)]
+    assert await stage.received("bob", ids[2]) == ["m3", "m4"]
+    assert await stage.received("bob", limit=2) == ["m0", "m1"]
+    assert await stage.received("bob", ids[4]) == []
+
+
+async def test_an_id_of_another_user_is_a_problem() -> None:
+    stage = Stage()
+    mine = await stage.mailbox.send("ann", "bob", "m", None)
+    for user, last in (("carl", mine), ("bob", mine[:-1] + "v"), ("bob", "nonsense")):
+        with pytest.raises(Problem) as caught:
+            await stage.received(user, last)
+        assert caught.value.status == 400
+
+
+async def test_an_id_whose_message_has_expired_goes_on_with_the_oldest() -> None:
+    stage = Stage(partitions=1)
+    ids = [await stage.mailbox.send("ann", "bob", f"m{number}", None) for number in range(5)]
+    stage.topic.log_start = 3
+    assert await stage.received("bob", ids[0]) == ["m3", "m4"]
+
+
+async def test_a_topic_that_was_made_again_knows_no_old_ids() -> None:
+    stage = Stage()
+    old = await stage.mailbox.send("ann", "bob", "m", None)
+    from uuid import UUID
+
+    from penstock.model import TopicId
+
+    stage.topic.topic_id = TopicId(UUID(int=2))
+    stage.clock.advance(10)
+    with pytest.raises(Problem):
+        await stage.received("bob", old)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from([*USERS, "grow"]), max_size=40), st.integers(1, 7))
+def test_a_reader_misses_nothing_and_sees_nothing_twice_while_partitions_are_added(
+    steps: list[str], page: int
+) -> None:
+    async def run() -> None:
+        stage = Stage(partitions=1)
+        sent: dict[str, list[str]] = {user: [] for user in USERS}
+        seen: dict[str, list[str]] = {user: [] for user in USERS}
+        last: dict[str, str | None] = dict.fromkeys(USERS)
+        partitions, number = 1, 0
+
+        async def read(user: str) -> bool:
+            found = await stage.mailbox.receive(user, last[user], Limits(page, 1 << 20), 0)
+            seen[user] += [each.message for each in found]
+            if found:
+                last[user] = found[-1].id
+            return bool(found)
+
+        for step in steps:
+            if step == "grow":
+                partitions += 3
+                await stage.grow(partitions)
+            else:
+                await stage.mailbox.send("x", step, str(number), None)
+                sent[step].append(str(number))
+                number += 1
+                await read(step)
+        for user in USERS:
+            while await read(user):
+                pass
+            assert seen[user] == sent[user]
+            assert await stage.received(user) == sent[user], "from the beginning too"
+
+    asyncio.run(run())
+
+
+async def test_a_send_that_is_repeated_after_partitions_were_added_is_stored_once() -> None:
+    stage = Stage(partitions=1)
+    user = next(user for user in USERS if partition_for(user.encode(), 5) != 0)
+    first = await stage.mailbox.send("ann", user, "once", "key-1")
+    await stage.grow(5)
+    assert await stage.mailbox.send("ann", user, "once", "key-1") == first
+    assert await stage.mailbox.send("ann", user, "twice", "key-2") != first
+    assert await stage.received(user) == ["once", "twice"]
+
+
+async def test_what_is_acknowledged_too_late_for_its_partition_count_is_unknown() -> None:
+    stage = Stage(partitions=1)
+    await stage.mailbox.send("ann", "bob", "first", None)
+    stage.topic.held = asyncio.Event()
+    sending = asyncio.create_task(stage.mailbox.send("ann", "bob", "late", None))
+    await asyncio.sleep(0)
+    await stage.grow(4)
+    stage.topic.held.set()
+    with pytest.raises(OutcomeUnknown):
+        await sending
+
+
+async def test_gateways_that_see_new_partitions_at_different_times_use_them_from_the_same_time_on() -> None:
+    stage = Stage(partitions=1)
+    other = stage.another_gateway()
+    await stage.mailbox.send("ann", "bob", "0", None)
+    await other.send("ann", "bob", "1", None)
+    stage.topic.grow(4)
+    stage.clock.advance(6)
+    await stage.mailbox.send("ann", "bob", "2", None)
+    stage.clock.advance(3)
+    await other.send("ann", "bob", "3", None)
+    assert [len(log) for log in stage.topic.partitions] == [4, 0, 0, 0]
+    stage.clock.advance(10)
+    for number, gateway in enumerate((stage.mailbox, other)):
+        await gateway.receive("bob", None, ALL, 0)
+        await gateway.send("ann", "bob", str(4 + number), None)
+    assert len(stage.topic.partitions[partition_for(b"bob", 4)]) == 2 or partition_for(b"bob", 4) == 0
+    assert await stage.received("bob") == ["0", "1", "2", "3", "4", "5"]
+
+
+async def test_a_gateway_that_cannot_see_the_cluster_does_not_send() -> None:
+    stage = Stage()
+    await stage.mailbox.send("ann", "bob", "m", None)
+    stage.topic.is_away = True
+    stage.clock.advance(6)
+    with pytest.raises(ConnectionRefusedError):
+        await stage.mailbox.send("ann", "bob", "m", None)
+
+
+async def test_what_others_have_written_by_kafka_is_received_too() -> None:
+    stage = Stage(partitions=3)
+    await stage.received("bob")
+    partition = partition_for(b"bob", 3)
+    stage.topic.partitions[partition].append(Record(0, 5, b"bob", b"from a producer", ()))
+    stage.topic.partitions[partition].append(Record(1, 5, b"bob", b"\xff", ((("from_user", None)),)))
+    first, second = await stage.mailbox.receive("bob", None, ALL, 0)
+    assert (first.from_user, first.message) == ("", "from a producer")
+    assert (second.from_user, second.message) == ("", "\ufffd")
+    await stage.grow(9)
+    assert [each.id for each in await stage.mailbox.receive("bob", None, ALL, 0)] == [first.id, second.id]

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.gateway.message_id import TEXT_LENGTH, MessageId, decode, encode
+from penstock.model import TopicId
+
+TOPIC = TopicId(UUID(int=7))
+places = st.builds(MessageId, st.integers(0, 65_535), st.integers(0, 2**63 - 1), st.integers(0, 65_535))
+
+
+@given(places, st.binary(max_size=20))
+def test_an_id_gives_its_place_back(place: MessageId, user: bytes) -> None:
+    text = encode(place, TOPIC, user)
+    assert len(text) == TEXT_LENGTH
+    assert decode(text, TOPIC, user) == place
+
+
+@given(places, places)
+def test_ids_sort_by_layout_and_offset(one: MessageId, other: MessageId) -> None:
+    if one[:2] != other[:2]:
+        assert (encode(one, TOPIC, b"u") < encode(other, TOPIC, b"u")) == (one < other)
+
+
+@given(places)
+def test_an_id_of_another_user_or_topic_is_none(place: MessageId) -> None:
+    text = encode(place, TOPIC, b"ann")
+    assert decode(text, TOPIC, b"bob") is None
+    assert decode(text, TopicId(UUID(int=8)), b"ann") is None
+
+
+@given(places, st.integers(0, TEXT_LENGTH - 1), st.characters())
+def test_a_mistyped_id_is_none(place: MessageId, position: int, character: str) -> None:
+    text = encode(place, TOPIC, b"ann")
+    mistyped = text[:position] + character + text[position + 1 :]
+    if mistyped != text:
+        assert decode(mistyped, TOPIC, b"ann") is None
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_an_id_or_none(text: str) -> None:
+    decode(text, TOPIC, b"ann")

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.gateway.endpoint import JSON
+from penstock.gateway.opening import RESOURCES
+from penstock.gateway.schema import Mismatch, check, parse
+
+BODIES = {
+    endpoint.name: schema for endpoint in RESOURCES if (schema := endpoint.bodies.get(JSON)) is not None
+}
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 300)
+    | st.floats(-2, 2)
+    | st.sampled_from(["", "a", "earliest", "YQ==", "a b"])
+)
+
+
+def documents(schema: Any) -> st.SearchStrategy[Any]:
+    """Values near to what a schema wants, right and wrong."""
+    if schema.get("type") == "object" and "properties" in schema:
+        fields = {name: documents(inner) for name, inner in schema["properties"].items()}
+        return st.fixed_dictionaries({}, optional={**fields, "unknown": leaves}) | leaves
+    if schema.get("type") == "array":
+        return st.lists(documents(schema["items"]), max_size=3) | leaves
+    return leaves
+
+
+@pytest.mark.parametrize("name", BODIES)
+@settings(max_examples=50)
+@given(data=st.data())
+def test_bodies_are_judged_as_a_json_schema_validator_does(name: str, data: st.DataObject) -> None:
+    schema = BODIES[name]
+    value = data.draw(documents(schema))
+    validator = jsonschema.Draft202012Validator(schema, format_checker=None)
+    try:
+        check(value, schema)
+        is_taken = True
+    except Mismatch:
+        is_taken = False
+    # A number such as 1.0 is an integer to JSON Schema; we want it written as one.
+    assert is_taken == validator.is_valid(value) or _has_whole_float(value)
+
+
+def _has_whole_float(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_whole_float, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_whole_float, value))
+    return isinstance(value, float) and value.is_integer()
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "value"),
+    [
+        ("12", {"type": "integer"}, 12),
+        ("-1", {"type": "integer"}, -1),
+        ("1.5", {"type": "number"}, 1.5),
+        ("true", {"type": "boolean"}, True),
+        ("x", {"type": "string"}, "x"),
+    ],
+)
+def test_a_parameter_is_read_by_its_schema(text: str, schema: dict[str, str], value: object) -> None:
+    assert parse(text, schema) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "schema"),
+    [
+        ("+1", {"type": "integer"}),
+        ("1_000", {"type": "integer"}),
+        ("\u0661", {"type": "integer"}),
+        ("1e5", {"type": "number"}),
+        ("nan", {"type": "number"}),
+        ("inf", {"type": "number"}),
+        ("yes", {"type": "boolean"}),
+        ("0", {"type": "integer", "minimum": 1}),
+        ("", {"type": "string", "minLength": 1}),
+        ("9" * 5_000, {"type": "integer"}),
+    ],
+)
+def test_a_parameter_that_is_not_of_its_kind_is_a_mismatch(text: str, schema: dict[str, Any]) -> None:
+    with pytest.raises(Mismatch):
+        parse(text, schema)
