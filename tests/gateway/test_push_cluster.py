@@ -28,6 +28,7 @@ class Gateways:
     def __init__(self, cluster: ClusterProcesses) -> None:
         self._ports = [broker.http_port for broker in cluster.brokers.values()]
         self._turn = 0
+        self.http = httpx.Client(timeout=30)
 
     @property
     def url(self) -> str:
@@ -65,7 +66,7 @@ class Reader(threading.Thread):
 
     def _events(self, headers: dict[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
         url = self._gateways.url + self._path
-        with httpx.stream("GET", url, headers=headers, timeout=30) as response:
+        with self._gateways.http.stream("GET", url, headers=headers) as response:
             if response.status_code != 200:
                 return
             event_id = ""
@@ -81,7 +82,7 @@ class Reader(threading.Thread):
 def post(gateways: Gateways, path: str, body: object, headers: dict[str, str] | None = None) -> bool:
     """Whether it was acknowledged."""
     try:
-        answer = httpx.post(gateways.url + path, json=body, headers=headers, timeout=30)
+        answer = gateways.http.post(gateways.url + path, json=body, headers=headers)
     except httpx.HTTPError:
         gateways.go_on()
         return False
