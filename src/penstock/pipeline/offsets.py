@@ -67,7 +67,7 @@ def offsets_at(reading: Reading, times: Mapping[Partition, int]) -> dict[Partiti
 
         async def find(partition: Partition) -> int:
             async with gate:
-                return await _offset_at(routes, partition, times[partition], reading.read_committed)
+                return await find_offset(routes, partition, times[partition], reading.read_committed)
 
         return dict(zip(times, await asyncio.gather(*map(find, times)), strict=True))
 
@@ -78,7 +78,8 @@ def ends_of(reading: Reading, partitions: Iterable[Partition], end: int) -> dict
     return offsets_at(reading, dict.fromkeys(partitions, end))
 
 
-async def _offset_at(routes: Routes, partition: Partition, time_ms: int, read_committed: bool) -> int:
+async def find_offset(routes: Routes, partition: Partition, time_ms: int, read_committed: bool) -> int:
+    """As `offsets_at`, of one partition."""
     topic, index = partition
 
     async def ask(client: Client) -> int:

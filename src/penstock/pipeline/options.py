@@ -106,7 +106,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
     subscription, topics, assigned = _subscription(values)
     headers = _flag(values, "includeHeaders", False)
     return SourceOptions(
-        _bootstrap(values),
+        bootstrap_of(values),
         subscription,
         topics,
         assigned,
@@ -117,14 +117,14 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         _flag(values, "failOnDataLoss", True),
         _number(values, "minPartitions") or 1,
         _number(values, "maxOffsetsPerTrigger"),
-        _choice(values, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
+        choice_of(values, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         _flag(values, "filterPushdown", False),
         values.get("archive"),
         _flag(values, "inOrder", False),
     )
 
 
-def _bootstrap(values: Mapping[str, str]) -> str:
+def bootstrap_of(values: Mapping[str, str]) -> str:
     text = values.get("kafka.bootstrap.servers") or values.get("bootstrap")
     if not text:
         raise OptionError("name the brokers with the option kafka.bootstrap.servers=HOST:PORT[,HOST:PORT]")
@@ -222,11 +222,11 @@ def _columns(values: Mapping[str, str], headers: bool) -> tuple[str, ...]:
 
 
 def _isolation(values: Mapping[str, str]) -> bool:
-    chosen = _choice(values, "kafka.isolation.level", ("read_committed", "read_uncommitted"))
+    chosen = choice_of(values, "kafka.isolation.level", ("read_committed", "read_uncommitted"))
     return chosen != "read_uncommitted"
 
 
-def _choice(values: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+def choice_of(values: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     value = values.get(name, choices[0]).lower()
     if value not in choices:
         raise OptionError(f"{name}: give {' or '.join(choices)}, not {value!r}")
@@ -234,7 +234,7 @@ def _choice(values: Mapping[str, str], name: str, choices: tuple[str, ...]) -> s
 
 
 def _flag(values: Mapping[str, str], name: str, default: bool) -> bool:
-    return _choice(values, name, ("true", "false") if default else ("false", "true")) == "true"
+    return choice_of(values, name, ("true", "false") if default else ("false", "true")) == "true"
 
 
 def _number(values: Mapping[str, str], name: str) -> int | None:

@@ -11,7 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.fetching import OffsetsLost, Reading, read_range
@@ -60,6 +66,16 @@ class PenstockSource(DataSource):
 
             return TableStreamReader(options)
         return StreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from penstock.pipeline.sink import BatchWriter
+
+        return BatchWriter.checked(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from penstock.pipeline.sink_stream import StreamWriter
+
+        return StreamWriter.checked(self.options, schema)
 
 
 class RangePartition(InputPartition):

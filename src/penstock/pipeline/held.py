@@ -1,0 +1,174 @@
+"""Transactions that one process writes and another ends: tasks claim a transactional id and leave a transaction of it
+open, the driver ends it, and no timeout does.
+
+An id with an open transaction cannot be claimed, so nobody can take away what the driver has yet to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import count
+from typing import TypeVar
+
+from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
+from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.net.client import Client
+from penstock.net.routes import ANSWER_SECONDS, CoordinatorKind, Routes, check, persist
+from penstock.pipeline.fetching import CLIENT_ID
+from penstock.pipeline.sink_producer import PATIENCE_SECONDS, Identity
+from penstock.wire.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, encode_init_producer_id
+from penstock.wire.messages import decode_response_frame
+
+T = TypeVar("T")
+
+_INIT_VERSION = 5
+_TIMEOUT_MS = 60_000
+"""Of those that are not held."""
+_END_TXN, _END_TXN_VERSION = 26, 5
+_DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS, _LIST_VERSION = 65, 66, 2
+_ONGOING = "Ongoing"
+_MAX_AT_ONCE = 100
+
+_ENDED_BEFORE = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping})
+"""Its id has gone on since, or is forgotten: either needs its end first."""
+
+
+class EndedOtherwise(PenstockError):
+    """A transaction that was to be committed has been aborted."""
+
+
+async def claim(routes: Routes, prefix: str) -> Identity:
+    """Hold one of `prefix`0, `prefix`1 and so on: the first without an open transaction."""
+    for number in count():
+        try:
+            return await _initialise(routes, f"{prefix}{number}", is_held=True)
+        except BrokerError as error:
+            if error.code is not ErrorCode.invalid_txn_state:
+                raise
+    raise AssertionError
+
+
+async def take_over(routes: Routes, transactional_id: str) -> Identity:
+    """Fence whoever had the id, and end what they have open; nothing is held."""
+    return await _initialise(routes, transactional_id, is_held=False)
+
+
+async def commit(routes: Routes, identities: Sequence[Identity]) -> None:
+    """All of them, for good; those that were committed before stay so."""
+    await _limited(_settle(routes, each, is_commit=True) for each in identities)
+
+
+async def commit_own(routes: Routes, identity: Identity) -> None:
+    """What this process has written itself; BrokerError where it was fenced."""
+    await _end(routes, identity, is_commit=True)
+
+
+async def abort(routes: Routes, identities: Sequence[Identity]) -> None:
+    await _limited(_settle(routes, each, is_commit=False) for each in identities)
+
+
+async def open_under(routes: Routes, prefix: str) -> list[Identity]:
+    """Who has a transaction open, of all ids that begin so; nothing in `prefix` means something in a regex."""
+
+    async def attempt() -> list[str]:
+        routes.forget(TRANSACTIONS_TOPIC)
+        leaders = {each.leader for each in (await routes.topic(TRANSACTIONS_TOPIC)).partitions}
+        found: list[str] = []
+        for leader in sorted(leaders):
+            found += await _list(await routes.broker(leader), prefix)
+        return found
+
+    described = await _limited(_describe(routes, each) for each in await persist(attempt, PATIENCE_SECONDS))
+    return [each for each in described if each is not None]
+
+
+async def _initialise(routes: Routes, transactional_id: str, *, is_held: bool) -> Identity:
+    request = InitProducerIdRequest(transactional_id, _TIMEOUT_MS, is_held=is_held)
+
+    async def ask(client: Client) -> Identity:
+        correlation_id = client.next_correlation_id()
+        frame = encode_init_producer_id(_INIT_VERSION, correlation_id, CLIENT_ID, request)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            answer = await client.exchange(correlation_id, frame)
+        response = decode_response_frame(INIT_PRODUCER_ID, _INIT_VERSION, answer)
+        check(response.error_code)
+        return Identity(transactional_id, response.producer_id, response.producer_epoch)
+
+    return await _at_coordinator(routes, transactional_id, ask)
+
+
+async def _settle(routes: Routes, identity: Identity, *, is_commit: bool) -> None:
+    try:
+        await _end(routes, identity, is_commit=is_commit)
+    except BrokerError as error:
+        if error.code in _ENDED_BEFORE or (error.code is ErrorCode.invalid_txn_state and not is_commit):
+            return
+        if error.code is ErrorCode.invalid_txn_state:
+            raise EndedOtherwise(
+                f"the transaction of {identity.transactional_id} was aborted by somebody"
+            ) from error
+        raise
+
+
+async def _end(routes: Routes, identity: Identity, *, is_commit: bool) -> None:
+    transactional_id, producer_id, epoch = identity
+    assert transactional_id is not None
+    fields = {
+        "transactional_id": transactional_id,
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "committed": is_commit,
+    }
+
+    async def ask(client: Client) -> None:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            check((await client.request(_END_TXN, _END_TXN_VERSION, fields)).error_code)
+
+    await _at_coordinator(routes, transactional_id, ask)
+
+
+async def _list(client: Client, prefix: str) -> list[str]:
+    fields = {
+        "state_filters": [_ONGOING],
+        "producer_id_filters": [],
+        "duration_filter": -1,
+        "transactional_id_pattern": f"{prefix}.*",
+    }
+    async with asyncio.timeout(ANSWER_SECONDS):
+        answer = await client.request(_LIST_TRANSACTIONS, _LIST_VERSION, fields)
+    check(answer.error_code)
+    return [each.transactional_id for each in answer.transaction_states]
+
+
+async def _describe(routes: Routes, transactional_id: str) -> Identity | None:
+    """None where no transaction is open any more."""
+
+    async def ask(client: Client) -> Identity | None:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            answer = await client.request(
+                _DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [transactional_id]}
+            )
+        (state,) = answer.transaction_states
+        if state.error_code == ErrorCode.transactional_id_not_found or (
+            not state.error_code and state.transaction_state != _ONGOING
+        ):
+            return None
+        check(state.error_code)
+        return Identity(transactional_id, state.producer_id, state.producer_epoch)
+
+    return await _at_coordinator(routes, transactional_id, ask)
+
+
+async def _at_coordinator(routes: Routes, transactional_id: str, ask: Callable[[Client], Awaitable[T]]) -> T:
+    return await routes.at_coordinator(CoordinatorKind.TRANSACTION, transactional_id, ask, PATIENCE_SECONDS)
+
+
+async def _limited(work: Iterable[Awaitable[T]]) -> list[T]:
+    gate = asyncio.Semaphore(_MAX_AT_ONCE)
+
+    async def one(each: Awaitable[T]) -> T:
+        async with gate:
+            return await each
+
+    return await asyncio.gather(*map(one, work))

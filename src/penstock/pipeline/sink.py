@@ -1,0 +1,64 @@
+"""Rows of a batch into topics: `df.write.format("penstock")`.
+
+At least once, and not all at once: rows are read as soon as they are written, those of a job that fails stay, and a
+task that Spark tries again writes its rows again. Who needs each once writes a stream (`sink_stream`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from penstock.net.routes import Routes
+from penstock.pipeline.offsets import run
+from penstock.pipeline.options import OptionError
+from penstock.pipeline.sink_options import SinkOptions, check_schema, parse_sink
+from penstock.pipeline.sink_producer import new_identity
+from penstock.pipeline.sink_task import TaskWriter
+
+
+@dataclass(frozen=True)
+class Rows(WriterCommitMessage):
+    written: int
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    @classmethod
+    def checked(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
+        """OptionError for what cannot be written, before anything is."""
+        if overwrite:
+            raise OptionError("a topic is not overwritten: write with mode('append')")
+        parsed = parse_sink(options)
+        check_schema(schema, parsed)
+        check_topic(parsed)
+        return cls(parsed)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        written = 0
+        with TaskWriter(self._options, context.partitionId() if context else 0) as writer:
+            for rows in iterator:
+                if rows.num_rows:
+                    if not written:
+                        writer.begin(writer.run(new_identity(writer.routes)))
+                    writer.write(rows)
+                    written += rows.num_rows
+        return Rows(written)
+
+
+def check_topic(options: SinkOptions) -> None:
+    """OptionError where the topic that all rows go to is not there."""
+
+    async def ask(routes: Routes) -> None:
+        if options.topic is not None:
+            await routes.topic(options.topic)
+
+    run(options.bootstrap, ask)

@@ -1,0 +1,166 @@
+"""Which transactions of a streaming query count: decided by its driver, kept in a compacted topic, one key a query.
+
+The last record of a query names the batch that was decided last and the transactions that are its rows. Only the newest
+driver can add one. Each record also rules out whatever was under way when it was written and is not named by it: a
+transaction is named only by the record that follows the one its task has seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.clock import SystemClock
+from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
+from penstock.errors import BrokerError, ErrorCode
+from penstock.net.partitioner import partition_for
+from penstock.net.routes import Routes, TopicRoute, check, persist
+from penstock.pipeline.fetching import PATIENCE_SECONDS, Reading, read_range
+from penstock.pipeline.held import commit_own, take_over
+from penstock.pipeline.offsets import ends_of, find_offset, run
+from penstock.pipeline.options import EARLIEST, LATEST
+from penstock.pipeline.ranges import OffsetRange
+from penstock.pipeline.sink_producer import BatchProducer, Identity
+from penstock.records.building import NewRecord
+
+DECISIONS_TOPIC = "__pipeline_sinks"
+_PARTITIONS = 8
+_SETTINGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.1",
+    "delete.retention.ms": "60000",
+}
+"""What was decided before is of no use to anybody: little of it is kept, as every task reads some."""
+_TAIL = 200
+"""Offsets to look at first: mostly the last record of a query is among them."""
+_CREATE_TOPICS, _CREATE_TOPICS_VERSION = 19, 7
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    batch: int = -1
+    """The last batch whose rows count."""
+    winners: tuple[Identity, ...] = ()
+    """Their transactions."""
+    offset: int = -1
+    """Where it is recorded."""
+
+    def encode(self) -> bytes:
+        return json.dumps({"batch": self.batch, "winners": self.winners}).encode()
+
+    @classmethod
+    def decode(cls, value: bytes, offset: int) -> Decision:
+        found = json.loads(value)
+        return cls(found["batch"], tuple(Identity(*each) for each in found["winners"]), offset)
+
+
+class Decisions:
+    def __init__(self, bootstrap: str, query: str) -> None:
+        self._bootstrap = bootstrap
+        self._key = query.encode()
+        self._driver_id = f"spark-sink-driver/{query}"
+
+    def last(self) -> Decision:
+        """As far as it can be read already."""
+        route = run(self._bootstrap, _find_topic)
+        return Decision() if route is None else self._read(route)
+
+    def lead(self) -> tuple[Identity, Decision]:
+        """From here on only this driver can decide; and what the last one has decided, which is certain."""
+
+        async def ask(routes: Routes) -> tuple[Identity, TopicRoute]:
+            # First the driver, as its transaction may be under way, then what it has left.
+            return await take_over(routes, self._driver_id), await _ensure_topic(routes)
+
+        driver, route = run(self._bootstrap, ask)
+        return driver, self._read(route)
+
+    def record(self, driver: Identity, decision: Decision) -> None:
+        """For good, and everybody can read it."""
+
+        async def ask(routes: Routes) -> None:
+            partition = self._partition(await routes.topic(DECISIONS_TOPIC))
+            record = NewRecord(self._key, decision.encode(), SystemClock().now_ms())
+            offset = await BatchProducer(routes, driver).write(DECISIONS_TOPIC, partition, [record])
+            await commit_own(routes, driver)
+
+            async def see() -> None:
+                name = (DECISIONS_TOPIC, partition)
+                if await find_offset(routes, name, LATEST, read_committed=True) <= offset:
+                    raise BrokerError(ErrorCode.offset_not_available, "what was decided cannot be read yet")
+
+            await persist(see, PATIENCE_SECONDS)
+
+        run(self._bootstrap, ask)
+
+    def _read(self, route: TopicRoute) -> Decision:
+        reading, partition = Reading(self._bootstrap), self._partition(route)
+        name = (DECISIONS_TOPIC, partition)
+        start, end = (ends_of(reading, [name], at)[name] for at in (EARLIEST, LATEST))
+        for since in dict.fromkeys((max(start, end - _TAIL), start)):
+            wanted = OffsetRange(DECISIONS_TOPIC, route.id.hex, partition, since, end)
+            found = self._newest(reading, wanted)
+            if found is not None:
+                return found
+        return Decision()
+
+    def _newest(self, reading: Reading, wanted: OffsetRange) -> Decision | None:
+        newest = None
+        for rows in read_range(reading, wanted, ("key", "value", "offset")):
+            for row in rows.to_pylist():
+                if row["key"] == self._key:
+                    newest = Decision.decode(row["value"], row["offset"])
+        return newest
+
+    def _partition(self, route: TopicRoute) -> int:
+        return partition_for(self._key, len(route.partitions))
+
+
+async def _find_topic(routes: Routes) -> TopicRoute | None:
+    try:
+        return await routes.topic(DECISIONS_TOPIC)
+    except BrokerError as error:
+        if error.code is ErrorCode.unknown_topic_or_partition:
+            return None
+        raise
+
+
+async def _ensure_topic(routes: Routes) -> TopicRoute:
+    """Made where there is none: a broker that does not know of it may only be late."""
+    found = await _find_topic(routes)
+    if found is not None:
+        return found
+    replicas = len((await routes.topic(TRANSACTIONS_TOPIC)).partitions[0].replicas)
+    await _create(routes, replicas)
+
+    async def see() -> TopicRoute:
+        route = await _find_topic(routes)
+        if route is None or any(each.leader < 0 for each in route.partitions):
+            routes.forget(DECISIONS_TOPIC)
+            raise BrokerError(ErrorCode.leader_not_available, f"{DECISIONS_TOPIC} is not there yet")
+        return route
+
+    return await persist(see, PATIENCE_SECONDS)
+
+
+async def _create(routes: Routes, replicas: int) -> None:
+    configs: Sequence[dict[str, str]] = [{"name": name, "value": value} for name, value in _SETTINGS.items()]
+    topic = {
+        "name": DECISIONS_TOPIC,
+        "num_partitions": _PARTITIONS,
+        "replication_factor": replicas,
+        "assignments": [],
+        "configs": configs,
+    }
+    fields = {"topics": [topic], "timeout": timedelta(seconds=30), "validate_only": False}
+
+    async def attempt() -> None:
+        response = await routes.ask_any(_CREATE_TOPICS, _CREATE_TOPICS_VERSION, fields)
+        [created] = response.topics
+        if created.error_code != ErrorCode.topic_already_exists:
+            check(created.error_code, created.error_message)
+
+    await persist(attempt, PATIENCE_SECONDS)

@@ -1,0 +1,107 @@
+"""The options and columns of writing with `.format("penstock")`: named and meant as those of Spark's own Kafka sink,
+checked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    StringType,
+    StructType,
+)
+
+from penstock.pipeline.options import OptionError, bootstrap_of, choice_of
+from penstock.records.compression import Codec
+
+TOPIC, KEY, VALUE, HEADERS, PARTITION = COLUMNS = ("topic", "key", "value", "headers", "partition")
+
+_KNOWN = {
+    name.lower(): name for name in ("kafka.bootstrap.servers", "bootstrap", "topic", "kafka.compression.type")
+}
+_WITHOUT_MEANING = frozenset(
+    name.lower()
+    for name in (
+        "checkpointLocation",
+        "queryName",
+        "path",
+        "includeHeaders",
+        "kafka.acks",
+        "kafka.batch.size",
+        "kafka.buffer.memory",
+        "kafka.client.id",
+        "kafka.delivery.timeout.ms",
+        "kafka.enable.idempotence",
+        "kafka.linger.ms",
+        "kafka.max.in.flight.requests.per.connection",
+        "kafka.max.request.size",
+        "kafka.request.timeout.ms",
+        "kafka.retries",
+    )
+)
+"""Of Spark, or how its Kafka client sends: here every row is acknowledged by all in-sync replicas, and sent once."""
+
+
+class SchemaError(OptionError):
+    """A column is missing or of the wrong type."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    bootstrap: str
+    topic: str | None
+    """Of all rows, whatever their column of that name says."""
+    codec: Codec
+
+
+def parse_sink(given: Mapping[str, str]) -> SinkOptions:
+    options = {name.lower(): value for name, value in given.items()}
+    for name in sorted(options.keys() - _KNOWN.keys() - _WITHOUT_MEANING):
+        raise OptionError(
+            f"there is no option {name!r} for writing; the ones there are: {', '.join(sorted(_KNOWN.values()))}"
+        )
+    values = {_KNOWN[name]: value for name, value in options.items() if name in _KNOWN}
+    codec = choice_of(values, "kafka.compression.type", tuple(each.name.lower() for each in Codec))
+    return SinkOptions(bootstrap_of(values), values.get("topic"), Codec[codec.upper()])
+
+
+def check_schema(schema: StructType, options: SinkOptions) -> None:
+    """SchemaError for rows that cannot be written. Other columns than those of the sink are left out, as Spark does."""
+    if VALUE not in schema.names:
+        raise SchemaError(f"a row needs a column {VALUE!r}; the ones there are: {', '.join(schema.names)}")
+    if options.topic is None and TOPIC not in schema.names:
+        raise SchemaError("name the topic: with the option 'topic', or row by row in a column 'topic'")
+    for field in schema.fields:
+        if field.name in COLUMNS and not _fits(field.name, field.dataType):
+            raise SchemaError(
+                f"the column {field.name!r} has to be {_WANTED[field.name]}, not {field.dataType.simpleString()}"
+            )
+
+
+_WANTED = {
+    TOPIC: "string",
+    KEY: "string or binary",
+    VALUE: "string or binary",
+    PARTITION: "int",
+    HEADERS: "array<struct<key:string,value:binary>>",
+}
+
+
+def _fits(name: str, kind: DataType) -> bool:
+    if name == TOPIC:
+        return isinstance(kind, StringType)
+    if name == PARTITION:
+        return isinstance(kind, IntegerType)
+    if name == HEADERS:
+        return (
+            isinstance(kind, ArrayType)
+            and isinstance(kind.elementType, StructType)
+            and kind.elementType.names == ["key", "value"]
+            and isinstance(kind.elementType["key"].dataType, StringType)
+            and isinstance(kind.elementType["value"].dataType, BinaryType)
+        )
+    return isinstance(kind, StringType | BinaryType)

@@ -1,0 +1,124 @@
+"""Writes batches of records under one identity, in order for each partition, each once.
+
+A batch is repeated with its sequence until there is an answer. Where that takes too long, or the batch is refused, the
+task has failed: what became of it is for the transaction to decide, or for Spark's next attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.net.client import Client
+from penstock.net.routes import ANSWER_SECONDS, Routes, check
+from penstock.records.building import NewRecord, build_batch
+from penstock.records.compression import Codec
+from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
+from penstock.wire.produce_client import decode_produce_response, encode_produce_request
+
+PATIENCE_SECONDS = 120.0
+MAX_BATCH_BYTES = 512 * 1024
+MAX_BATCH_RECORDS = 5_000
+_RECORD_OVERHEAD_BYTES = 64
+_SEQUENCES = 1 << 31
+_ACKS_ALL = -1
+_ATTEMPT_MS = 10_000
+_PRODUCE_VERSION = 12
+"""The first that puts partitions into the transaction by itself (KIP-890)."""
+_INIT_PRODUCER_ID, _INIT_PRODUCER_ID_VERSION = 22, 4
+
+
+class NotWritten(PenstockError):
+    """Rows were refused, or no broker took them in time."""
+
+
+class Identity(NamedTuple):
+    """Who writes."""
+
+    transactional_id: str | None
+    producer_id: int
+    epoch: int
+
+
+async def new_identity(routes: Routes) -> Identity:
+    """Without a transaction."""
+    fields = {"transactional_id": None, "transaction_timeout": timedelta(minutes=1)}
+    response = await routes.ask_any(_INIT_PRODUCER_ID, _INIT_PRODUCER_ID_VERSION, fields)
+    check(response.error_code)
+    return Identity(None, response.producer_id, response.producer_epoch)
+
+
+class BatchProducer:
+    def __init__(self, routes: Routes, identity: Identity, codec: Codec = Codec.NONE) -> None:
+        self.identity = identity
+        self._routes = routes
+        self._codec = codec
+        self._sequences: dict[tuple[str, int], int] = {}
+
+    async def write(self, topic: str, partition: int, records: Sequence[NewRecord]) -> int:
+        """The offset of the first of the last batch, when all are committed. One call a partition at a time."""
+        offset = -1
+        for batch in _batches(records):
+            try:
+                offset = await self._deliver(topic, partition, batch)
+            except (BrokerError, OSError) as error:
+                problem = error.code.name if isinstance(error, BrokerError) else "no answer"
+                raise NotWritten(f"{topic}-{partition} took no rows: {problem} {error}".rstrip()) from error
+        return offset
+
+    async def _deliver(self, topic: str, partition: int, records: Sequence[NewRecord]) -> int:
+        transactional_id, producer_id, epoch = self.identity
+        sequence = self._sequences.get((topic, partition), 0)
+        batch = build_batch(
+            records,
+            codec=self._codec,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=transactional_id is not None,
+        )
+        topics = [ProduceTopic(topic, None, [ProducePartition(partition, memoryview(batch))])]
+        request = ProduceRequest(transactional_id, _ACKS_ALL, _ATTEMPT_MS, topics)
+
+        async def ask(client: Client) -> int:
+            correlation_id = client.next_correlation_id()
+            frame = encode_produce_request(correlation_id, _PRODUCE_VERSION, client.client_id, request)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await client.exchange(correlation_id, frame)
+            [answered] = decode_produce_response(answer, _PRODUCE_VERSION).topics
+            [result] = answered.partitions
+            _check_stored(result.error_code, result.error_message)
+            return result.base_offset
+
+        offset = await self._routes.at_leader(topic, partition, ask, PATIENCE_SECONDS)
+        self._sequences[topic, partition] = (sequence + len(records)) % _SEQUENCES
+        return offset
+
+
+def _check_stored(code: int, message: str | None) -> None:
+    if code == ErrorCode.not_enough_replicas_after_append:
+        code = (
+            ErrorCode.not_enough_replicas
+        )  # the same batch again is stored once, and answered when it is safe
+    elif code == ErrorCode.unknown_topic_or_partition:
+        code = (
+            ErrorCode.leader_not_available
+        )  # its leader has yet to hear of it; if it is gone, the next look says so
+    if code != ErrorCode.duplicate_sequence_number:
+        check(code, message)
+
+
+def _batches(records: Sequence[NewRecord]) -> Iterator[Sequence[NewRecord]]:
+    start, size = 0, 0
+    for place, record in enumerate(records):
+        added = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
+        added += sum(len(name) + len(value or b"") for name, value in record.headers)
+        if place > start and (size + added > MAX_BATCH_BYTES or place - start >= MAX_BATCH_RECORDS):
+            yield records[start:place]
+            start, size = place, 0
+        size += added
+    if start < len(records):
+        yield records[start:]

@@ -1,0 +1,79 @@
+"""Rows of Arrow as records, each with the partition it belongs to: the one it names, else the one of its key, as every
+client reckons, else one after the other in stretches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.net.partitioner import partition_for
+from penstock.net.routes import Routes
+from penstock.pipeline.sink_options import HEADERS, KEY, PARTITION, TOPIC, VALUE
+from penstock.records.building import NewRecord
+from penstock.records.iteration import Headers
+
+Placed = dict[tuple[str, int], list[NewRecord]]
+
+_STRETCH = 1_000
+"""So many rows without a key go to one partition before the next gets some: few batches rather than many."""
+
+
+class BadRow(PenstockError):
+    """A row that belongs nowhere."""
+
+
+class Placing:
+    def __init__(self, routes: Routes, topic: str | None, first: int) -> None:
+        """`first` is where rows without a key begin: another partition for each task."""
+        self._routes = routes
+        self._topic = topic
+        self._turn = first
+        self._left = _STRETCH
+
+    async def place(self, rows: pa.RecordBatch, timestamp_ms: int) -> Placed:
+        """The records of each partition, in the order of the rows."""
+        count = rows.num_rows
+        keys, values = _binary(rows, KEY), _binary(rows, VALUE)
+        headers = [*map(_headers, _plain(rows, HEADERS))]
+        chosen = _plain(rows, PARTITION)
+        topics = [self._topic] * count if self._topic is not None else _plain(rows, TOPIC)
+        sizes = {topic: await self._partitions(topic) for topic in set(topics)}
+        placed: Placed = {}
+        for topic, key, value, header, partition in zip(topics, keys, values, headers, chosen, strict=True):
+            size = sizes[topic]
+            if partition is None:
+                partition = self._next() % size if key is None else partition_for(key, size)
+            elif not 0 <= partition < size:
+                raise BadRow(f"a row names partition {partition} of {topic}, which has {size}")
+            record = NewRecord(key, value, timestamp_ms, header)
+            placed.setdefault((topic, partition), []).append(record)
+        return placed
+
+    async def _partitions(self, topic: str | None) -> int:
+        if topic is None:
+            raise BadRow("a row has no topic: its column 'topic' is null, and there is no option 'topic'")
+        return len((await self._routes.topic(topic)).partitions)
+
+    def _next(self) -> int:
+        if not self._left:
+            self._turn += 1
+            self._left = _STRETCH
+        self._left -= 1
+        return self._turn
+
+
+def _plain(rows: pa.RecordBatch, name: str) -> list[Any]:
+    return rows.column(name).to_pylist() if name in rows.schema.names else [None] * rows.num_rows
+
+
+def _binary(rows: pa.RecordBatch, name: str) -> list[bytes | None]:
+    if name not in rows.schema.names:
+        return [None] * rows.num_rows
+    found: list[bytes | None] = rows.column(name).cast(pa.binary()).to_pylist()
+    return found
+
+
+def _headers(found: list[dict[str, Any]] | None) -> Headers:
+    return tuple((each["key"], each["value"]) for each in found) if found else ()

@@ -1,0 +1,55 @@
+"""What a task writes with: connections, and a loop of its own that runs while rows are handed over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from penstock.clock import SystemClock
+from penstock.pipeline.fetching import routes_to
+from penstock.pipeline.sink_options import SinkOptions
+from penstock.pipeline.sink_producer import BatchProducer, Identity
+from penstock.pipeline.sink_rows import Placing
+
+T = TypeVar("T")
+
+
+class TaskWriter:
+    def __init__(self, options: SinkOptions, task: int) -> None:
+        """`task` is the number of the task among those that write at the same time."""
+        self.routes = routes_to(options.bootstrap)
+        self._codec = options.codec
+        self._placing = Placing(self.routes, options.topic, task)
+        self._producer: BatchProducer | None = None
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> TaskWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.run(self._close())
+        self._runner.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+    def begin(self, identity: Identity) -> None:
+        """Everything that follows is written by it."""
+        self._producer = BatchProducer(self.routes, identity, self._codec)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Back when all rows are committed to their partitions."""
+        self.run(self._write(rows))
+
+    async def _write(self, rows: pa.RecordBatch) -> None:
+        assert self._producer is not None
+        placed = await self._placing.place(rows, SystemClock().now_ms())
+        await asyncio.gather(
+            *(self._producer.write(*partition, records) for partition, records in placed.items())
+        )
+
+    async def _close(self) -> None:
+        self.routes.close()

@@ -1,0 +1,98 @@
+"""A streaming query without Spark: its tasks and its driver are called as Spark calls them, in any order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.pipeline import sink_stream
+from penstock.pipeline.held import open_under
+from penstock.pipeline.offsets import run
+from penstock.pipeline.sink_options import parse_sink
+from penstock.pipeline.sink_stream import StreamWriter, Task, Written
+
+_names = itertools.count()
+
+
+def new_topic(bootstrap: str, partitions: int = 2, replicas: int = 1) -> str:
+    topic = f"sunk-{next(_names)}-{uuid4().hex[:6]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(30)
+    return topic
+
+
+def rows_of(values: Iterable[str], **columns: Sequence[object]) -> pa.RecordBatch:
+    values = [*values]
+    return pa.RecordBatch.from_pydict({"key": values, "value": values, **columns})
+
+
+class Query:
+    """Each call is what one process would do."""
+
+    def __init__(self, bootstrap: str, topic: str, patch: pytest.MonkeyPatch) -> None:
+        self.bootstrap = bootstrap
+        self.id = str(uuid4())
+        self.writer = StreamWriter(parse_sink({"bootstrap": bootstrap, "topic": topic}))
+        self._patch = patch
+
+    def write(self, batch: int, number: int, rows: Iterable[pa.RecordBatch]) -> Written:
+        self._patch.setattr(sink_stream, "_task", lambda: Task(self.id, batch, number))
+        written = self.writer.write(iter(rows))
+        assert isinstance(written, Written)
+        return written
+
+    def run(self, batch: int, values: Sequence[str]) -> list[Written]:
+        """All tasks of a batch."""
+        return [
+            self.write(batch, 0, [rows_of(values[::2])]),
+            self.write(batch, 1, [rows_of(values[1::2])]),
+        ]
+
+    @property
+    def open_ids(self) -> list[str]:
+        found = run(self.bootstrap, lambda routes: open_under(routes, f"spark-sink/{self.id}/"))
+        return sorted(each.transactional_id or "" for each in found)
+
+
+@contextmanager
+def reading(bootstrap: str, topic: str) -> Iterator[Consumer]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "sunk",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": False,
+        }
+    )
+    partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def committed(bootstrap: str, topic: str) -> list[str]:
+    """Every value that a reader of committed data gets, sorted; it must get to the end of each partition."""
+    with reading(bootstrap, topic) as consumer:
+        ends = {
+            each.partition: consumer.get_watermark_offsets(each, 30, cached=False)[1]
+            for each in consumer.assignment()
+        }
+        found = []
+        for _ in range(600):
+            positions = {each.partition: each.offset for each in consumer.position(consumer.assignment())}
+            if all(max(positions[number], 0) >= end for number, end in ends.items()):
+                return sorted(found)
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                found.append((message.value() or b"").decode())
+        raise AssertionError(f"readers are held up at {positions} of {ends}")

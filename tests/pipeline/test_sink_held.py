@@ -1,0 +1,122 @@
+"""The streaming sink step by step, without Spark: whatever dies and is done again, each row is read once."""
+
+from __future__ import annotations
+
+import pytest
+from sink_helpers import Query, committed, new_topic, rows_of
+
+from penstock.pipeline.held import EndedOtherwise, abort
+from penstock.pipeline.offsets import run
+from penstock.pipeline.sink_stream import Overtaken
+from penstock.testing.process import BrokerProcess
+
+pytestmark = pytest.mark.process
+
+FIRST, SECOND = [f"a{n}" for n in range(20)], [f"b{n}" for n in range(20)]
+
+
+@pytest.fixture
+def bootstrap(penstock_session_broker: BrokerProcess) -> str:
+    return penstock_session_broker.bootstrap
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    return new_topic(bootstrap)
+
+
+@pytest.fixture
+def query(bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> Query:
+    return Query(bootstrap, topic, monkeypatch)
+
+
+def test_batches_are_read_once_they_are_committed(query: Query, bootstrap: str, topic: str) -> None:
+    messages = query.run(0, FIRST)
+    assert len(query.open_ids) == 2
+    query.writer.commit(messages, 0)
+    assert query.open_ids == []
+    assert committed(bootstrap, topic) == sorted(FIRST)
+    query.writer.commit(query.run(1, SECOND), 1)
+    assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
+
+
+def test_batch_that_is_run_again_after_it_was_decided_writes_nothing(
+    query: Query, bootstrap: str, topic: str
+) -> None:
+    query.writer.commit(query.run(0, FIRST), 0)
+    messages = query.run(0, FIRST)
+    assert all(each.is_decided for each in messages)
+    query.writer.commit(messages, 0)
+    assert committed(bootstrap, topic) == sorted(FIRST)
+
+
+def test_attempt_that_was_left_behind_is_aborted(query: Query, bootstrap: str, topic: str) -> None:
+    query.write(0, 0, [rows_of(FIRST)])
+    query.write(0, 0, [rows_of(FIRST)])
+    query.writer.commit(query.run(0, FIRST), 0)
+    assert query.open_ids == []
+    assert committed(bootstrap, topic) == sorted(FIRST)
+
+
+def test_batch_that_failed_leaves_nothing_and_can_be_run_again(
+    query: Query, bootstrap: str, topic: str
+) -> None:
+    query.writer.abort([query.write(0, 0, [rows_of(FIRST)]), None], 0)
+    assert query.open_ids == []
+    assert committed(bootstrap, topic) == []
+    query.writer.commit(query.run(0, FIRST), 0)
+    assert committed(bootstrap, topic) == sorted(FIRST)
+
+
+def test_task_that_fails_aborts_what_it_wrote(query: Query, bootstrap: str, topic: str) -> None:
+    def broken() -> object:
+        yield rows_of(FIRST)
+        raise ValueError("the input broke off")
+
+    with pytest.raises(ValueError, match="broke off"):
+        query.write(0, 0, broken())  # type: ignore[arg-type]
+    assert query.open_ids == []
+
+
+def test_failure_after_the_decision_aborts_none_of_it(query: Query, bootstrap: str, topic: str) -> None:
+    messages = query.run(0, FIRST)
+    query.writer.commit(messages, 0)
+    query.writer.abort([*messages], 0)
+    assert committed(bootstrap, topic) == sorted(FIRST)
+
+
+def test_batch_without_rows_costs_nothing(query: Query) -> None:
+    messages = [query.write(0, 0, [rows_of([])]), query.write(0, 1, [])]
+    assert all(each.transaction is None for each in messages)
+    query.writer.commit(messages, 0)
+
+
+def test_tasks_of_a_driver_that_was_replaced_do_not_count(query: Query, bootstrap: str, topic: str) -> None:
+    of_the_old = query.run(0, FIRST)
+    of_the_new = query.run(0, FIRST)
+    query.writer.commit(of_the_new, 0)
+    query.writer.commit(of_the_old, 0)
+    assert committed(bootstrap, topic) == sorted(FIRST)
+    late = query.run(1, SECOND)
+    query.writer.commit(query.run(0, FIRST), 0)
+    with pytest.raises(Overtaken, match="start it again"):
+        query.writer.commit(late, 1)
+    query.writer.commit(query.run(1, SECOND), 1)
+    assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
+
+
+def test_transaction_that_somebody_aborted_before_its_commit_is_told(query: Query, bootstrap: str) -> None:
+    messages = query.run(0, FIRST)
+    taken = [each.transaction for each in messages if each.transaction is not None][:1]
+    run(bootstrap, lambda routes: abort(routes, taken))
+    with pytest.raises(EndedOtherwise, match="aborted by somebody"):
+        query.writer.commit(messages, 0)
+
+
+def test_transactional_ids_are_used_again(query: Query) -> None:
+    used = set()
+    for batch in range(4):
+        messages = query.run(batch, FIRST)
+        used |= {each.transaction.transactional_id for each in messages if each.transaction}
+        query.writer.commit(messages, batch)
+    assert len(used) == 2
