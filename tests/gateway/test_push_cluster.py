@@ -49,6 +49,10 @@ class Reader(threading.Thread):
         self._is_over = threading.Event()
 
     def run(self) -> None:
+        with self._gateways.http:
+            self._read()
+
+    def _read(self) -> None:
         last_id = ""
         while not self._is_over.is_set():
             headers = {"last-event-id": last_id} if last_id else {}
@@ -111,9 +115,9 @@ def send_mail(gateways: Gateways, number: int) -> None:
 def test_readers_get_what_was_acknowledged_whoever_is_killed(tmp_path: Path) -> None:
     cluster = ClusterProcesses(tmp_path, 3)
     readers: list[Reader] = []
+    gateways = Gateways(cluster)
     try:
         cluster.start()
-        gateways = Gateways(cluster)
         topic = {"name": "orders", "partitions": PARTITIONS}
         cluster.until(lambda: post(gateways, "/v1/topics", topic), "the topic is made")
         cluster.until(lambda: post(gateways, "/send", MAIL_BEFORE), "there are mailboxes")
@@ -145,5 +149,6 @@ def test_readers_get_what_was_acknowledged_whoever_is_killed(tmp_path: Path) -> 
         for reader in readers:
             reader.stop()
         cluster.close()
+        gateways.http.close()
         for reader in readers:
             reader.join()
