@@ -1,0 +1,43 @@
+"""A process that dies at a chosen request to a broker, before it is sent or when the answer is still out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from penstock.net.client import Client
+
+
+class Killed(BaseException):
+    """Nothing of the process runs on."""
+
+
+class Death:
+    def __init__(self, at: int, *, is_sent: bool) -> None:
+        self.has_come = False
+        self._left = at
+        self._is_sent = is_sent
+
+    @contextmanager
+    def awaited(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
+        """What is left of the work is not done."""
+        ask = Client.ask
+
+        def counted(client: Client, correlation_id: int, frame: bytes, asker: Any) -> None:
+            self._left -= 1
+            if self._left == 0 and self._is_sent:
+                ask(client, correlation_id, frame, asker)
+            if self._left <= 0:
+                self.has_come = True
+                raise Killed
+            ask(client, correlation_id, frame, asker)
+
+        with patch.context() as within:
+            within.setattr(Client, "ask", counted)
+            try:
+                yield
+            except Killed:
+                assert self.has_come
