@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.backend import KeyPage, Limits, Page
+from penstock.gateway.backend import EARLIEST, LATEST, KeyPage, Limits, Page
 from penstock.gateway.fetched_records import take_records
 from penstock.net.client import Client
 from penstock.net.keyed_reads import KeyedRead, KeyedReads
@@ -30,7 +30,6 @@ _LIST_OFFSETS, _LIST_OFFSETS_VERSION = 2, 7
 _READ_COMMITTED = 1
 _POOL_FROM_BYTES = 64 * 1024
 _NONE = -1
-_LATEST = -1
 
 
 class ClusterRecords:
@@ -44,7 +43,12 @@ class ClusterRecords:
         return await self._sender.send(topic, partition, record, is_alone=is_alone)
 
     async def read(self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0) -> Page:
-        result = await self._fetch(topic, partition, offset, limits.max_bytes, wait_ms)
+        try:
+            result = await self._fetch(topic, partition, offset, limits.max_bytes, wait_ms)
+        except BrokerError as error:
+            if error.code is not ErrorCode.offset_out_of_range:
+                raise
+            raise await self._out_of_range(topic, partition, offset) from None
         records = memoryview(result.records)  # type: ignore[arg-type]
         taken, next_offset = await self._work(
             len(records),
@@ -80,7 +84,7 @@ class ClusterRecords:
 
         offset = await self._routes.at_leader(topic, partition, ask, PATIENCE_SECONDS)
         if offset == _NONE:
-            return await self._offset(topic, partition, _LATEST)
+            return await self._offset(topic, partition, LATEST)
         return offset
 
     async def _fetch(
@@ -106,7 +110,7 @@ class ClusterRecords:
             response = decode_fetch_response(answer, _FETCH_VERSION)
             check(response.error_code)
             result = response.topics[0].partitions[0]
-            _check_fetched(result, topic, partition, offset)
+            check(result.error_code)
             return result
 
         if wait_ms == 0:
@@ -120,15 +124,13 @@ class ClusterRecords:
         finally:
             client.close()
 
+    async def _out_of_range(self, topic: str, partition: int, offset: int) -> BrokerError:
+        start = await self._offset(topic, partition, EARLIEST)
+        end = await self._offset(topic, partition, LATEST)
+        return BrokerError(
+            ErrorCode.offset_out_of_range,
+            f"{topic}-{partition} has offsets from {start} to {end}, and {offset} is not among them",
+        )
+
     async def _work(self, size: int, work: Callable[[], T]) -> T:
         return work() if size < _POOL_FROM_BYTES else await self._threads.run("read", work)
-
-
-def _check_fetched(result: FetchResult, topic: str, partition: int, offset: int) -> None:
-    if result.error_code == ErrorCode.offset_out_of_range:
-        raise BrokerError(
-            ErrorCode.offset_out_of_range,
-            f"{topic}-{partition} has offsets from {result.log_start_offset} to {result.high_watermark}, "
-            f"and {offset} is not among them",
-        )
-    check(result.error_code)

@@ -119,7 +119,7 @@ class ClusterConfigs:
             await self._routes.topics()
         node_id = BrokerId(int(name)) if name.isascii() and name.isdecimal() else None
         if node_id is None or node_id not in self._routes.brokers:
-            raise BrokerError(ErrorCode.broker_not_available, f"there is no broker {name[:20]!r}")
+            raise BrokerError(ErrorCode.broker_id_not_registered, f"there is no broker {name[:20]!r}")
         return await self._routes.broker(node_id)
 
 

@@ -53,11 +53,7 @@ async def produce(call: Call) -> Response:
     partitions = len(topic.partitions)
     turn = next(_turns) % partitions
     places = [
-        turn
-        if record.key is None
-        else partition_for(record.key, partitions)
-        if partition is None
-        else partition
+        _place(record, turn, partitions) if partition is None else partition
         for record, partition in zip(records, chosen, strict=True)
     ]
     for place, partition in enumerate(places):
@@ -79,6 +75,10 @@ async def produce(call: Call) -> Response:
         return_exceptions=True,
     )
     return _answer(places, outcomes)
+
+
+def _place(record: NewRecord, turn: int, partitions: int) -> int:
+    return turn if record.key is None else partition_for(record.key, partitions)
 
 
 def _read(call: Call) -> tuple[list[NewRecord], list[int | None]]:

@@ -73,6 +73,8 @@ def example(schema: Schema) -> Any:
     kind = kinds if isinstance(kinds, str) else kinds[0]
     if "enum" in schema:
         return schema["enum"][0]
+    if "default" in schema:
+        return schema["default"]
     if kind == "object":
         others = schema.get("additionalProperties")
         inner = {name: example(each) for name, each in schema.get("properties", {}).items()}
@@ -81,7 +83,7 @@ def example(schema: Schema) -> Any:
         return [example(schema["items"])]
     if kind == "string" and schema.get("format") == "date-time":
         return "2026-01-31T12:00:00.000Z"
-    return {"string": "text", "integer": 0, "number": 0, "boolean": True}[kind]
+    return {"string": "text", "integer": schema.get("minimum", 0), "number": 0, "boolean": True}[kind]
 
 
 def _pretty(value: Any) -> str:

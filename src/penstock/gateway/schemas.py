@@ -38,7 +38,7 @@ IDEMPOTENCY_KEY: Schema = {
 
 PROBLEM: Schema = {
     "type": "object",
-    "required": ["type", "title", "status", "detail", "retriable", "request_id"],
+    "required": ["type", "title", "status", "detail", "retriable"],
     "properties": {
         "type": STRING,
         "title": STRING,
@@ -46,7 +46,10 @@ PROBLEM: Schema = {
         "detail": {"type": "string", "description": "What is wrong, and what to do."},
         "error": {"type": "string", "description": "Kafka's name of the error."},
         "retriable": {"type": "boolean", "description": "Whether the same request may succeed later."},
-        "request_id": {"type": "string", "description": "What the gateway's log has it under."},
+        "request_id": {
+            "type": "string",
+            "description": "What the gateway's log has it under; not there where the bytes were no request.",
+        },
         "outcome": {"type": "string", "enum": ["unknown"], "description": "It may or may not have happened."},
         "pointer": {"type": "string", "description": "Where in the body (RFC 6901)."},
     },

@@ -1,0 +1,42 @@
+"""A broker process with its gateway, for tests that ask it as a user would."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from broker_process import BrokerProcess
+
+PATIENCE_SECONDS = 30.0
+
+
+def wait_for_http(port: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            httpx.get(f"http://127.0.0.1:{port}/health", timeout=5)
+        except httpx.TransportError:
+            assert time.monotonic() < deadline, "HTTP is not served"
+            time.sleep(0.02)
+        else:
+            return
+
+
+@contextmanager
+def serving(directory: Path, settings: Sequence[str] = ()) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(directory, ("mailbox.num.partitions=3", *settings))
+    broker.start()
+    try:
+        wait_for_http(broker.http_port)
+        yield broker
+        broker.stop()
+    finally:
+        broker.kill()
+
+
+def client_of(broker: BrokerProcess) -> httpx.Client:
+    return httpx.Client(base_url=f"http://127.0.0.1:{broker.http_port}", timeout=PATIENCE_SECONDS)

@@ -1,0 +1,438 @@
+"""The gateway inside a broker, asked as a user asks: resources, messages to users, errors."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import subprocess
+import threading
+from collections.abc import Iterator
+from datetime import datetime
+
+import httpx
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from served import client_of, serving
+
+from broker_process import BrokerProcess
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    settings = (
+        "durability=os",
+        "gateway.allowed.origins=https://app.example",
+        "offsets.topic.num.partitions=2",
+    )
+    with serving(tmp_path_factory.mktemp("gateway"), settings) as process:
+        yield process
+
+
+@pytest.fixture
+def http(broker: BrokerProcess) -> Iterator[httpx.Client]:
+    with client_of(broker) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(http: httpx.Client, topic_name: str) -> str:
+    made = http.post("/v1/topics", json={"name": topic_name, "partitions": 3})
+    assert made.status_code == 201, made.text
+    assert made.headers["location"] == f"/v1/topics/{topic_name}"
+    return topic_name
+
+
+# --- messages to users
+
+
+def test_the_two_calls_as_curl_makes_them(broker: BrokerProcess) -> None:
+    base = f"http://127.0.0.1:{broker.http_port}"
+    as_json = ["-H", "content-type: application/json", "-d"]
+    body = '{"from_user": "ann", "to_user": "curly", "message": "hello \u00e4\u20ac"}'
+    sent = json.loads(curl(f"{base}/send", *as_json, body))
+    assert set(sent) == {"status", "message_id"}
+    assert sent["status"] == "success"
+    received = json.loads(curl("-X", "GET", f"{base}/receive", *as_json, '{"user_id": "curly"}'))
+    [message] = received["messages"]
+    assert set(message) == {"message_id", "from_user", "to_user", "message", "timestamp"}
+    assert message["message_id"] == sent["message_id"]
+    assert message["message"] == "hello \u00e4\u20ac"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", message["timestamp"])
+    datetime.fromisoformat(message["timestamp"])
+    later = curl(
+        "-G", f"{base}/receive", "-d", "user_id=curly", "-d", f"last_message_id={sent['message_id']}"
+    )
+    assert json.loads(later) == {"messages": []}
+
+
+def curl(*arguments: str) -> str:
+    return subprocess.run(
+        ["curl", "-sS", *arguments], check=True, capture_output=True, timeout=30
+    ).stdout.decode()
+
+
+def send(http: httpx.Client, user: str, message: str, **headers: str) -> str:
+    body = {"from_user": "ann", "to_user": user, "message": message}
+    answer = http.post(
+        "/send", json=body, headers={name.replace("_", "-"): value for name, value in headers.items()}
+    )
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["message_id"])
+
+
+def test_pages_follow_each_other(http: httpx.Client, topic_name: str) -> None:
+    sent = [send(http, topic_name, str(number)) for number in range(7)]
+    seen: list[str] = []
+    parameters = {"user_id": topic_name, "limit": "3"}
+    while found := http.get("/receive", params=parameters).json()["messages"]:
+        seen += [message["message_id"] for message in found]
+        parameters["last_message_id"] = seen[-1]
+    assert seen == sent == sorted(sent)
+
+
+def test_a_receiver_that_waits_hears_at_once(
+    http: httpx.Client, broker: BrokerProcess, topic_name: str
+) -> None:
+    found: list[httpx.Response] = []
+
+    def receive() -> None:
+        with client_of(broker) as other:
+            found.append(other.get("/receive", params={"user_id": topic_name, "wait": "20"}))
+
+    waiting = threading.Thread(target=receive)
+    waiting.start()
+    sent = send(http, topic_name, "now")
+    waiting.join(10)
+    assert [message["message_id"] for message in found[0].json()["messages"]] == [sent]
+
+
+def test_a_wait_ends(http: httpx.Client, topic_name: str) -> None:
+    answer = http.get("/receive", params={"user_id": topic_name, "wait": "0.2"})
+    assert answer.json() == {"messages": []}
+    assert answer.elapsed.total_seconds() < 5
+
+
+def test_sends_with_one_idempotency_key_are_stored_once_also_over_a_crash(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with serving(tmp_path_factory.mktemp("crash")) as process:
+        with client_of(process) as http:
+            first = send(http, "dave", "pay", Idempotency_Key="order-1")
+            assert send(http, "dave", "pay", Idempotency_Key="order-1") == first
+            other = send(http, "dave", "pay", Idempotency_Key="order-2")
+        process.kill()
+        process.start()
+        from served import wait_for_http
+
+        wait_for_http(process.http_port)
+        with client_of(process) as http:
+            assert send(http, "dave", "pay", Idempotency_Key="order-1") == first
+            ids = [each["message_id"] for each in http.get("/receive?user_id=dave").json()["messages"]]
+            assert ids == [first, other]
+
+
+# --- topics
+
+
+def test_a_topic_lives_through_its_resource(http: httpx.Client, topic: str) -> None:
+    listed = {each["name"]: each for each in http.get("/v1/topics").json()["topics"]}
+    assert listed[topic]["partitions"] == 3
+    assert http.patch(f"/v1/topics/{topic}", json={"partitions": 5}).json()["partitions"] == 5
+    described = http.get(f"/v1/topics/{topic}").json()
+    assert [each["partition"] for each in described["partitions"]] == [0, 1, 2, 3, 4]
+    changed = http.patch(f"/v1/topics/{topic}/configs", json={"retention.ms": "60000"})
+    configs = {each["name"]: each for each in changed.json()["configs"]}
+    assert (configs["retention.ms"]["value"], configs["retention.ms"]["default"]) == ("60000", False)
+    reset = http.patch(f"/v1/topics/{topic}/configs", json={"retention.ms": None}).json()["configs"]
+    assert next(each for each in reset if each["name"] == "retention.ms")["default"]
+    assert http.delete(f"/v1/topics/{topic}").status_code == 204
+    gone = http.get(f"/v1/topics/{topic}")
+    assert (gone.status_code, gone.json()["error"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_what_cannot_be_made_is_said(http: httpx.Client, topic: str) -> None:
+    for body, status, error in (
+        ({"name": topic}, 409, "TOPIC_ALREADY_EXISTS"),
+        ({"name": "."}, 400, "INVALID_TOPIC_EXCEPTION"),
+        ({"name": "new", "replication_factor": 5}, 400, "INVALID_REPLICATION_FACTOR"),
+        ({"name": "new", "configs": {"retention.ms": "soon"}}, 400, "INVALID_CONFIG"),
+        ({"name": "new", "configs": {"no.such": "x"}}, 400, "INVALID_CONFIG"),
+        ({"name": "new", "partitions": 0}, 400, "INVALID_REQUEST"),
+        ({"name": "new", "owner": "me"}, 400, "INVALID_REQUEST"),
+    ):
+        answer = http.post("/v1/topics", json=body)
+        assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["request_id"] == answer.headers["x-request-id"]
+    assert http.post("/v1/topics", json={"name": "new", "validate_only": True}).json()["valid"]
+    assert http.get("/v1/topics/new").status_code == 404
+
+
+def test_a_truncated_topic_begins_later(http: httpx.Client, topic: str) -> None:
+    messages = [{"value": str(number), "partition": 1} for number in range(5)]
+    http.post(f"/v1/topics/{topic}/messages", json={"messages": messages}).raise_for_status()
+    answer = http.post(f"/v1/topics/{topic}/truncate", json={"partitions": [{"partition": 1, "offset": 3}]})
+    assert answer.json() == {"partitions": [{"partition": 1, "log_start_offset": 3}]}
+    page = http.get(f"/v1/topics/{topic}/messages", params={"partition": 1}).json()
+    assert [each["value"] for each in page["messages"]] == ["3", "4"]
+    early = http.get(f"/v1/topics/{topic}/messages", params={"partition": 1, "offset": 0})
+    assert (early.status_code, early.json()["error"]) == (416, "OFFSET_OUT_OF_RANGE")
+    assert "from 3 to 5" in early.json()["detail"]
+
+
+# --- messages
+
+
+def test_messages_are_what_a_kafka_consumer_reads(
+    http: httpx.Client, broker: BrokerProcess, topic: str
+) -> None:
+    messages = [
+        {
+            "key": "k",
+            "value": "text",
+            "headers": {"h": "v"},
+            "partition": 0,
+            "timestamp_ms": 1_700_000_000_000,
+        },
+        {"key_base64": "/w==", "value_base64": "AP8=", "partition": 0},
+        {"value_json": {"b": [1, None, "\u00e4"]}, "partition": 0},
+        {"key": "k", "value": None, "partition": 0},
+    ]
+    stored = http.post(f"/v1/topics/{topic}/messages", json={"messages": messages}).json()
+    assert stored == {"messages": [{"partition": 0, "offset": number} for number in range(4)]}
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    read = consumer.consume(4, timeout=20)
+    consumer.close()
+    assert [(each.key(), each.value()) for each in read] == [
+        (b"k", b"text"),
+        (b"\xff", b"\x00\xff"),
+        (None, '{"b":[1,null,"\u00e4"]}'.encode()),
+        (b"k", None),
+    ]
+    assert read[0].headers() == [("h", b"v")]
+    assert read[0].timestamp()[1] == 1_700_000_000_000
+    first, second, _, last = http.get(f"/v1/topics/{topic}/messages", params={"partition": 0}).json()[
+        "messages"
+    ]
+    assert (first["timestamp"], first["headers"]) == (
+        "2023-11-14T22:13:20.000Z",
+        [{"name": "h", "value": "v"}],
+    )
+    assert (second["key_base64"], second["value_base64"]) == ("/w==", "AP8=")
+    assert last["value"] is None
+
+
+def test_a_key_goes_where_kafka_clients_put_it(http: httpx.Client, broker: BrokerProcess, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "partitioner": "murmur2_random"})
+    places: dict[str, int] = {}
+    for number in range(10):
+        key = f"key-{number}"
+        producer.produce(
+            topic, b"", key, on_delivery=lambda _, message, key=key: places.update({key: message.partition()})
+        )
+    producer.flush(20)
+    for key, partition in places.items():
+        answer = http.post(f"/v1/topics/{topic}/messages", json={"messages": [{"key": key, "value": ""}]})
+        assert answer.json()["messages"][0]["partition"] == partition
+
+
+def test_a_binary_body_is_a_value_or_framed_messages(http: httpx.Client, topic: str) -> None:
+    path = f"/v1/topics/{topic}/messages"
+    one = http.post(
+        path,
+        params={"key": "k", "partition": "2"},
+        content=b"\x00\xff",
+        headers={"content-type": "application/octet-stream"},
+    )
+    assert one.json() == {"messages": [{"partition": 2, "offset": 0}]}
+    frames = (
+        struct.pack(">i1si2s", 1, b"k", 2, b"v1")
+        + struct.pack(">ii2s", -1, 2, b"v2")
+        + struct.pack(">ii", -1, -1)
+    )
+    framed = {"content-type": "application/vnd.penstock.messages"}
+    many = http.post(path, params={"partition": "2"}, content=frames, headers=framed)
+    assert [each["offset"] for each in many.json()["messages"]] == [1, 2, 3]
+    page = http.get(path, params={"partition": "2"}).json()["messages"]
+    assert [each.get("value") for each in page] == [None, "v1", "v2", None]
+    for cut in (b"\x00", frames[:-1], struct.pack(">i", -2), struct.pack(">i", 100), b""):
+        assert http.post(path, content=cut, headers=framed).status_code == 400
+
+
+def test_messages_are_found_by_time_and_by_key(http: httpx.Client, topic_name: str) -> None:
+    made = http.post(
+        "/v1/topics", json={"name": topic_name, "partitions": 2, "configs": {"index.by.key": "true"}}
+    )
+    made.raise_for_status()
+    path = f"/v1/topics/{topic_name}/messages"
+    messages = [
+        {"key": f"k{number % 2}", "value": str(number), "timestamp_ms": 1_000_000 + number}
+        for number in range(6)
+    ]
+    stored = http.post(path, json={"messages": messages}).json()["messages"]
+    by_key = http.get(path, params={"key": "k1"}).json()
+    assert [each["value"] for each in by_key["messages"]] == ["1", "3", "5"]
+    by_time = http.get(path, params={"partition": stored[0]["partition"], "time_ms": 1_000_003}).json()
+    assert by_time["messages"][-1]["timestamp_ms"] >= 1_000_003
+    assert all(each["timestamp_ms"] >= 1_000_003 for each in by_time["messages"])
+
+
+def test_a_topic_without_the_index_says_what_it_lacks(http: httpx.Client, topic: str) -> None:
+    answer = http.get(f"/v1/topics/{topic}/messages", params={"key": "k"})
+    assert answer.status_code == 400
+    assert "index.by.key=true" in answer.json()["detail"]
+
+
+def test_a_reader_waits_for_the_next_message(http: httpx.Client, broker: BrokerProcess, topic: str) -> None:
+    found: list[httpx.Response] = []
+
+    def read() -> None:
+        with client_of(broker) as other:
+            found.append(other.get(f"/v1/topics/{topic}/messages", params={"partition": "0", "wait": "20"}))
+
+    waiting = threading.Thread(target=read)
+    waiting.start()
+    http.post(
+        f"/v1/topics/{topic}/messages", json={"messages": [{"value": "x", "partition": 0}]}
+    ).raise_for_status()
+    waiting.join(10)
+    assert [each["value"] for each in found[0].json()["messages"]] == ["x"]
+
+
+def test_a_message_that_is_too_large_is_told_from_those_that_are_stored(
+    http: httpx.Client, topic: str
+) -> None:
+    http.patch(f"/v1/topics/{topic}/configs", json={"max.message.bytes": "1000"}).raise_for_status()
+    messages = [{"value": "small", "partition": 0}, {"value": "l" * 5_000, "partition": 1}]
+    answer = http.post(f"/v1/topics/{topic}/messages", json={"messages": messages})
+    assert (answer.status_code, answer.json()["error"]) == (413, "MESSAGE_TOO_LARGE")
+    assert answer.json()["messages"] == [
+        {"partition": 0, "offset": 0},
+        {"partition": 1, "error": "MESSAGE_TOO_LARGE"},
+    ]
+
+
+def test_only_what_is_committed_is_read(http: httpx.Client, broker: BrokerProcess, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(20)
+    for outcome in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        producer.produce(topic, outcome.__name__.encode(), partition=0)
+        outcome(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(20)
+    path = f"/v1/topics/{topic}/messages?partition=0"
+    assert [each["value"] for each in http.get(path).json()["messages"]] == ["commit_transaction"]
+    listed = {
+        each["transactional_id"]: each["state"]
+        for each in http.get("/v1/transactions").json()["transactions"]
+    }
+    assert listed[topic] == "Ongoing"
+    assert http.post(f"/v1/transactions/{topic}/abort").status_code == 204
+    again = http.post(f"/v1/transactions/{topic}/abort")
+    assert again.status_code in (400, 409), again.text
+    assert [each["value"] for each in http.get(path).json()["messages"]] == ["commit_transaction"]
+
+
+# --- groups, the cluster, the gateway itself
+
+
+def test_a_group_is_described_reset_and_deleted(
+    http: httpx.Client, broker: BrokerProcess, topic: str
+) -> None:
+    messages = [{"value": str(number), "partition": 0} for number in range(10)]
+    http.post(f"/v1/topics/{topic}/messages", json={"messages": messages}).raise_for_status()
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    assert len(consumer.consume(4, timeout=20)) == 4
+    consumer.commit(asynchronous=False)
+    described = http.get(f"/v1/groups/{topic}").json()
+    assert (described["type"], described["state"], described["lag"]) == ("classic", "Stable", 6)
+    assert described["members"][0]["partitions"] == {topic: [0, 1, 2]}
+    busy = http.post(f"/v1/groups/{topic}/reset", json={"topic": topic, "to": "earliest"})
+    assert (busy.status_code, busy.json()["error"]) == (409, "NON_EMPTY_GROUP")
+    assert http.delete(f"/v1/groups/{topic}").status_code == 409
+    consumer.close()
+    reset = http.post(f"/v1/groups/{topic}/reset", json={"topic": topic, "to": "earliest"})
+    assert {"topic": topic, "partition": 0, "offset": 0} in reset.json()["offsets"]
+    assert http.get(f"/v1/groups/{topic}").json()["lag"] == 10
+    exact = {"offsets": [{"topic": topic, "partition": 0, "offset": 7}]}
+    http.post(f"/v1/groups/{topic}/reset", json=exact).raise_for_status()
+    assert http.get(f"/v1/groups/{topic}").json()["lag"] == 3
+    assert topic in {each["id"] for each in http.get("/v1/groups").json()["groups"]}
+    assert http.delete(f"/v1/groups/{topic}").status_code == 204
+    assert http.get(f"/v1/groups/{topic}").status_code == 404
+    assert http.post(f"/v1/groups/{topic}/reset", json={"topic": topic}).status_code == 400
+
+
+def test_the_cluster_and_its_brokers_are_shown(http: httpx.Client, broker: BrokerProcess) -> None:
+    [shown] = http.get("/v1/brokers").json()["brokers"]
+    assert (shown["port"], shown["controller"]) == (broker.port, True)
+    assert http.get("/v1/cluster").json()["status"] == "ok"
+    path = f"/v1/brokers/{shown['id']}/configs"
+    configs = {each["name"]: each for each in http.get(path).json()["configs"]}
+    assert configs["http.port"]["value"] == str(broker.http_port)
+    assert http.patch(path, json={"log.retention.ms": "70000"}).status_code == 200
+    assert http.get("/v1/brokers/77/configs").status_code == 404
+
+
+def test_allowed_origins_and_no_others_may_use_it_from_a_page(http: httpx.Client) -> None:
+    own = http.get("/v1/topics", headers={"origin": "https://app.example"})
+    assert own.headers["access-control-allow-origin"] == "https://app.example"
+    assert "access-control-allow-credentials" not in own.headers
+    assert (
+        "access-control-allow-origin"
+        not in http.get("/v1/topics", headers={"origin": "https://evil"}).headers
+    )
+    preflight = http.options(
+        "/send", headers={"origin": "https://app.example", "access-control-request-method": "POST"}
+    )
+    assert "POST" in preflight.headers["access-control-allow-methods"]
+
+
+def test_the_page_needs_nothing_from_elsewhere(http: httpx.Client) -> None:
+    page = http.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "/v1/topics/{topic}/messages" in page.text
+    assert not re.search(r"(src|href)=.(https?:)?//", page.text)
+    assert "<script" not in page.text
+
+
+def test_metrics_count_requests_and_answers(http: httpx.Client) -> None:
+    http.get("/nope")
+    text = http.get("/metrics").text
+    assert 'penstock_http_request_seconds_count{endpoint="send"}' in text
+    assert 'penstock_http_answers_total{status="404"}' in text
+    assert "penstock_http_open_requests 1.0" in text
+
+
+def test_head_says_what_get_would(http: httpx.Client) -> None:
+    answer = http.head("/health")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert http.head("/nope").status_code == 404
+
+
+def test_a_stop_does_not_wait_for_those_who_wait(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with serving(tmp_path_factory.mktemp("stop")) as process:
+        answers: list[httpx.Response] = []
+
+        def receive() -> None:
+            with client_of(process) as http:
+                answers.append(http.get("/receive", params={"user_id": "nobody", "wait": "25"}))
+
+        waiting = threading.Thread(target=receive)
+        waiting.start()
+        with client_of(process) as http:
+            while "penstock_http_open_requests 2.0" not in http.get("/metrics").text:
+                pass
+        process.stop()
+        waiting.join(10)
+        assert (answers[0].status_code, answers[0].json()["retriable"]) == (503, True)

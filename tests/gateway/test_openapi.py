@@ -1,0 +1,139 @@
+"""The OpenAPI document is true: what may be asked is answered as it says, and nothing makes an error of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import jsonschema
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from served import client_of, serving
+
+from broker_process import BrokerProcess
+from penstock.gateway.opening import RESOURCES
+from penstock.gateway.page import example
+
+pytestmark = [pytest.mark.process, pytest.mark.filterwarnings("ignore")]
+CHECKS = (
+    not_a_server_error,
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+TOO_LARGE = (413, 414, 431)
+STREAMS = {"readTopicEvents", "receiveEvents"}
+"""They do not end."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    settings = (
+        "durability=os",
+        "gateway.max.wait.ms=20",
+        "offsets.topic.num.partitions=2",
+        "num.partitions=2",
+    )
+    with serving(tmp_path_factory.mktemp("openapi"), settings) as process:
+        with client_of(process) as http:
+            http.post("/v1/topics", json={"name": "a", "partitions": 2}).raise_for_status()
+        yield process
+
+
+@pytest.fixture(scope="module")
+def document(broker: BrokerProcess) -> Any:
+    with client_of(broker) as http:
+        return http.get("/openapi.json").json()
+
+
+@pytest.fixture(scope="module")
+def interface(broker: BrokerProcess, document: Any) -> Any:
+    kept = {
+        path: {method: each for method, each in operations.items() if each["operationId"] not in STREAMS}
+        for path, operations in document["paths"].items()
+    }
+    loaded = schemathesis.openapi.from_dict(
+        document | {"paths": {path: each for path, each in kept.items() if each}}
+    )
+    loaded.config.update(base_url=f"http://127.0.0.1:{broker.http_port}")
+    return loaded
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("name", [endpoint.name for endpoint in RESOURCES])
+def test_every_endpoint_answers_as_the_document_says(interface: Any, name: str, mode: GenerationMode) -> None:
+    operation = interface.find_operation_by_id(name)
+    try:
+        strategy = operation.as_strategy(generation_mode=mode)
+
+        @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @given(strategy)
+        def ask(case: Any) -> None:
+            response = case.call(timeout=30)
+            if response.status_code not in TOO_LARGE:
+                case.validate_response(response, checks=CHECKS)
+
+        ask()
+    except Unsatisfiable:
+        assert mode is GenerationMode.NEGATIVE, "what is right can be asked for"
+
+
+def test_all_that_is_served_is_in_the_document(document: Any) -> None:
+    for endpoint in RESOURCES:
+        operation = document["paths"][endpoint.path][endpoint.method.lower()]
+        assert operation["operationId"] == endpoint.name
+    names = [each["operationId"] for path in document["paths"].values() for each in path.values()]
+    assert len(set(names)) == len(names)
+
+
+def test_every_path_of_the_document_is_served_with_its_methods(broker: BrokerProcess, document: Any) -> None:
+    with client_of(broker) as http:
+        for path, operations in document["paths"].items():
+            concrete = path.replace("{topic}", "a").replace("{group}", "g").replace("{broker}", "1")
+            allowed = http.options(concrete.replace("{transactional_id}", "t")).headers["allow"].split(", ")
+            assert {method.upper() for method in operations} <= set(allowed)
+            assert set(allowed) - {"HEAD", "OPTIONS"} == {method.upper() for method in operations}
+
+
+def test_examples_on_the_page_are_of_their_schemas() -> None:
+    for endpoint in RESOURCES:
+        schemas = [*endpoint.bodies.values(), *(answer.schema for answer in endpoint.answers.values())]
+        for schema in schemas:
+            if schema is not None and schema.get("type") == "object":
+                relaxed = {**schema, "required": []}
+                jsonschema.Draft202012Validator(relaxed).validate(example(schema))
+
+
+def test_a_changed_answer_changes_nothing_at_the_server(broker: BrokerProcess) -> None:
+    """What is handed out is a copy (T45)."""
+    with client_of(broker) as http:
+        first = http.get("/v1/topics/a/configs").json()
+        first["configs"][0]["value"] = "changed"
+        assert http.get("/v1/topics/a/configs").json()["configs"][0]["value"] != "changed"
+
+
+def test_a_broker_without_the_gateway_serves_health_and_metrics_alone(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with (
+        serving(tmp_path_factory.mktemp("without"), ("gateway.enable=false",)) as process,
+        client_of(process) as http,
+    ):
+        assert http.get("/health").status_code == 200
+        assert http.get("/metrics").status_code == 200
+        assert http.get("/v1/topics").status_code == 404
+        assert isinstance(http.post("/send", json={}), httpx.Response)
