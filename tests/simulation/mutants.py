@@ -15,6 +15,7 @@ from unittest.mock import patch
 import msgspec
 from cluster_mutants import CLUSTER_MUTANTS
 from group_mutants import GROUP_MUTANTS
+from keyed_mutants import KEYED_MUTANTS
 from transaction_mutants import TRANSACTION_MUTANTS
 
 from penstock.model import Offset
@@ -172,7 +173,7 @@ BROKER_MUTANTS: dict[str, Mutant] = {
         *GROUP_MUTANTS,
     )
 }
-IN_CLUSTERS = {**CLUSTER_MUTANTS, **TRANSACTION_MUTANTS}
+IN_CLUSTERS = {**CLUSTER_MUTANTS, **TRANSACTION_MUTANTS, **KEYED_MUTANTS}
 MUTANTS = [*BROKER_MUTANTS, *(mutant.__name__ for mutant in IN_CLUSTERS)]
 SEEDS = range(1, 301)
 """How many a bug may survive."""

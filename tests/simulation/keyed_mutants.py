@@ -1,0 +1,78 @@
+"""Bugs of the index by key, planted as in `mutants.py`: each hides a record, or shows one too early or twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from penstock.replication import keyed_log
+from penstock.replication.keyed_log import KeyedLog
+from penstock.storage.key_index import KeyIndex, LogView
+from penstock.storage.key_part import KeyPart
+from penstock.storage.log import Log
+
+
+def a_cut_leaves_the_index_as_it_is() -> AbstractContextManager[Any]:
+    """What a follower cut off its log stays in the index."""
+    catch_up = KeyIndex.catch_up
+
+    def unaware(self: KeyIndex, view: LogView, awaited: Any) -> Any:
+        if self._generation >= 0:
+            view = replace(view, generation=self._generation)
+        return catch_up(self, view, awaited)
+
+    return patch.object(KeyIndex, "catch_up", unaware)
+
+
+def lookups_see_what_is_not_committed() -> AbstractContextManager[Any]:
+    """A key is shown all there is."""
+    of = LogView.of
+
+    def to_the_end(log: Log) -> LogView:
+        return replace(of(log), below=log.log_end_offset)
+
+    return patch.object(LogView, "of", to_the_end)
+
+
+def idempotency_keys_are_not_looked_up() -> AbstractContextManager[Any]:
+    """What is sent again is stored again."""
+    return patch.object(KeyedLog, "must_check", lambda *_: False)
+
+
+def originals_are_sought_among_the_committed() -> AbstractContextManager[Any]:
+    """What is on its way to being committed is not found."""
+    find = keyed_log.find_original
+
+    def find_committed(index: KeyIndex, view: LogView, key: Any, own_key: Any) -> Any:
+        original = find(index, view, key, own_key)
+        return original if original is not None and original < view.below else None
+
+    return patch.object(keyed_log, "find_original", find_committed)
+
+
+def the_tail_of_a_new_leader_is_not_indexed() -> AbstractContextManager[Any]:
+    """The index begins with what comes in next."""
+    catch_up = KeyIndex.catch_up
+
+    def skip(self: KeyIndex, view: LogView, awaited: Any) -> Any:
+        is_first = self._generation != view.generation
+        found = catch_up(self, view, awaited)
+        if is_first:
+            for source in self._sources.values():
+                if isinstance(source, KeyPart):
+                    source.clear()
+        return found
+
+    return patch.object(KeyIndex, "catch_up", skip)
+
+
+KEYED_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[str]] = {
+    a_cut_leaves_the_index_as_it_is: frozenset({"keyed"}),
+    lookups_see_what_is_not_committed: frozenset({"keyed"}),
+    idempotency_keys_are_not_looked_up: frozenset({"keyed"}),
+    originals_are_sought_among_the_committed: frozenset({"keyed"}),
+    the_tail_of_a_new_leader_is_not_indexed: frozenset({"keyed"}),
+}

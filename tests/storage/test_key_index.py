@@ -1,0 +1,218 @@
+"""The key index of a log: what is in memory, what is in files, and what becomes of files that are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from key_helpers import KeyReader, records_of, scan
+from log_helpers import EPOCH, NOW_MS, header_of, make_context, make_log
+
+from penstock.model import Offset
+from penstock.records.building import NewRecord, build_batch
+from penstock.storage import key_entries, key_index, key_lookup
+from penstock.storage.disk import RealFile
+from penstock.storage.key_file import PAGE_BYTES, KeyFile
+from penstock.storage.key_index import KeyIndex, KeysMissing, LogView
+from penstock.storage.key_lookup import KeyQuery, look_up
+from penstock.storage.log import Log
+from penstock.storage.log_config import KEYED_SEGMENT_RECORDS, LogConfig
+from penstock.storage.segment import KEYS_SUFFIX
+
+HOT, COLD = b"hot", b"cold"
+
+
+def indexed_log(path: Path, **settings: int) -> Log:
+    return make_log(make_context(path), LogConfig(index_by_key=True, **settings))  # type: ignore[arg-type]
+
+
+def put(log: Log, *keys: bytes) -> None:
+    batch = memoryview(build_batch([NewRecord(key, b"value of %s" % key, NOW_MS) for key in keys]))
+    log.append(batch, header_of(batch), EPOCH, NOW_MS)
+    log.high_watermark = log.log_end_offset
+
+
+def fill(log: Log, batches: int) -> None:
+    """Many of one key, a few of another, some of many."""
+    for number in range(batches):
+        put(log, HOT, b"user-%d" % number, HOT, *([COLD] if number % 50 == 0 else []))
+
+
+def files(log: Log) -> list[str]:
+    return [name for name in log.files.disk.list(log.directory) if name.endswith(KEYS_SUFFIX)]
+
+
+def test_a_closed_segment_gets_a_file_and_the_memory_is_given_back(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path, segment_bytes=20_000)
+    fill(log, 600)
+    keys = KeyReader(log)
+    assert keys.file_all() == len(log.segments) - 1 == len(files(log)) > 1
+    sources = [keys.index.source(segment) for segment in log.segments]
+    assert [type(source) for source in sources[:-1]] == [KeyFile] * (len(sources) - 1)
+    for key in (HOT, COLD, b"user-7", b"user-599", b"nobody"):
+        assert keys.records(key) == scan(log, key)
+
+
+def test_a_segment_of_an_indexed_topic_has_a_bounded_number_of_records(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path)
+    batch = build_batch([NewRecord(None, None, NOW_MS)] * 1_000)
+    for _ in range(KEYED_SEGMENT_RECORDS // 1_000 + 1):
+        copy = memoryview(bytearray(batch))
+        log.append(copy, header_of(copy), EPOCH, NOW_MS)
+    assert [segment.base_offset for segment in log.segments] == [0, KEYED_SEGMENT_RECORDS // 1_000 * 1_000]
+
+
+def test_a_page_of_a_hot_key_reads_no_more_than_it_shows(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path)
+    fill(log, 4_000)
+    log.config = LogConfig(index_by_key=True, segment_bytes=1_024)
+    put(log, COLD)  # closes the segment
+    keys = KeyReader(log)
+    assert keys.file_all() == 1
+    view = keys.view()
+    reads = 0
+    pread = RealFile.pread
+
+    def counted(self: RealFile, position: int, length: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        return pread(self, position, length)
+
+    with patch.object(RealFile, "pread", counted):
+        page = look_up(keys.index, view, KeyQuery(HOT, Offset(5_000), 20, 1 << 20))
+    assert [record.offset for record in records_of(page)] == [
+        record.offset for record in scan(log, HOT, 5_000)[:20]
+    ]
+    assert reads < 40, "a filter, a binary search, and ten batches"
+
+
+def test_a_file_is_found_again_after_a_start(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path, segment_bytes=20_000)
+    fill(log, 300)
+    KeyReader(log).file_all()
+    again = KeyReader(log)
+    view = again.view()
+    assert again.index.unfiled(log.segments) is None
+    assert look_up(again.index, view, KeyQuery(b"user-3", Offset(0), 10, 1 << 20)).batches
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, -1])
+def test_a_damaged_file_is_noticed_where_it_is_read_and_made_again(tmp_path: Path, place: int) -> None:
+    log = indexed_log(tmp_path, segment_bytes=40_000)
+    fill(log, 400)
+    keys = KeyReader(log)
+    keys.file_all()
+    name = files(log)[0]
+    file = log.files.disk.open(f"{log.directory}/{name}")
+    pages = file.size() // PAGE_BYTES
+    file.pwrite(place % pages * PAGE_BYTES + 77, (b"damage",))
+    fresh = KeyReader(log)
+    everything = {b"user-%d" % number: number for number in range(400)}
+    found = {key: [record.value for record in fresh.records(key)] for key in everything}
+    assert found == {key: [b"value of %s" % key] for key in everything}
+
+
+def test_a_segment_without_a_file_is_not_taken_for_one_without_the_key(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path, segment_bytes=20_000)
+    fill(log, 300)
+    index = KeyIndex(log.files)
+    view = LogView.of(log)
+    index.catch_up(view, ())
+    with pytest.raises(KeysMissing):
+        look_up(index, view, KeyQuery(b"user-1", Offset(0), 10, 1 << 20))
+
+
+def test_a_large_old_segment_is_indexed_in_parts(tmp_path: Path) -> None:
+    log = make_log(make_context(tmp_path), LogConfig(segment_bytes=100_000))
+    fill(log, 1_500)
+    log.config = LogConfig(segment_bytes=100_000, index_by_key=True)
+    keys = KeyReader(log)
+    with patch.object(key_index, "PART_ENTRIES", 700):
+        assert keys.file_all() == len(log.segments) - 1
+    for key in (HOT, COLD, b"user-7", b"user-800", b"nobody"):
+        assert keys.records(key, max_records=300) == scan(log, key)
+        assert keys.records(key, 2_500) == scan(log, key, 2_500)
+
+
+def test_keys_with_the_same_hash_are_told_apart(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path, segment_bytes=5_000)
+
+    class Same:
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def digest(self) -> bytes:
+            return b"samehash"
+
+    with patch.object(key_entries, "blake2b", Same):
+        fill(log, 100)
+        keys = KeyReader(log)
+        keys.file_all()
+        for key in (HOT, COLD, b"user-99", b"nobody"):
+            assert keys.records(key, max_records=7) == scan(log, key)
+
+
+def test_entries_that_wait_for_their_file_are_bounded(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path, segment_bytes=2_000)
+    keys = KeyReader(log)
+    put(log, HOT)
+    keys.view()
+    fill(log, 600)
+    keys.view()
+    in_memory = [segment for segment in log.segments if segment in keys.index._sources]
+    assert len(log.segments) > 10
+    assert len(in_memory) == 5, "four that are closed, and the one that is written"
+    assert keys.records(HOT) == scan(log, HOT)
+
+
+def test_awaited_keys_are_told_of_with_their_first_new_offset(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path, segment_bytes=2_000)
+    index = KeyIndex(log.files)
+    fill(log, 10)
+    index.catch_up(LogView.of(log), ())
+    end = log.log_end_offset
+    fill(log, 100)
+    put(log, b"late")
+    awaited = {key_entries.key_hash(key) for key in (HOT, b"late", b"never")}
+    found = index.catch_up(LogView.of(log), awaited)
+    assert found == {
+        key_entries.key_hash(HOT): end,
+        key_entries.key_hash(b"late"): log.log_end_offset - 1,
+    }
+
+
+def test_a_damaged_batch_ends_a_page_and_can_be_passed_over(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path)
+    put(log, COLD)
+    position = log.segments[-1].size
+    put(log, COLD, HOT)
+    put(log, COLD)
+    file = log.segments[-1].file
+    file.pwrite(position + 80, (b"\xff\xff",))
+    keys = KeyReader(log)
+    first = keys.page(COLD)
+    assert ([record.offset for record in records_of(first)], first.is_complete) == ([0], False)
+    damaged = keys.page(COLD, first.next_offset)
+    if damaged.damage is not None:
+        assert (damaged.batches, damaged.next_offset) == ([], 2)
+        damaged = keys.page(COLD, damaged.next_offset)
+    assert [record.offset for record in records_of(damaged)] == [3]
+
+
+def test_a_lookup_reads_a_bounded_number_of_bytes(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path)
+    for _ in range(10):
+        put(log, COLD, *[HOT] * 50)
+    keys = KeyReader(log)
+    with patch.object(key_lookup, "MAX_READ_BYTES", 3_000):
+        page = keys.page(COLD)
+        assert 1 <= len(records_of(page)) < 10
+        assert keys.records(COLD) == scan(log, COLD)
+
+
+def test_a_batch_that_is_no_batch_of_records_has_no_keys() -> None:
+    batch = build_batch([NewRecord(b"key", b"value", NOW_MS)])
+    batch[61] = 0xFF  # the length of its record
+    header = header_of(memoryview(build_batch([NewRecord(b"key", b"value", NOW_MS)])))
+    assert key_entries.entries_of(memoryview(batch), header, 0, 0, 1 << 20) == []
