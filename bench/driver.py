@@ -11,7 +11,7 @@ from typing import Any
 from bench.kafka_install import ROOT
 
 Figures = dict[str, float]
-TIMEOUT_S = 300.0
+TIMEOUT_S = 900.0
 
 
 class DriverFailed(Exception):

@@ -19,6 +19,7 @@ from bench.scenarios import (
     connections,
     consume,
     durability,
+    gateway,
     groups,
     heartbeats,
     isolation,
@@ -72,6 +73,9 @@ _ALONE: Alone = {
     "profiles": profiles.both,
     "transactions": transactions.one_broker,
     "pipeline": pipeline.to_nowhere_and_archive,
+    "gateway-mailboxes": gateway.mailboxes,
+    "gateway-batches": gateway.batches,
+    "gateway-events": gateway.idle_events,
 }
 _CLUSTERS: Paired = {
     "cluster-produce-1k": cluster_load.one_kilobyte,
@@ -86,6 +90,7 @@ _CLUSTERS_ALONE: Alone = {
     "cluster-kill": cluster_failover.killed,
     "cluster-silence": cluster_failover.silent,
     "cluster-costs": cluster_costs.small_things,
+    "cluster-gateway": gateway.seed,
 }
 ONE_BROKER = Scenarios(_PAIRED, _ALONE, Bar("ratio", "at most", 0.15))
 THREE_BROKERS = Scenarios(_CLUSTERS, _CLUSTERS_ALONE, Bar("ratio", "at most", 0.3))

@@ -1,0 +1,150 @@
+"""The HTTP gateway: sending to users and long polls, batches, connections that wait for events.
+
+One broker and one gateway process, at page-cache durability and at the default one; and the seed's rate over ten
+million user ids on three brokers. Load generator, gateways and brokers share the machine, so what a gateway's core
+carries is reported beside the times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bench.clusters import DefaultPenstockCluster, PenstockCluster
+from bench.comparison import Bar, Row
+from bench.context import Context
+from bench.driver import Figures, run_driver
+from bench.gateways import Gateway
+from bench.measure import Spread
+from bench.servers import Penstock
+from bench.target import settle_disk
+from bench.topics import create_topic
+
+SIZE = 1_024
+POLLS = 1_000
+RATE = 5_000
+SEED_RATE = 11_574
+SEED_USER_IDS = 10_000_000
+WARM_UP_S = 5
+EVENT_CONNECTIONS = 10_000
+BATCH = 1_000
+
+Shown = Sequence[tuple[str, str, str, Bar | None]]
+
+
+def mailboxes(context: Context) -> list[Row]:
+    load = {"rate": RATE, "user_ids": POLLS, "watched": 1.0, "seconds": context.scaled(30, 10)}
+    shown: Shown = (
+        ("arrival_p50_ms", "end to end, p50", "ms", None),
+        ("arrival_p99_ms", "end to end, p99", "ms", Bar("value", "at most", 50.0)),
+        *_SENDING,
+    )
+    name = f"HTTP: {RATE:,} x 1 KB/s to {POLLS:,} users with long polls"
+    return _rows(context, name, shown, lambda durability: _on_one_broker(durability, load))
+
+
+def seed(context: Context) -> list[Row]:
+    """One round: it is long."""
+    load = {
+        "rate": SEED_RATE,
+        "user_ids": SEED_USER_IDS,
+        "watched": 0.1,
+        "seconds": context.scaled(600, 20),
+    }
+    shown: Shown = (
+        ("arrival_p50_ms", "end to end of the users who wait, p50", "ms", None),
+        ("arrival_p99_ms", "end to end of the users who wait, p99", "ms", Bar("value", "at most", 100.0)),
+        *_SENDING,
+    )
+    name = f"HTTP, 3 brokers: {SEED_RATE:,} x 1 KB/s over {SEED_USER_IDS:,} users"
+    return _rows(context, name, shown, lambda durability: _on_a_cluster(durability, load), rounds=1)
+
+
+def batches(context: Context) -> list[Row]:
+    load = {"size": SIZE, "batch": BATCH, "connections": 8, "batches": context.scaled(2_000, 400)}
+    shown: Shown = (
+        ("mb_per_s", "binary batches", "MB/s", Bar("value", "at least", 100.0)),
+        ("gateway_cores", "CPU of the gateway", "cores", None),
+    )
+
+    def measure(durability: str) -> Figures:
+        with Penstock(durability) as broker, Gateway(broker) as gateway:
+            create_topic(broker, "t", 4)
+            return _measured(gateway, "http_batches", load | {"topic": "t"})
+
+    return _rows(context, "HTTP: batch produce", shown, measure)
+
+
+def idle_events(context: Context) -> list[Row]:
+    with Penstock() as broker, Gateway(broker) as gateway:
+        create_topic(broker, "t", 1)
+        context.say(f"{EVENT_CONNECTIONS:,} connections that wait for events")
+        load = {"topic": "t", "connections": EVENT_CONNECTIONS, "pid": gateway.pid}
+        figures = run_driver("idle_events", port=gateway.port, **load)
+    shown: Shown = (
+        ("before_mb", "resident before", "MB", None),
+        ("idle_mb", "resident", "MB", Bar("value", "at most", 500.0)),
+        ("idle_cores", "CPU while nothing is sent", "cores", None),
+        ("fan_out_p50_ms", "one message to all, p50", "ms", None),
+        ("fan_out_max_ms", "one message to all, the last", "ms", None),
+    )
+    name = f"HTTP: {EVENT_CONNECTIONS:,} idle streams of events"
+    return [Row(name, label, unit, Spread.of([figures[key]]), bar=bar) for key, label, unit, bar in shown]
+
+
+_SENDING: Shown = (
+    ("ack_p50_ms", "acknowledged, p50", "ms", None),
+    ("ack_p99_ms", "acknowledged, p99", "ms", None),
+    ("messages_per_s", "acknowledged", "messages/s", None),
+    ("errors", "errors", "", Bar("value", "at most", 0.0)),
+    ("gateway_cores", "CPU of the gateway", "cores", None),
+    ("messages_per_core_s", "sent and received by a core of the gateway", "messages/s", None),
+)
+
+
+def _on_one_broker(durability: str, load: dict[str, Any]) -> Figures:
+    with Penstock(durability) as broker, Gateway(broker) as gateway:
+        return _mailboxes(gateway, load)
+
+
+def _on_a_cluster(durability: str, load: dict[str, Any]) -> Figures:
+    make = PenstockCluster if durability == "os" else DefaultPenstockCluster
+    with make() as cluster, Gateway(cluster, workers=2) as gateway:
+        return _mailboxes(gateway, load)
+
+
+def _mailboxes(gateway: Gateway, load: dict[str, Any]) -> Figures:
+    settle_disk()
+    figures = _measured(gateway, "mailboxes", load | {"polls": POLLS, "size": SIZE, "warm_up_s": WARM_UP_S})
+    return figures | {"messages_per_core_s": figures["messages_per_s"] / figures["gateway_cores"]}
+
+
+def _measured(gateway: Gateway, driver: str, load: dict[str, Any]) -> Figures:
+    """What the driver found, and the processor time of the gateway meanwhile."""
+    before, began = gateway.cpu_seconds(), time.monotonic()
+    figures = run_driver(driver, port=gateway.port, **load)
+    return figures | {"gateway_cores": (gateway.cpu_seconds() - before) / (time.monotonic() - began)}
+
+
+def _rows(
+    context: Context, name: str, shown: Shown, measure: Callable[[str], Figures], rounds: int = 0
+) -> list[Row]:
+    """Rounds at page-cache durability and at the default one in turn."""
+    found: dict[str, list[Figures]] = {"os": [], "auto": []}
+    count = rounds or context.rounds
+    for number in range(count):
+        for durability, figures in found.items():
+            context.say(f"{name}: round {number + 1} of {count}, durability={durability}")
+            figures.append(measure(durability))
+    return [
+        Row(
+            name,
+            label,
+            unit,
+            Spread.of([figures[key] for figures in found["os"]]),
+            bar=bar,
+            default=Spread.of([figures[key] for figures in found["auto"]]),
+        )
+        for key, label, unit, bar in shown
+    ]
