@@ -11,6 +11,7 @@ from unittest.mock import patch
 from penstock.replication import keyed_log
 from penstock.replication.keyed_log import KeyedLog
 from penstock.storage.key_index import KeyIndex, LogView
+from penstock.storage.key_lookup import find_original
 from penstock.storage.key_part import KeyPart
 from penstock.storage.log import Log
 
@@ -44,10 +45,9 @@ def idempotency_keys_are_not_looked_up() -> AbstractContextManager[Any]:
 
 def originals_are_sought_among_the_committed() -> AbstractContextManager[Any]:
     """What is on its way to being committed is not found."""
-    find = keyed_log.find_original
 
     def find_committed(index: KeyIndex, view: LogView, key: Any, own_key: Any) -> Any:
-        original = find(index, view, key, own_key)
+        original = find_original(index, view, key, own_key)
         return original if original is not None and original < view.below else None
 
     return patch.object(keyed_log, "find_original", find_committed)

@@ -31,8 +31,8 @@ class KeyReader:
         if found is None:
             return False
         segment, part = found
-        job = KeyFileJob(self.log.files.disk, self.log.files, segment, part, 1 << 20)
-        job.write()
+        job = KeyFileJob(self.log.files.disk, self.log.files, segment, part, 1 << 20, lambda: True)
+        assert job.write()
         if not self.log.begin_filing(segment):
             job.discard()
             return False

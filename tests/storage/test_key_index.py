@@ -14,7 +14,7 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.storage import key_entries, key_index, key_lookup
 from penstock.storage.disk import RealFile
 from penstock.storage.key_file import PAGE_BYTES, KeyFile
-from penstock.storage.key_index import KeyIndex, KeysMissing, LogView
+from penstock.storage.key_index import KeyFileJob, KeyIndex, KeysMissing, LogView
 from penstock.storage.key_lookup import KeyQuery, look_up
 from penstock.storage.log import Log
 from penstock.storage.log_config import KEYED_SEGMENT_RECORDS, LogConfig
@@ -163,11 +163,12 @@ def test_entries_that_wait_for_their_file_are_bounded(tmp_path: Path) -> None:
     in_memory = [segment for segment in log.segments if segment in keys.index._sources]
     assert len(log.segments) > 10
     assert len(in_memory) == 5, "four that are closed, and the one that is written"
+    assert keys.index.has_skipped, "whoever waits has to look again"
     assert keys.records(HOT) == scan(log, HOT)
 
 
 def test_awaited_keys_are_told_of_with_their_first_new_offset(tmp_path: Path) -> None:
-    log = indexed_log(tmp_path, segment_bytes=2_000)
+    log = indexed_log(tmp_path, segment_bytes=5_000)
     index = KeyIndex(log.files)
     fill(log, 10)
     index.catch_up(LogView.of(log), ())
@@ -216,3 +217,13 @@ def test_a_batch_that_is_no_batch_of_records_has_no_keys() -> None:
     batch[61] = 0xFF  # the length of its record
     header = header_of(memoryview(build_batch([NewRecord(b"key", b"value", NOW_MS)])))
     assert key_entries.entries_of(memoryview(batch), header, 0, 0, 1 << 20) == []
+
+
+def test_a_file_that_is_given_up_is_not_left_behind(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path, segment_bytes=2_000)
+    fill(log, 100)
+    disk = log.files.disk
+    job = KeyFileJob(disk, log.files, log.segments[0], None, 1 << 20, lambda: False)
+    assert not job.write()
+    job.discard()
+    assert not [name for name in disk.list(log.directory) if KEYS_SUFFIX in name]

@@ -204,6 +204,9 @@ class KeyedLog:
         if error is not None:
             self._on_failed_job(job, error, has_changed=has_changed)
             return
+        if self._index.has_skipped:
+            self._index.has_skipped = False
+            self._pending.extend(wait for waits in self._waiting.values() for wait in waits)
         for key, offset in job.news.items():
             for wait in self._waiting.get(key, ()):
                 heappush(self._due, (offset, next(self._numbers), wait))
@@ -285,22 +288,25 @@ class KeyedLog:
 
     # --- beside serving
 
-    async def maintain(self) -> None:
-        """Take in what was appended, and make the files of closed segments; OSError where there is no space."""
+    async def maintain(self, is_wanted: Callable[[], bool]) -> bool:
+        """Take in what was appended, and make the file of a closed segment; whether there may be more to do. OSError
+        where there is no space."""
         await self._catch_up()
-        while (found := self._index.unfiled(self._log.segments)) is not None:
-            segment, part = found
-            log, generation = self._log, self._log.generation
-            limit = log.config.max_decompressed_bytes
-            job = KeyFileJob(log.files.disk, log.files, segment, part, limit)
-            await self._threads.run("background", job.write)
-            if log.generation != generation or not log.begin_filing(segment):
-                await self._threads.run("background", job.discard)
-                return
-            try:
-                self._index.filed(segment, await self._threads.run("background", job.place))
-            finally:
-                log.finish_filing(segment)
+        found = self._index.unfiled(self._log.segments)
+        if found is None:
+            return False
+        log, generation, segment = self._log, self._log.generation, found[0]
+        limit = log.config.max_decompressed_bytes
+        job = KeyFileJob(log.files.disk, log.files, *found, limit, is_wanted)
+        is_written = await self._threads.run("background", job.write)
+        if not is_written or log.generation != generation or not log.begin_filing(segment):
+            await self._threads.run("background", job.discard)
+            return False
+        try:
+            self._index.filed(segment, await self._threads.run("background", job.place))
+        finally:
+            log.finish_filing(segment)
+        return True
 
     async def _catch_up(self) -> None:
         await self._until_idle()

@@ -128,11 +128,15 @@ class Maintenance:
     async def _index_keys(self) -> None:
         """On followers too: who leads next has to know them at once."""
         for replica in self._broker.replicas:
-            if replica.keyed is not None and replica.cutting is None and not self._stopping.is_set():
-                try:
-                    await replica.keyed.maintain()
-                except (OSError, StorageError) as error:
-                    self._log.error_rarely("keys could not be indexed", error, partition=replica.name)
+            try:
+                while replica.keyed is not None and replica.cutting is None and self._goes_on():
+                    if not await replica.keyed.maintain(self._goes_on):
+                        break
+            except (OSError, StorageError) as error:
+                self._log.error_rarely("keys could not be indexed", error, partition=replica.name)
+
+    def _goes_on(self) -> bool:
+        return not self._stopping.is_set()
 
     async def _checkpoint_logs(self) -> None:
         await self._checkpoint(list(self._broker.replicas.changed))

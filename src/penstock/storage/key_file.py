@@ -21,7 +21,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from penstock.errors import CorruptLog
+from penstock.errors import CorruptLog, StorageError
 from penstock.records.batch import HEADER_SIZE
 from penstock.storage.disk import File
 from penstock.storage.file_cache import CachedFile
@@ -45,7 +45,7 @@ _SHIFTS = (0, 15, 30, 45)
 _SHIFT_MASK = 0x7FFF
 
 
-class KeysDamaged(Exception):
+class KeysDamaged(StorageError):
     """The file is not what was written, or not of this segment; make it again from the log."""
 
 

@@ -9,7 +9,7 @@ log; the rest is for the loop.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
 from penstock.errors import CorruptLog
@@ -29,7 +29,7 @@ from penstock.storage.walking import read_batch
 PART_ENTRIES = 1 << 19
 """Of one part of a file at most: what is in memory while it is made."""
 _MAX_UNFILED = 4
-"""Closed segments whose entries wait in memory for their file; those of more are read again when it is their turn."""
+"""Closed segments whose entries are in memory, until they have files; those of others are read when these are made."""
 
 Source = KeyPart | KeyFile
 NewEntries = dict[bytes, int]
@@ -75,6 +75,8 @@ class KeyIndex:
     def __init__(self, files: FileCache) -> None:
         self.end_offset = Offset(0)
         """Everything below has been looked at."""
+        self.has_skipped = False
+        """Whether it fell so far behind that something was not looked at: whoever waits has to look again."""
         self._files = files
         self._sources: dict[Segment, Source] = {}
         self._generation = -1
@@ -89,6 +91,7 @@ class KeyIndex:
             self._generation = view.generation
             self._followed_from = view.segments[-1].base_offset if view.segments else view.log_end_offset
         self._forget(self._sources.keys() - set(view.segments))
+        self._skip_surplus(view.segments)
         found: NewEntries = {}
         for segment in view.segments:
             if self._is_followed(segment):
@@ -96,7 +99,6 @@ class KeyIndex:
                 self._follow(segment, end, view.max_decompressed_bytes, awaited, found)
             elif segment not in self._sources and segment.has_keys:
                 self._open(segment)
-        self._give_up_surplus(view.segments)
         self.end_offset = view.log_end_offset
         return found
 
@@ -162,13 +164,16 @@ class KeyIndex:
         except (KeysDamaged, FileNotFoundError):
             segment.has_keys = False
 
-    def _give_up_surplus(self, segments: tuple[Segment, ...]) -> None:
-        unfiled = [each for each in segments[:-1] if isinstance(self._sources.get(each), KeyPart)]
+    def _skip_surplus(self, segments: tuple[Segment, ...]) -> None:
+        unfiled = [
+            each
+            for each in segments[:-1]
+            if self._is_followed(each) and not isinstance(self._sources.get(each), KeyFile)
+        ]
         if len(unfiled) > _MAX_UNFILED:
-            given_up = unfiled[: len(unfiled) - _MAX_UNFILED]
-            self._forget(set(given_up))
-            following = segments[segments.index(given_up[-1]) + 1]
-            self._followed_from = max(self._followed_from, following.base_offset)
+            self._forget(set(unfiled[:-_MAX_UNFILED]))
+            self._followed_from = unfiled[-_MAX_UNFILED].base_offset
+            self.has_skipped = True
 
     def _forget(self, segments: set[Segment]) -> None:
         for segment in segments:
@@ -203,24 +208,29 @@ class KeyFileJob:
     part: KeyPart | None
     """All its entries, where they are known."""
     max_decompressed_bytes: int
+    is_wanted: Callable[[], bool]
 
     @property
     def _temporary(self) -> str:
         return self.segment.keys_path + TEMPORARY_SUFFIX
 
-    def write(self) -> None:
+    def write(self) -> bool:
+        """False where it was given up."""
         file = self.disk.open(self._temporary, create=True)
         writer = KeyFileWriter(file, self.segment.base_offset)
         part = self.part
         if part is None:
             part = KeyPart()
             for _ in extend(part, self.segment, self.segment.size, self.max_decompressed_bytes):
+                if not self.is_wanted():
+                    return False
                 if part.count >= PART_ENTRIES:
                     writer.add(part)
                     part.clear()
         writer.add(part)
         writer.finish(self.segment, part.last_position)
         file.close()
+        return True
 
     def place(self) -> KeyFile:
         self.disk.rename(self._temporary, self.segment.keys_path)
