@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from harness import Harness
@@ -17,6 +18,8 @@ from penstock.net.routes import Routes
 from penstock.net.sender import Sender
 from penstock.records.building import NewRecord
 from penstock.records.iteration import iterate, read_batches
+from penstock.server import key_session
+from penstock.server.key_session import KeySession
 from penstock.server.security import Operation, ResourceType
 from penstock.storage.key_entries import IDEMPOTENCY_HEADER
 from penstock.wire.fetch_by_key import KeyResult
@@ -97,10 +100,7 @@ def test_whoever_waits_is_woken_by_its_own_key_alone(tmp_path: Path) -> None:
         for task in waiting.values():
             task.cancel()
         await asyncio.gather(*waiting.values(), return_exceptions=True)
-        session = next(iter(brokers.running.values()))
-        replica = session._context.replicas.get(MAIL, 0)
-        assert replica.keyed is not None
-        await until(lambda: not replica.keyed._waiting)  # type: ignore[union-attr]
+        await until(lambda: not _waits(brokers, 1))
         await mail.close()
 
     run(tmp_path, scenario)
@@ -153,3 +153,73 @@ def test_only_indexed_topics_are_looked_up_by_key_and_only_by_those_who_may_read
         await mail.close()
 
     run(tmp_path, scenario)
+
+
+def test_an_index_is_made_for_what_was_there_before_it_was_asked_for(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        broker = await brokers.start(1)
+        await broker.create(MAIL, 1, segment_bytes="2000")
+        mail = Mailboxes(brokers)
+        for part in range(10):
+            await asyncio.gather(
+                *(mail.send(f"user-{n % 7}", str(n)) for n in range(part * 50, part * 50 + 50))
+            )
+        change = {"name": "index.by.key", "config_operation": 0, "value": "true"}
+        resource = {"resource_type": 2, "resource_name": MAIL, "configs": [change]}
+        await broker.ask(44, 1, {"resources": [resource], "validate_only": False})
+        await until(lambda: broker.context.replicas.get(MAIL, 0).keyed is not None)
+        assert len(broker.context.replicas.get(MAIL, 0).log.segments) > 3
+        assert await mail.values("user-3") == [str(n) for n in range(3, 500, 7)]
+        await mail.close()
+
+    run(tmp_path, scenario)
+
+
+def test_a_wait_goes_on_at_the_next_leader(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await brokers.start(1), await brokers.start(2)
+        await until(lambda: len(brokers.running[1]._metadata.image.brokers) == 2)
+        await indexed(first)
+        mail = Mailboxes(brokers)
+        await mail.send("ann", "before", "a")
+        await until(lambda: brokers.members(1, MAIL) == {1, 2})
+        leader = 1 if first.context.replicas.get_in_sync(MAIL, 0).partition.is_leader else 2
+        waiting = asyncio.ensure_future(mail.values("bob", max_wait_ms=20_000))
+        await until(lambda: _waits(brokers, leader))
+        await brokers.stop(leader)
+        survivor = {1: second, 2: first}[leader]
+        await until(lambda: survivor.context.replicas.get_in_sync(MAIL, 0).partition.is_leader)
+        assert await mail.send("ann", "before", "a") == 0, "the next leader knows it too"
+        await mail.send("bob", "after")
+        assert await waiting == ["after"]
+        assert await mail.values("ann") == ["before"]
+        await mail.close()
+
+    run(tmp_path, scenario, default_replication_factor="2")
+
+
+def test_what_is_found_for_one_client_is_held_up_to_a_bound(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        await indexed(await brokers.start(1))
+        mail = Mailboxes(brokers)
+        large = "x" * 300_000
+        await asyncio.gather(*(mail.send(f"user-{n}", f"{n}{large}") for n in range(20)))
+        held: list[int] = []
+        add = KeySession._add
+
+        def noted(self: KeySession, result: KeyResult) -> None:
+            add(self, result)
+            held.append(self._found_bytes)
+
+        with patch.object(KeySession, "_add", noted), patch.object(key_session, "MAX_FOUND_BYTES", 1_000_000):
+            found = await asyncio.gather(*(mail.values(f"user-{n}") for n in range(20)))
+        assert found == [[f"{n}{large}"] for n in range(20)]
+        assert max(held) < 1_000_000 + 2 * len(large)
+        await mail.close()
+
+    run(tmp_path, scenario)
+
+
+def _waits(brokers: Brokers, number: int) -> bool:
+    keyed = brokers.running[number]._context.replicas.get(MAIL, 0).keyed
+    return keyed is not None and bool(keyed._waiting)

@@ -25,7 +25,8 @@ MAX_RECORDS = 10_000
 MAX_BYTES = 1024 * 1024
 """Of the records in one result, unless it is one alone."""
 MAX_WAIT_MS = 300_000
-_MAX_FOUND_BYTES = 8 * 1024 * 1024
+MAX_FOUND_BYTES = 8 * 1024 * 1024
+"""Held for a client that does not take it."""
 
 FindReplica = Callable[[KeyLookup], Replica]
 """The leader of a lookup's partition; BrokerError where it is not here or may not be read."""
@@ -105,7 +106,7 @@ class KeySession:
             return
         if isinstance(records, BrokerError):
             self._finish(opened, KeyResult(lookup_id, records.code))
-        elif records.batches and self._found_bytes > _MAX_FOUND_BYTES:
+        elif records.batches and self._found_bytes > MAX_FOUND_BYTES:
             self._put_back[lookup_id] = opened
         else:
             result = KeyResult(
