@@ -6,6 +6,7 @@ only where Spark does not start at all.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -25,7 +26,7 @@ LOCAL = "local[*,4]"
 _SETTINGS = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
 """Rows of any size go to tasks in batches that fit."""
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]*\.)?(\w+)(?:: (.*))?$")
-_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+.*")
 _NO_SPARK = "Install it: pip install 'penstock[pipeline]'"
 
 
@@ -48,6 +49,8 @@ class PipelineSession:
                     with _stderr_to(said.fileno()):
                         from penstock.pipeline.session import open_session
 
+                        # It tells of every wrong statement with all of Java's stack.
+                        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
                         self._session = open_session(self._name, self._master, _SETTINGS)
                 except Exception as error:
                     raise Failure(
