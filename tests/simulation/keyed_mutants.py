@@ -16,18 +16,6 @@ from penstock.storage.key_part import KeyPart
 from penstock.storage.log import Log
 
 
-def a_cut_leaves_the_index_as_it_is() -> AbstractContextManager[Any]:
-    """What a follower cut off its log stays in the index."""
-    catch_up = KeyIndex.catch_up
-
-    def unaware(self: KeyIndex, view: LogView, awaited: Any) -> Any:
-        if self._generation >= 0:
-            view = replace(view, generation=self._generation)
-        return catch_up(self, view, awaited)
-
-    return patch.object(KeyIndex, "catch_up", unaware)
-
-
 def lookups_see_what_is_not_committed() -> AbstractContextManager[Any]:
     """A key is shown all there is."""
     of = LogView.of
@@ -70,7 +58,6 @@ def the_tail_of_a_new_leader_is_not_indexed() -> AbstractContextManager[Any]:
 
 
 KEYED_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[str]] = {
-    a_cut_leaves_the_index_as_it_is: frozenset({"keyed"}),
     lookups_see_what_is_not_committed: frozenset({"keyed"}),
     idempotency_keys_are_not_looked_up: frozenset({"keyed"}),
     originals_are_sought_among_the_committed: frozenset({"keyed"}),

@@ -57,8 +57,8 @@ class KeyPart:
 
     def sorted_buckets(self) -> Iterator[list[bytes]]:
         """All entries in order, a bucket at a time: to sort all at once would hold up everybody else."""
-        for bucket in self._buckets:
-            yield sorted(bytes(bucket[at : at + ENTRY_SIZE]) for at in range(0, len(bucket), ENTRY_SIZE))
+        for content in map(bytes, self._buckets):
+            yield sorted([content[at : at + ENTRY_SIZE] for at in range(0, len(content), ENTRY_SIZE)])
 
 
 def _offset_at(bucket: bytearray, place: int) -> int:
