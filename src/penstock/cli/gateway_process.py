@@ -32,6 +32,10 @@ OPEN_FILES_BESIDES = 200
 """For connections to brokers, and the standard streams."""
 
 
+PARENT_SECONDS = 1.0
+"""How often a worker looks whether the process that looks after it is there."""
+
+
 def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], *, is_worker: bool) -> None:
     """Serve until SIGTERM or SIGINT, then stop cleanly."""
     log = open_log(config, SystemClock(), sys.stderr)
@@ -74,9 +78,19 @@ async def _serve(config: BrokerConfig, bootstrap: Sequence[Address], log: Log, i
     log.info("serving", address=f"http://{address}", bootstrap=",".join(map(str, bootstrap)))
     if not is_worker:
         print(f"penstock serves HTTP at http://{address}", flush=True)
+    if is_worker:
+        asyncio.get_running_loop().call_later(PARENT_SECONDS, _end_with_parent, os.getppid(), stop)
     await stop.wait()
     state = BrokerState.STOPPING
     loop_lag.stop()
     await service.stop()
     threads.close()
     log.info("stopped")
+
+
+def _end_with_parent(parent: int, stop: asyncio.Event) -> None:
+    """Nobody would end a worker whose parent was killed, nor start one in its place."""
+    if os.getppid() != parent:
+        stop.set()
+    else:
+        asyncio.get_running_loop().call_later(PARENT_SECONDS, _end_with_parent, parent, stop)

@@ -16,7 +16,7 @@ from penstock.gateway.fetched_records import take_records
 from penstock.net.client import Client
 from penstock.net.keyed_reads import KeyedRead, KeyedReads
 from penstock.net.routes import Routes, check
-from penstock.net.sender import Sender
+from penstock.net.sender import OutcomeUnknown, Sender
 from penstock.records.building import NewRecord
 from penstock.threads import Threads
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
@@ -30,17 +30,31 @@ _LIST_OFFSETS, _LIST_OFFSETS_VERSION = 2, 7
 _READ_COMMITTED = 1
 _POOL_FROM_BYTES = 64 * 1024
 _NONE = -1
+_SLACK_SECONDS = 1.0
+"""The sender knows best what became of a record, if it knows in time."""
 
 
 class ClusterRecords:
-    def __init__(self, routes: Routes, sender: Sender, keyed_reads: KeyedReads, threads: Threads) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        sender: Sender,
+        delivery_seconds: float,
+        keyed_reads: KeyedReads,
+        threads: Threads,
+    ) -> None:
         self._routes = routes
         self._sender = sender
+        self._delivery_seconds = delivery_seconds
         self._keyed_reads = keyed_reads
         self._threads = threads
 
     async def produce(self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False) -> int:
-        return await self._sender.send(topic, partition, record, is_alone=is_alone)
+        try:
+            async with asyncio.timeout(self._delivery_seconds + _SLACK_SECONDS):
+                return await self._sender.send(topic, partition, record, is_alone=is_alone)
+        except TimeoutError:
+            raise OutcomeUnknown(f"no answer within {self._delivery_seconds:.0f} s") from None
 
     async def read(self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0) -> Page:
         try:

@@ -93,8 +93,8 @@ def problem_of(error: Exception) -> Problem | None:
     if isinstance(error, OutcomeUnknown):
         return Problem(
             504,
-            f"the message may or may not be stored: {error}. Send it again with the same Idempotency-Key to be sure, "
-            "or look whether it is there",
+            f"it may or may not have happened: {error}. Look, or try again; a message with the same Idempotency-Key is "
+            "stored once",
             error="REQUEST_TIMED_OUT",
             retriable=True,
             outcome="unknown",

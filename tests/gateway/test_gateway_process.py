@@ -1,0 +1,109 @@
+"""The gateway in a process of its own: in front of a broker, without one, and with one that does not answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from gateway_process import GatewayProcess
+from served import PATIENCE_SECONDS, serving
+
+from broker_process import BrokerProcess, free_ports
+
+pytestmark = pytest.mark.process
+BODY = {"from_user": "ann", "to_user": "bob", "message": "hi"}
+QUICK = ("gateway.delivery.timeout.ms=1000",)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with serving(tmp_path, ("gateway.enable=false",)) as process:
+        yield process
+
+
+def test_what_one_gateway_took_another_gives(broker: BrokerProcess, tmp_path: Path) -> None:
+    with (
+        GatewayProcess(tmp_path, broker.bootstrap) as one,
+        GatewayProcess(tmp_path, broker.bootstrap) as other,
+    ):
+        sent = httpx.post(f"{one.url}/send", json=BODY, timeout=PATIENCE_SECONDS).json()["message_id"]
+        received = httpx.get(
+            f"{other.url}/receive", params={"user_id": "bob"}, timeout=PATIENCE_SECONDS
+        ).json()
+        assert [each["message_id"] for each in received["messages"]] == [sent]
+        assert (one.stop(), other.stop()) == (0, 0)
+
+
+def test_workers_share_a_port_and_one_that_dies_is_replaced(broker: BrokerProcess, tmp_path: Path) -> None:
+    import psutil
+
+    with GatewayProcess(tmp_path, broker.bootstrap, workers=2) as gateway:
+        assert gateway._process is not None
+        parent = psutil.Process(gateway._process.pid)
+        before = {child.pid for child in parent.children()}
+        assert len(before) == 2
+        os.kill(min(before), signal.SIGKILL)
+        while {child.pid for child in parent.children() if child.status() != psutil.STATUS_ZOMBIE} <= before:
+            pass
+        for _ in range(20):
+            assert httpx.get(f"{gateway.url}/v1/brokers", timeout=PATIENCE_SECONDS).status_code == 200
+        children = parent.children()
+        gateway.kill()
+        _, left = psutil.wait_procs(children, PATIENCE_SECONDS)
+        assert not left, "workers end with the process that looks after them"
+
+
+def test_without_a_cluster_it_says_that_none_is_there(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    with GatewayProcess(tmp_path, f"127.0.0.1:{port}", QUICK) as gateway:
+        for answer in (
+            httpx.get(f"{gateway.url}/v1/topics", timeout=PATIENCE_SECONDS),
+            httpx.post(f"{gateway.url}/send", json=BODY, timeout=PATIENCE_SECONDS),
+            httpx.get(f"{gateway.url}/receive?user_id=bob", timeout=PATIENCE_SECONDS),
+        ):
+            problem = answer.json()
+            assert (answer.status_code, problem["retriable"]) == (503, True)
+            assert problem["error"] == "BROKER_NOT_AVAILABLE"
+            assert answer.headers["retry-after"] == "1"
+        assert httpx.get(f"{gateway.url}/health").status_code == 200
+        assert gateway.stop() == 0
+
+
+def test_an_answer_that_does_not_come_is_an_unknown_outcome(broker: BrokerProcess, tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path, broker.bootstrap, QUICK) as gateway, httpx.Client(timeout=60) as http:
+        first = http.post(f"{gateway.url}/send", json=BODY, headers={"idempotency-key": "1"}).json()
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            answer = http.post(f"{gateway.url}/send", json=BODY, headers={"idempotency-key": "2"})
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        assert answer.status_code == 504
+        assert answer.json()["outcome"] == "unknown"
+        again = http.post(f"{gateway.url}/send", json=BODY, headers={"idempotency-key": "2"})
+        assert again.status_code == 200
+        found = http.get(f"{gateway.url}/receive", params={"user_id": "bob"}).json()["messages"]
+        assert [each["message_id"] for each in found] == [first["message_id"], again.json()["message_id"]]
+
+
+def test_a_taken_port_and_a_wrong_address_are_said(broker: BrokerProcess) -> None:
+    for arguments, says in (
+        (["--http-port", str(broker.http_port)], "cannot listen"),
+        (["--bootstrap", "nonsense:port"], "--bootstrap"),
+        (["--http-port", "-1"], "needs a port"),
+        (["--http-port", "0", "--workers", "2"], "--http-port"),
+        (["--set", "gateway.allowed.origins=*"], "gateway.allowed.origins"),
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-m", "penstock.cli.main", "gateway", *arguments],
+            capture_output=True,
+            timeout=PATIENCE_SECONDS,
+        )
+        assert ended.returncode == 2
+        assert says in ended.stderr.decode()
+        assert "Traceback" not in ended.stderr.decode()
