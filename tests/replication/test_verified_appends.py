@@ -16,7 +16,7 @@ from test_replica import NOW_MS, Bench, ManualThreads
 from penstock.config import CleanupPolicy, Durability
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import LeaderEpoch, Offset
-from penstock.records.batch import read_header
+from penstock.records.batch import BatchHeader, read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.control import Marker
 from penstock.records.iteration import iterate, read_batches
@@ -317,6 +317,35 @@ def test_a_question_that_fails_holds_nobody(tmp_path: Path) -> None:
         assert stage.code("a") is ErrorCode.coordinator_not_available
 
     run(scenario, tmp_path)
+
+
+def test_a_batch_that_is_vouched_for_waits_behind_others_of_its_producer_alone(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        verified = stage.replica.verified
+        stage.send("held", 0)
+        assert not verified.vouch(header_of(producer_id=1))
+        stage.send("behind", 1)
+        assert verified.vouch(header_of(producer_id=2))
+        stage.send("vouched for", 0, producer_id=2)
+        assert stage.offset("vouched for") == 0
+        await stage.coordinator.say()
+        assert (stage.offset("held"), stage.offset("behind")) == (1, 2)
+
+    run(scenario, tmp_path)
+
+
+def header_of(producer_id: int) -> BatchHeader:
+    return read_header(
+        memoryview(
+            build_batch(
+                [NewRecord(b"k", b"v", NOW_MS)],
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=0,
+                transactional=True,
+            )
+        )
+    )
 
 
 def test_an_append_that_fails_by_a_bug_leaves_no_producer_without_an_answer(

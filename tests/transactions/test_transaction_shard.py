@@ -74,6 +74,24 @@ async def test_partition_is_verified_when_its_place_in_the_transaction_is_commit
     await adding
 
 
+async def test_nothing_is_vouched_for_before_it_is_committed_or_after_it_has_ended() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    adding = asyncio.ensure_future(bench.shard.add_partitions("t", producer, [P0], VERSION_1))
+    await turns()
+    assert not bench.shard.vouches_for("t", producer, P0)
+    await bench.rest()
+    await adding
+    assert bench.shard.vouches_for("t", producer, P0)
+    assert not bench.shard.vouches_for("t", producer, P1)
+    assert not bench.shard.vouches_for("t", Identity(producer.producer_id, ProducerEpoch(7)), P0)
+    ending = asyncio.ensure_future(bench.shard.end("t", producer, True, VERSION_1))
+    await turns()
+    assert not bench.shard.vouches_for("t", producer, P0)
+    await bench.rest()
+    await ending
+
+
 async def test_partition_that_joins_while_another_is_verified_is_not_taken_for_committed() -> None:
     bench = Bench()
     producer = await bench.init()

@@ -61,6 +61,14 @@ class VerifiedAppends:
             self._log.producers.is_in_transaction(header) or self._is_verified(header)
         )
 
+    def vouch(self, header: BatchHeader) -> bool:
+        """The coordinator has said that the partition belongs to the batch's transaction. False where the batch has to
+        wait nevertheless, behind others of its producer."""
+        if header.producer_id in self._queues:
+            return False
+        self._verified[header.producer_id] = header.producer_epoch
+        return True
+
     def hold(
         self,
         header: BatchHeader,

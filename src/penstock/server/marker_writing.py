@@ -42,8 +42,9 @@ class MarkerWriter:
         after `wait_seconds` is answered with REQUEST_TIMED_OUT."""
         # All are appended before any is waited for.
         outcomes = {partition: self._append(marker, version, partition) for partition in partitions}
-        if outcomes:
-            await asyncio.wait(outcomes.values(), timeout=wait_seconds)
+        waiting = [outcome for outcome in outcomes.values() if not outcome.done()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=wait_seconds)
         return {
             partition: outcome.result() if outcome.done() else ErrorCode.request_timed_out
             for partition, outcome in outcomes.items()

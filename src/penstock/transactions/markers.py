@@ -166,9 +166,9 @@ class Markers:
         results: list[Results] = [{} for _ in wanted]
         try:
             if leader == self._node_id:
-                results = await asyncio.gather(
-                    *(self._write_here(ending.marker, ending.version, led) for ending, led in wanted)
-                )
+                results = [
+                    await self._write_here(ending.marker, ending.version, led) for ending, led in wanted
+                ]
             elif wanted:
                 results = await self._ask(leader, wanted)
         except (OSError, PenstockError, TimeoutError) as error:

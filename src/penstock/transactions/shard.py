@@ -9,8 +9,9 @@ again after a reload, until all are. Where the log refuses, the shard closes and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 from penstock.config import (
     TRANSACTION_HELD_MAX_COUNT,
@@ -149,8 +150,29 @@ class Shard:
             await self._confirm(transactional_id)
         return codes
 
-    async def end(self, transactional_id: str, producer: Identity, commit: bool, version: int) -> Identity:
-        """The outcome is decided for good; who may begin the next transaction."""
+    def vouches_for(self, transactional_id: str, producer: Identity, partition: TopicPartition) -> bool:
+        """Whether `verify` would find it in the open transaction, without anything to wait for."""
+        known = self._transactions.get(transactional_id)
+        return (
+            known is not None
+            and transactional_id not in self._uncommitted
+            and known.verify(producer, partition) is ErrorCode.none
+        )
+
+    def end(
+        self, transactional_id: str, producer: Identity, commit: bool, version: int
+    ) -> Coroutine[Any, Any, Identity]:
+        """The outcome is decided for good; who may begin the next transaction. Where nothing stands in the way it is on
+        its way into the log when this returns: a client waits for it, and turns of a busy loop are long."""
+        known = self._transactions.get(transactional_id)
+        if known is None or not known.is_open_to(producer) or known.needs_id_to_end(producer, version):
+            return self._end_when_possible(transactional_id, producer, commit, version)
+        changed = known.ended(producer, commit, version, None, self._around.wall_ms())
+        return _done(self._record(transactional_id, changed), changed.successor)
+
+    async def _end_when_possible(
+        self, transactional_id: str, producer: Identity, commit: bool, version: int
+    ) -> Identity:
         next_id: ProducerId | None = None
         while True:
             try:
@@ -397,6 +419,11 @@ class Shard:
             raise BrokerError(
                 ErrorCode.policy_violation, "there are too many transactional ids that are held"
             )
+
+
+async def _done(recorded: asyncio.Future[None], producer: Identity) -> Identity:
+    await recorded
+    return producer
 
 
 def _unavailable(error: BrokerError) -> BrokerError:

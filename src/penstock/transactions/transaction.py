@@ -166,6 +166,14 @@ class Transaction:
 
     # --- the end
 
+    def is_open_to(self, producer: Identity) -> bool:
+        """Whether this is the producer of a transaction that can be ended."""
+        return (
+            self.state is TransactionState.ONGOING
+            and producer == self.producer
+            and producer.epoch <= LAST_EPOCH_OF_CLIENTS
+        )
+
     def needs_id_to_end(self, producer: Identity, version: int) -> bool:
         return version >= VERSION_2 and self.is_exhausted and producer == self.producer and not self.is_ending
 

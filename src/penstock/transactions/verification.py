@@ -52,6 +52,20 @@ class Verifier:
         self._log = log
         self._batches: Batches[_Question] = Batches(self._ask)
 
+    def vouches_for(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        epoch: ProducerEpoch,
+        partition: TopicPartition,
+    ) -> bool:
+        """Whether `verify` would say yes at once, because the coordinator is here and nothing is under way."""
+        try:
+            shard = self._coordinator.shard_of(transactional_id)
+        except BrokerError:
+            return False
+        return shard.vouches_for(transactional_id, Identity(producer_id, epoch), partition)
+
     async def verify(
         self,
         transactional_id: str,

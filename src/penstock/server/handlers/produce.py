@@ -138,7 +138,11 @@ class _ProduceOperation:
             raise BrokerError(
                 ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas"
             )
-        if header.attributes & TRANSACTIONAL_FLAG and replica.verified.must_hold(header):
+        if (
+            header.attributes & TRANSACTIONAL_FLAG
+            and replica.verified.must_hold(header)
+            and not self._is_vouched_for(replica, header)
+        ):
             self._held += 1
             callback = partial(self._on_held_append, replica, result)
             verify = partial(self._verify, replica, header)
@@ -167,6 +171,16 @@ class _ProduceOperation:
             )
         if header.codec == Codec.ZSTD and self._request.header.api_version < FIRST_ZSTD_VERSION:
             raise BrokerError(ErrorCode.unsupported_compression_type, "zstd needs Produce version 7")
+
+    def _is_vouched_for(self, replica: Replica, header: BatchHeader) -> bool:
+        transactional_id = self._produce.transactional_id
+        assert transactional_id is not None, "checked with the batch"
+        return self._request.broker.verifier.vouches_for(
+            transactional_id,
+            ProducerId(header.producer_id),
+            ProducerEpoch(header.producer_epoch),
+            replica.name,
+        ) and replica.verified.vouch(header)
 
     async def _verify(self, replica: Replica, header: BatchHeader) -> ErrorCode:
         transactional_id = self._produce.transactional_id
