@@ -47,6 +47,12 @@ class KeyWait:
     is_done: bool = False
     timer: asyncio.TimerHandle | None = None
     next_offset: int = 0
+    """Below it there is nothing."""
+
+    @property
+    def rest(self) -> KeyQuery:
+        start = max(self.query.from_offset, self.next_offset)
+        return self.query._replace(from_offset=Offset(start))
 
 
 @dataclass(slots=True, eq=False)
@@ -165,7 +171,7 @@ class KeyedLog:
             if found_bytes > _MAX_FOUND_BYTES:
                 job.left.append(wait)
             elif not wait.is_done:
-                outcome = self._look_up(job.view, wait.query)
+                outcome = self._look_up(job.view, wait.rest)
                 job.outcomes.append((wait, outcome))
                 if isinstance(outcome, KeyRecords):
                     found_bytes += sum(map(len, outcome.batches))
