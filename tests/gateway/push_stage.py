@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -134,7 +134,13 @@ class Stage:
 Scenario = Callable[[Stage, Brokers], Awaitable[None]]
 
 
-def on_stage(directory: Path, scenario: Scenario, brokers: int = 1, **settings: str) -> None:
+def on_stage(
+    directory: Path,
+    scenario: Scenario,
+    brokers: int = 1,
+    of_brokers: Mapping[str, str] | None = None,
+    **settings: str,
+) -> None:
     async def play(running: Brokers) -> None:
         for number in range(1, brokers + 1):
             await running.start(number)
@@ -145,4 +151,4 @@ def on_stage(directory: Path, scenario: Scenario, brokers: int = 1, **settings: 
         finally:
             await stage.stop()
 
-    run(directory, play, **QUICK)
+    run(directory, play, **(QUICK | dict(of_brokers or {})))

@@ -76,7 +76,7 @@ def test_a_stream_ends_when_its_window_is_full_and_goes_on_where_it_was(tmp_path
                 if count == 10:
                     assert await events.ended()
         assert seen == [str(number) for number in range(25)]
-        assert await committed(stage) == {0: 20}
+        await until_committed(stage, {0: 20})
 
     on_stage(tmp_path, scenario)
 
@@ -110,6 +110,29 @@ def test_streams_of_a_group_share_its_partitions(tmp_path: Path) -> None:
         await until(lambda: stage.push._groups == {})
 
     on_stage(tmp_path, scenario)
+
+
+def test_a_stream_that_comes_later_need_not_wait_for_heartbeats(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers, partitions=2)
+        async with stage.events(EVENTS, group="readers"):
+            streams = stage.push._groups["readers", ORDERS]
+            await until(lambda: all(len(each.stream.positions) == 2 for each in streams))
+            async with stage.events(EVENTS, group="readers"):
+                await until(lambda: [len(each.stream.positions) for each in streams] == [1, 1])
+
+    on_stage(tmp_path, scenario, of_brokers={"group_consumer_heartbeat_interval_ms": "9000"})
+
+
+def test_who_cannot_join_is_told_and_holds_nothing(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        async with stage.events(EVENTS, group="readers"):
+            refused = await stage.http.get(EVENTS, params={"group": "readers"})
+            assert refused.status_code == 429
+            assert len((await stage.backend.groups.describe("readers")).members) == 1
+
+    on_stage(tmp_path, scenario, of_brokers={"group_max_size": "1"})
 
 
 def test_the_group_goes_on_where_a_kafka_consumer_was(tmp_path: Path) -> None:

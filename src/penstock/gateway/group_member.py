@@ -8,6 +8,7 @@ offsets are those of any Kafka consumer. Loop thread only.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Protocol
@@ -69,12 +70,15 @@ class GroupMember:
     async def run(self) -> None:
         """Stay a member, until this is cancelled; BrokerError where the group does not want it any more."""
         while True:
-            pause_seconds = self._interval_seconds
+            is_wanting = False
             try:
                 if await self._reconcile():
                     self.hurry()
             except (BrokerError, OSError):
-                pause_seconds = min(pause_seconds, MAX_RETRY_SECONDS)
+                is_wanting = True
+            # One with nothing to do asks often whether there is something by now.
+            often = is_wanting or not self.owned
+            pause_seconds = min(self._interval_seconds, MAX_RETRY_SECONDS if often else math.inf)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_seconds):
                     await self._is_due.wait()
@@ -107,8 +111,6 @@ class GroupMember:
 
     async def leave(self) -> None:
         """So that others take over at once; where it cannot be said, they do when the session is over."""
-        if self._epoch == _JOINS:
-            return
         with suppress(BrokerError, OSError):
             async with asyncio.timeout(_LEAVE_SECONDS), self._speaking:
                 await self._coordinator.heartbeat(Member(self._group, self._id, _LEAVES), None, None)

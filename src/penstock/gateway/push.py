@@ -217,9 +217,17 @@ class Push:
         start = _STARTS[parameters.get("from", "earliest")]
         stream = Stream(self._feeds, topic)
         joined = GroupStream(stream, backend.routes, backend.records, group, request_id, start)
-        await joined.join(seen)
+        try:
+            await joined.join(seen)
+        except BaseException:
+            # The group may have taken it, and would wait for it.
+            await joined.close()
+            raise
         self._streams.add(stream)
-        self._groups.setdefault((group, topic.name), set()).add(joined)
+        others = self._groups.setdefault((group, topic.name), set())
+        for other in others:
+            other.hurry()
+        others.add(joined)
         return GroupSource(joined, parameters["window"], partial(self._forget, joined)), joined
 
     def _forget(self, stream: GroupStream) -> None:

@@ -45,6 +45,10 @@ class GroupStream:
         await self._member.join()
         self._membership = asyncio.get_running_loop().create_task(self._stay())
 
+    def hurry(self) -> None:
+        """Who else is in the group has changed: the sooner its members report, the sooner all have their share."""
+        self._member.hurry()
+
     async def close(self) -> None:
         """Commit what was acknowledged, and leave."""
         for task in (self._membership, self._committing):
