@@ -265,7 +265,7 @@ async def test_a_check_that_breaks_holds_up_nobody(tmp_path: Path, monkeypatch: 
     replica.append_later(*batch(b"a"), NOW_MS, outcomes.append)
     replica.append_later(*batch(b"b"), NOW_MS, outcomes.append)
     with monkeypatch.context() as patch:
-        patch.setattr("penstock.replication.replica.check_records", broken)
+        patch.setattr("penstock.replication.held_appends.check_records", broken)
         await bench.threads.finish_one()
     await bench.threads.finish_one()
     assert outcomes[0].code is ErrorCode.kafka_storage_error

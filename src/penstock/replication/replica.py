@@ -9,10 +9,7 @@ that is held.
 from __future__ import annotations
 
 import asyncio
-from asyncio import Future
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -21,8 +18,8 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader, read_header
 from penstock.records.control import Marker, build_marker
-from penstock.records.validation import check_records
 from penstock.replication.flusher import Flusher
+from penstock.replication.held_appends import AppendCallback, HeldAppend, HeldAppends
 from penstock.replication.in_sync import InSync
 from penstock.replication.keyed_log import KeyedLog
 from penstock.replication.partition import Partition
@@ -35,19 +32,6 @@ from penstock.storage.log_config import LogConfig
 from penstock.threads import Threads
 
 _WRITEBACK_BYTES = 8 << 20
-
-
-AppendCallback = Callable[[AppendInfo | BrokerError], None]
-
-
-@dataclass(slots=True)
-class _HeldAppend:
-    batch: memoryview
-    header: BatchHeader
-    now_ms: int
-    callback: AppendCallback
-    may_be_stored: bool = False
-    """Whether it has an idempotency key, and so may have been appended before."""
 
 
 class Watcher(Protocol):
@@ -76,7 +60,6 @@ class Replica:
         """Of the state in the store that its role is by."""
         self.min_insync_replicas = 1
         self.max_message_bytes = log.config.max_message_bytes
-        self._checks_records = log.config.checks_records
         self.data_waiters = DataWaiters()
         self._on_in_sync_due = on_in_sync_due
         self.watchers: dict[Watcher, None] = {}
@@ -95,9 +78,7 @@ class Replica:
         self._threads = threads
         self._changed = changed
         self._unwritten_bytes = 0
-        self._held: deque[_HeldAppend] = deque()
-        self._is_looking = False
-        """Whether the first of those held is being looked at."""
+        self._held = HeldAppends(log, threads, self.append)
         self.keyed: KeyedLog | None = None
         """Where the topic has `index.by.key`."""
         self.verified = VerifiedAppends(log)
@@ -113,7 +94,7 @@ class Replica:
     @property
     def must_hold(self) -> bool:
         """Whether an append has to go through `append_later`."""
-        return self._checks_records or bool(self._held)
+        return self._held.must_hold
 
     def become_leader(self, leader_epoch: LeaderEpoch, in_sync: InSync) -> None:
         """Lead in a new epoch, which starts at the present end of the log."""
@@ -280,12 +261,12 @@ class Replica:
         callback: AppendCallback,
     ) -> None:
         """Append after the coordinator was asked whether the partition is in the batch's transaction."""
-        held = _HeldAppend(batch, header, now_ms, callback)
+        held = HeldAppend(batch, header, now_ms, callback)
         self.verified.hold(header, verify, partial(self._on_verified, held), callback)
 
-    def _on_verified(self, held: _HeldAppend) -> None:
+    def _on_verified(self, held: HeldAppend) -> None:
         if self.must_hold:
-            self._hold(held)
+            self._held.hold(held)
             return
         result: AppendInfo | BrokerError = BrokerError(
             ErrorCode.kafka_storage_error, "the batch could not be appended"
@@ -311,94 +292,11 @@ class Replica:
         may_be_stored: bool = False,
     ) -> None:
         """Append after the batch's records were looked at off the loop, in the order of the calls."""
-        self._hold(_HeldAppend(batch, header, now_ms, callback, may_be_stored))
-
-    def _hold(self, held: _HeldAppend) -> None:
-        self._held.append(held)
-        self._look_at_held()
-
-    def _look_at_held(self) -> None:
-        """Append what is held, in order, up to the first that has to be looked at in a pool."""
-        while self._held and not self._is_looking:
-            held = self._held[0]
-            if self._checks_records:
-                self._is_looking = True
-                self._check_records(held)
-            elif held.may_be_stored and self.keyed is not None:
-                self._is_looking = True
-                self._find_original(held, self.keyed)
-            else:
-                self._settle(held, None)
-
-    def _check_records(self, held: _HeldAppend) -> None:
-        limit = self.log.config.max_decompressed_bytes
-        require_keys = self.log.config.requires_keys
-
-        def check() -> BrokerError | None:
-            try:
-                check_records(
-                    held.batch, held.header, max_decompressed_bytes=limit, require_keys=require_keys
-                )
-            except BrokerError as error:
-                # Not the same one: its traceback keeps alive what was decompressed.
-                return BrokerError(error.code, str(error))
-            return None
-
-        self._threads.run("read", check).add_done_callback(partial(self._on_checked, held))
-
-    def _on_checked(self, held: _HeldAppend, checked: Future[BrokerError | None]) -> None:
-        if not self._held or self._held[0] is not held:
-            return  # given up meanwhile
-        refusal: BrokerError | None = BrokerError(
-            ErrorCode.kafka_storage_error, "the batch could not be checked"
-        )
-        try:
-            refusal = checked.result()
-        finally:
-            if refusal is None and held.may_be_stored and self.keyed is not None:
-                self._find_original(held, self.keyed)
-            else:
-                self._go_on(held, refusal)
-
-    def _find_original(self, held: _HeldAppend, keyed: KeyedLog) -> None:
-        keyed.find_original(held.batch, held.header, partial(self._on_original, held))
-
-    def _on_original(self, held: _HeldAppend, original: Offset | BrokerError | None) -> None:
-        if not self._held or self._held[0] is not held:
-            return  # given up meanwhile
-        if original is None or isinstance(original, BrokerError):
-            self._go_on(held, original)
-        else:
-            start = self.log.log_start_offset
-            self._go_on(held, AppendInfo(original, original, -1, start, duplicate=True))
-
-    def _go_on(self, held: _HeldAppend, outcome: AppendInfo | BrokerError | None) -> None:
-        try:
-            self._settle(held, outcome)
-        finally:
-            self._look_at_held()  # whatever went wrong, those that wait behind are not held up for ever
-
-    def _settle(self, held: _HeldAppend, outcome: AppendInfo | BrokerError | None) -> None:
-        """Say what was found out of the first that is held, or append it."""
-        self._is_looking = True  # an append answers others, who may go on to append
-        result: AppendInfo | BrokerError = BrokerError(
-            ErrorCode.kafka_storage_error, "the batch could not be appended"
-        )
-        try:
-            result = outcome or self.append(held.batch, held.header, held.now_ms)
-        except BrokerError as error:
-            result = error
-        finally:
-            self._held.popleft()
-            self._is_looking = False
-            held.callback(result)
+        self._held.hold(HeldAppend(batch, header, now_ms, callback, may_be_stored))
 
     def give_up_held(self) -> None:
         """The log is about to be closed or to go: append nothing more of what is still being looked at."""
-        held, self._held = self._held, deque()
-        self._is_looking = False
-        for each in held:
-            each.callback(self._departure())
+        self._held.give_up(self._departure())
         self.verified.give_up(self._departure())
 
     def check_leader_epoch(self, asked: int) -> None:
@@ -430,12 +328,13 @@ class Replica:
         self.log.config = config
         self.min_insync_replicas = min_insync_replicas
         self.max_message_bytes = config.max_message_bytes
-        self._checks_records = config.checks_records
+        self._held.checks_records = config.checks_records
         if not config.index_by_key and self.keyed is not None:
             self.keyed.fail(BrokerError(ErrorCode.invalid_request, f"{self.name} has no index.by.key"))
             self.keyed = None
         elif config.index_by_key and self.keyed is None:
             self.keyed = KeyedLog(self.log, self._threads)
+        self._held.keyed = self.keyed
         self.on_moved(self.partition.set_durability(durability))
 
     def on_flushed(self, job: FlushJob) -> None:
