@@ -113,6 +113,31 @@ def test_a_damaged_file_is_noticed_where_it_is_read_and_made_again(tmp_path: Pat
     assert found == {key: [b"value of %s" % key] for key in everything}
 
 
+@pytest.mark.parametrize(
+    "users", [(b"bob", b"carl"), (b"ann", b"ann", b"ann")], ids=["same size", "another size"]
+)
+def test_the_file_of_another_history_is_not_believed(tmp_path: Path, users: tuple[bytes, ...]) -> None:
+    """As after a power loss that brought back a file whose removal was not durable."""
+    log = indexed_log(tmp_path)
+    disk = log.files.disk
+    for history in ((b"ann", b"eric"), users):
+        log.truncate_to(Offset(0), NOW_MS, lambda: None)
+        for user in history:
+            put(log, user)
+        log.config = LogConfig(index_by_key=True, segment_bytes=1_024)
+        put(log, b"x" * 2_000)  # closes the segment
+        log.config = LogConfig(index_by_key=True)
+        if history is not users:
+            KeyReader(log).file_all()
+            [kept] = [disk.read(f"{log.directory}/{name}") for name in files(log)]
+    segment = log.segments[0]
+    disk.replace(segment.keys_path, kept)
+    segment.has_keys = True
+    keys = KeyReader(log)
+    for user in (b"ann", b"bob", b"carl", b"eric"):
+        assert keys.records(user) == scan(log, user)
+
+
 def test_a_segment_without_a_file_is_not_taken_for_one_without_the_key(tmp_path: Path) -> None:
     log = indexed_log(tmp_path, segment_bytes=20_000)
     fill(log, 300)
