@@ -27,7 +27,7 @@ def any_broker(brokers: Brokers) -> Harness:
 async def problem(events: Events) -> int:
     """How the stream ends."""
     fields = await events.fields()
-    assert fields["event"] == "error"
+    assert fields["event"] == "problem"
     assert await events.ended()
     return int(fields["data"]["status"])
 

@@ -13,7 +13,7 @@ from push_stage import Stage, on_stage
 from test_push_events import ORDERS, create
 from test_push_groups import committed, until_committed
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosedError, InvalidStatus
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
 from whole_brokers import Brokers, until
 
 from penstock.gateway import server
@@ -189,3 +189,31 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pyt
             client.transport.abort()
 
     on_stage(tmp_path, scenario, gateway_write_timeout_ms="1000")
+
+
+def test_when_the_gateway_stops_clients_are_told_to_come_again(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        async with stream(stage, "group=readers") as client:
+            stage.gateway.drain()
+            with pytest.raises(ConnectionClosed) as closed:
+                await client.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1001
+        await until(lambda: not stage.push._groups)
+        assert (await stage.backend.groups.describe("readers")).members == ()
+
+    on_stage(tmp_path, scenario)
+
+
+def test_a_client_with_too_many_connections_is_told_so(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        async with stream(stage, ""), stream(stage, ""):
+            with pytest.raises(InvalidStatus) as refused:
+                async with stream(stage, ""):
+                    pass
+            assert refused.value.response.status_code == 429
+        await until(lambda: stage.gateway.front.limits.open_requests == 0)
+
+    on_stage(tmp_path, scenario, gateway_client_max_requests="2")

@@ -32,6 +32,7 @@ from penstock.gateway.request_parts import (
     read_parameters,
 )
 from penstock.gateway.routing import Table
+from penstock.gateway.websocket import refuse as refuse_socket
 from penstock.observability.metrics import BrokerMetrics, Histogram
 
 _SAFETY = (
@@ -151,11 +152,14 @@ class Front:
 
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope["client"][0] if scope["client"] else ""
+        request_id = f"{self._id_prefix}-{next(self._numbers):x}"
         try:
             self._cross_origin.check_socket(scope["headers"])
+            if self._is_stopping:
+                raise _stopping()
             self.limits.enter(client)
         except Problem as problem:
-            await send({"type": "websocket.close", "code": 1008, "reason": problem.detail[:100]})
+            await refuse_socket(problem, request_id, send)
             return
         task = asyncio.current_task()
         assert task is not None
@@ -165,7 +169,7 @@ class Front:
         except asyncio.CancelledError:
             await send({"type": "websocket.close", "code": 1001, "reason": "the gateway is stopping"})
         except Exception as error:  # noqa: BLE001 - as above
-            self._explain(error, f"{self._id_prefix}-{next(self._numbers):x}")
+            self._explain(error, request_id)
             await send({"type": "websocket.close", "code": 1011, "reason": "an error of ours"})
         finally:
             self._lasting.discard(task)

@@ -36,6 +36,8 @@ from penstock.gateway.websocket import SocketStream, refuse
 from penstock.net.routes import TopicRoute
 
 COMMIT_SECONDS = 10.0
+MAX_PARTITIONS = 1_000
+"""Of one stream without a group; the id of an event has to name all of them."""
 WINDOW = 1_000
 MAX_WINDOW = 1_000_000
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
@@ -215,15 +217,14 @@ class Push:
             raise _invalid("the partitions of a group and where it reads them are the group's business")
         backend, group = self._gateway.backend, parameters["group"]
         start = _STARTS[parameters.get("from", "earliest")]
-        stream = Stream(self._feeds, topic)
-        joined = GroupStream(stream, backend.routes, backend.records, group, request_id, start)
+        joined = GroupStream(self._feeds, topic, backend.routes, group, request_id, start)
         try:
             await joined.join(seen)
         except BaseException:
             # The group may have taken it, and would wait for it.
             await joined.close()
             raise
-        self._streams.add(stream)
+        self._streams.add(joined.stream)
         others = self._groups.setdefault((group, topic.name), set())
         for other in others:
             other.hurry()
@@ -252,6 +253,8 @@ class Push:
             partitions = range(partition, partition + 1)
         elif "offset" in parameters:
             raise _invalid("an offset needs a partition")
+        if len(partitions) > MAX_PARTITIONS:
+            raise _invalid(f"more than {MAX_PARTITIONS} partitions: read them one by one, or as a group")
         if "offset" in parameters and not seen:
             return {parameters["partition"]: parameters["offset"]}
         # A partition that was added after the event was sent is new to its reader from the beginning.

@@ -18,7 +18,7 @@ from penstock.model import TopicId
 from penstock.net.routes import RETRIABLE, TopicRoute
 from penstock.records.iteration import Record
 
-PAGE_LIMITS = Limits(max_records=500, max_bytes=64 * 1024)
+PAGE_LIMITS = Limits(max_records=200, max_bytes=64 * 1024)
 MAX_KEPT_BYTES = 32 * 1024 * 1024
 WAIT_MS = 20_000
 RETRY_SECONDS = 0.5
@@ -131,8 +131,13 @@ class PartitionFeed:
         if reading is None:
             reading = asyncio.get_running_loop().create_task(self._read(offset, 0))
             self._reads[offset] = reading
-            reading.add_done_callback(lambda _: self._reads.pop(offset, None))
+            reading.add_done_callback(lambda done: self._on_read(offset, done))
         return await asyncio.shield(reading)
+
+    def _on_read(self, offset: int, reading: asyncio.Task[SharedPage]) -> None:
+        del self._reads[offset]
+        if not reading.cancelled():
+            reading.exception()  # those who wanted it may all have left
 
     def may_have(self, offset: int) -> bool:
         """Whether a read may find something that a wait would not."""

@@ -12,25 +12,27 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from penstock.errors import BrokerError
-from penstock.gateway.backend import Records
 from penstock.gateway.group_member import GroupMember
+from penstock.gateway.push_feed import Feeds
 from penstock.gateway.push_position import Positions
 from penstock.gateway.push_stream import Stream
-from penstock.net.routes import Routes
+from penstock.net.routes import Routes, TopicRoute
 
 _RETRY_SECONDS = 1.0
 
 
 class GroupStream:
     def __init__(
-        self, stream: Stream, routes: Routes, records: Records, group: str, member_id: str, start: int
+        self, feeds: Feeds, topic: TopicRoute, routes: Routes, group: str, member_id: str, start: int
     ) -> None:
         """`start` is EARLIEST or LATEST: where a group begins that has no offset yet."""
-        self.stream = stream
+        self._told: dict[int, int] = {}
+        """What was sent and not acknowledged: so much an id has to say."""
+        self.stream = Stream(feeds, topic, told=self._told)
         self.group = group
-        self._records = records
+        self._records = feeds.records
         self._start = start
-        self._member = GroupMember(routes, group, stream.topic, member_id, self)
+        self._member = GroupMember(routes, group, topic, member_id, self)
         self._resumed: dict[int, int] = {}
         self._acknowledged: dict[int, int] = {}
         """By partition that it reads, at least what the group had when it was taken."""
@@ -73,6 +75,8 @@ class GroupStream:
         for partition in mine:
             # Nobody has handled what was not sent.
             offset = min(positions[partition], self.stream.positions[partition])
+            if offset >= self._told.get(partition, offset):
+                self._told.pop(partition, None)
             if offset > self._acknowledged[partition]:
                 self._acknowledged[partition] = offset
                 self._uncommitted.add(partition)

@@ -27,11 +27,20 @@ class Event(NamedTuple):
 
 
 class Stream:
-    def __init__(self, feeds: Feeds, topic: TopicRoute, *, reads_all: bool = False) -> None:
-        """`reads_all`: partitions that the topic gets are read too."""
+    def __init__(
+        self,
+        feeds: Feeds,
+        topic: TopicRoute,
+        *,
+        reads_all: bool = False,
+        told: dict[int, int] | None = None,
+    ) -> None:
+        """`reads_all`: partitions that the topic gets are read too. `told`: where only some of the positions are to be
+        in the ids of events, namely those that events came from, they are kept here; whoever gave it may remove any."""
         self.topic = topic
         self.reads_all = reads_all
         self.positions: dict[int, int] = {}
+        self._told = self.positions if told is None else told
         self._feeds = feeds
         self._open: dict[int, PartitionFeed] = {}
         self._is_due = asyncio.Event()
@@ -51,7 +60,8 @@ class Stream:
         for partition in tuple(partitions):
             if partition in self._open:
                 self._open.pop(partition).close(self.wake)
-                del self.positions[partition]
+                self.positions.pop(partition)
+                self._told.pop(partition, None)
 
     def close(self) -> None:
         self.leave_out(self._open)
@@ -71,6 +81,8 @@ class Stream:
         go on. May be cancelled: nothing is taken then."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_seconds
+        # What others have read already is at hand without a wait: they shall have their turns too.
+        await asyncio.sleep(0)
         while True:
             self._is_due.clear()
             if self._failure is not None:
@@ -135,8 +147,8 @@ class Stream:
             if events and len(message.body) > left_bytes:
                 break
             left_bytes -= len(message.body)
-            self.positions[partition] = message.offset + 1
-            events.append(Event(encode_positions(self.topic.id, self.positions), message.body))
+            self.positions[partition] = self._told[partition] = message.offset + 1
+            events.append(Event(encode_positions(self.topic.id, self._told), message.body))
         if len(events) == len(messages):
             self.positions[partition] = page.next_offset
         return events

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.errors import BrokerError, ErrorCode
+from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.gateway.backend import Topics
 from penstock.gateway.push_stream import Stream
 from penstock.net.routes import TopicRoute
@@ -49,12 +49,11 @@ class OpenStreams:
     async def _look_at(self, name: str) -> None:
         try:
             found = await self._topics.get(name, fresh=True)
-        except BrokerError as error:
-            if error.code is ErrorCode.unknown_topic_or_partition:
+        except (PenstockError, OSError) as error:
+            # Who reads notices anything else.
+            if isinstance(error, BrokerError) and error.code is ErrorCode.unknown_topic_or_partition:
                 for stream in self._streams.get(name, ()):
                     stream.fail(error)
-        except OSError:
-            return  # who reads notices that too
         else:
             for stream in self._streams.get(name, ()):
                 _follow(stream, found)

@@ -1,8 +1,8 @@
 """Server-sent events: an answer that goes on, as fast as its client reads and no faster.
 
 Events are asked for when the socket has taken the last ones, so a client that does not read holds one small chunk and
-nothing more. A comment tells now and then that the connection lives. What ends a stream is said as an event `error`
-with a problem document, unless it is the client.
+nothing more. A comment tells now and then that the connection lives. What ends a stream is said as an event
+`problem` with a problem document, unless it is the client.
 """
 
 from __future__ import annotations
@@ -78,4 +78,4 @@ class EventStream(Response):
     def _explain(self, error: Exception) -> bytes:
         problem = problem_of(error)
         assert problem is not None, error
-        return b"event: error\ndata: %b\n\n" % msgspec.json.encode(problem.document(self._request_id))
+        return b"event: problem\ndata: %b\n\n" % msgspec.json.encode(problem.document(self._request_id))

@@ -1,0 +1,215 @@
+"""Streams over a source of records that answers at once: turns, limits, what an id says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+from whole_brokers import until
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway.backend import EARLIEST, Limits, Page
+from penstock.gateway.push_feed import MAX_KEPT_BYTES, Feeds
+from penstock.gateway.push_position import decode_positions
+from penstock.gateway.push_stream import Stream
+from penstock.model import BrokerId, TopicId
+from penstock.net.routes import PartitionRoute, TopicRoute
+from penstock.records.iteration import Record
+
+NOBODY = BrokerId(0)
+
+
+def topic(partitions: int = 1) -> TopicRoute:
+    route = PartitionRoute(NOBODY, 0, (NOBODY,), (NOBODY,))
+    return TopicRoute("orders", TopicId(UUID(int=7)), False, (route,) * partitions)
+
+
+class Records:
+    """As many as `end` in each partition, and more when that is moved."""
+
+    def __init__(self, end: int, start: int = 0, size: int = 10) -> None:
+        self.start, self.end, self.size = start, end, size
+        self.reads = 0
+        self.failure: BrokerError | OSError | None = None
+
+    async def read(self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0) -> Page:
+        self.reads += 1
+        if self.failure is not None:
+            raise self.failure
+        if not self.start <= offset <= self.end:
+            raise BrokerError(ErrorCode.offset_out_of_range)
+        while wait_ms and offset >= self.end:
+            await asyncio.sleep(0.001)
+        last = min(self.end, offset + limits.max_records)
+        records = tuple(Record(each, 0, None, b"x" * self.size, ()) for each in range(offset, last))
+        return Page(records, last, self.end, self.start)
+
+    async def offsets(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
+        return dict.fromkeys(partitions, self.start if time_ms == EARLIEST else self.end)
+
+
+def feeds_of(records: Any) -> Feeds:
+    return Feeds(
+        records, lambda topic, partition, record: b"%d/%d" % (partition, record.offset) + record.value
+    )
+
+
+def waits(feeds: Feeds) -> bool:
+    return all(feed._waiting for feed in feeds._feeds.values())
+
+
+def run(scenario: Any) -> None:
+    asyncio.run(scenario())
+
+
+def test_who_reads_what_is_in_memory_lets_others_have_their_turns() -> None:
+    async def scenario() -> None:
+        records = Records(end=20_000)
+        feeds = feeds_of(records)
+        first = Stream(feeds, topic())
+        first.read_from({0: 0})
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        while first.positions[0] < records.end:
+            await first.take(256, 32_768, 1)
+        reads = records.reads
+        second = Stream(feeds, topic())
+        second.read_from({0: 0})
+        task = asyncio.create_task(others())
+        takes = 0
+        while second.positions[0] < records.end:
+            await second.take(256, 32_768, 1)
+            takes += 1
+        task.cancel()
+        assert records.reads == reads, "it was all in memory"
+        assert turns >= takes
+
+    run(scenario)
+
+
+def test_no_more_is_kept_in_memory_than_the_limit() -> None:
+    async def scenario() -> None:
+        records = Records(end=3_000, size=20_000)
+        feeds = feeds_of(records)
+        stream = Stream(feeds, topic())
+        stream.read_from({0: 0})
+        while stream.positions[0] < records.end:
+            await stream.take(256, 32_768, 1)
+        kept = sum(page.size for feed in feeds._feeds.values() for page in feed._pages.values())
+        assert MAX_KEPT_BYTES / 2 < kept <= MAX_KEPT_BYTES
+
+    run(scenario)
+
+
+def test_partitions_take_turns_and_an_id_names_all_of_them() -> None:
+    async def scenario() -> None:
+        stream = Stream(feeds_of(Records(end=10)), topic(3))
+        stream.read_from({0: 0, 1: 0, 2: 0})
+        taken = [(await stream.take(1, 1_000, 1))[0] for _ in range(6)]
+        assert sorted(event.body[:1] for event in taken) == [b"0", b"0", b"1", b"1", b"2", b"2"]
+        assert decode_positions(topic().id, taken[-1].id) == {0: 2, 1: 2, 2: 2}
+
+    run(scenario)
+
+
+def test_an_id_names_only_where_events_came_from_where_that_is_enough() -> None:
+    async def scenario() -> None:
+        told: dict[int, int] = {}
+        stream = Stream(feeds_of(Records(end=10)), topic(1_000), told=told)
+        stream.read_from(dict.fromkeys(range(1_000), 0))
+        [first] = await stream.take(1, 1_000, 1)
+        assert decode_positions(topic().id, first.id) == {0: 1}
+        told.clear()
+        [second] = await stream.take(1, 1_000, 1)
+        assert decode_positions(topic().id, second.id) == {1: 1}
+
+    run(scenario)
+
+
+def test_a_message_larger_than_the_limit_is_sent_alone() -> None:
+    async def scenario() -> None:
+        stream = Stream(feeds_of(Records(end=3, size=100_000)), topic())
+        stream.read_from({0: 0})
+        assert [len(await stream.take(256, 32_768, 1)) for _ in range(3)] == [1, 1, 1]
+
+    run(scenario)
+
+
+def test_nothing_in_time_is_nothing_and_the_next_message_wakes() -> None:
+    async def scenario() -> None:
+        records = Records(end=5)
+        feeds = feeds_of(records)
+        stream = Stream(feeds, topic())
+        stream.read_from({0: 5})
+        assert await stream.take(10, 1_000, 0.01) == []
+        waiting = asyncio.create_task(stream.take(10, 1_000, 10))
+        await until(lambda: waits(feeds))
+        records.end = 7
+        assert [event.body[:3] for event in await waiting] == [b"0/5", b"0/6"]
+
+    run(scenario)
+
+
+def test_a_position_that_is_not_there_becomes_the_nearest() -> None:
+    async def scenario() -> None:
+        for offset, expected in ((2, 5), (99, 9)):
+            records = Records(start=5, end=9)
+            feeds = feeds_of(records)
+            stream = Stream(feeds, topic())
+            stream.read_from({0: offset})
+            waiting = asyncio.create_task(stream.take(1, 1_000, 10))
+            await until(lambda: waiting.done() or waits(feeds))  # noqa: B023
+            records.end = 10
+            [event] = await waiting
+            assert decode_positions(topic().id, event.id) == {0: expected + 1}
+
+    run(scenario)
+
+
+def test_a_reader_that_is_cancelled_has_missed_nothing() -> None:
+    async def scenario() -> None:
+        records = Records(end=1_000)
+        stream = Stream(feeds_of(records), topic())
+        stream.read_from({0: 0})
+        seen: list[int] = []
+        while len(seen) < 1_000:
+            taking = asyncio.create_task(stream.take(7, 1_000, 1))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if len(seen) % 3 and not taking.done():
+                taking.cancel()
+                await asyncio.gather(taking, return_exceptions=True)
+                continue
+            for event in await taking:
+                seen.append(decode_positions(topic().id, event.id)[0] - 1)
+        assert seen == list(range(1_000))
+
+    run(scenario)
+
+
+def test_a_topic_that_cannot_be_read_ends_the_stream_and_a_silent_broker_does_not() -> None:
+    async def scenario() -> None:
+        records = Records(end=5)
+        stream = Stream(feeds_of(records), topic())
+        stream.read_from({0: 0})
+        records.failure = OSError("nobody answers")
+        waiting = asyncio.create_task(stream.take(1, 1_000, 10))
+        await until(lambda: records.reads)
+        records.failure = None
+        assert len(await waiting) == 1
+        stream.read_from({0: 4_000})
+        records.failure = BrokerError(ErrorCode.topic_authorization_failed)
+        with pytest.raises(BrokerError) as refusal:
+            await stream.take(1, 1_000, 10)
+        assert refusal.value is records.failure
+
+    run(scenario)
