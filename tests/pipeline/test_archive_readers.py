@@ -1,0 +1,99 @@
+"""Others read the archive as it is, also from an S3-compatible store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import duckdb
+import polars
+import pytest
+from archive_helpers import job, make, numbers, produce
+from botocore.config import Config
+from deltalake import DeltaTable
+from in_process import InProcess
+
+from penstock.pipeline.archive import Archiver
+from penstock.pipeline.archive_store import storage_options, store_at
+from penstock.pipeline.archive_table import ArchiveError, ArchiveTable, CommitRefused
+from penstock.pipeline.archive_upkeep import keep_up
+from penstock.pipeline.offsets import topics_of
+from penstock.pipeline.options import parse
+from penstock.pipeline.table import TableReader, read_table
+from penstock.testing.process import BrokerProcess, free_ports
+
+pytestmark = pytest.mark.process
+
+
+def run(bootstrap: str, place: str, topic: str) -> None:
+    list(Archiver(job(bootstrap, place, topic), InProcess(), pytest.fail).run())
+
+
+def test_duckdb_pandas_and_polars_read_it(penstock_session_broker: BrokerProcess, tmp_path: Path) -> None:
+    bootstrap, place = penstock_session_broker.bootstrap, str(tmp_path / "archive")
+    make(bootstrap, "shared")
+    produce(bootstrap, "shared", range(100))
+    run(bootstrap, place, "shared")
+    connection = duckdb.connect()
+    connection.register("archive", DeltaTable(place).to_pyarrow_dataset())
+    sql = "select count(*), sum(octet_length(value)), count(distinct date) from archive"
+    assert connection.execute(sql).fetchall() == [(100, sum(len(b"value %d" % n) for n in range(100)), 5)]
+    frame = DeltaTable(place).to_pandas()
+    assert sorted(frame["offset"]) == sorted([*range(50), *range(50)])
+    assert (
+        polars.read_delta(place).filter(polars.col("partition") == 1)["value"].to_list().count(b"value 77")
+        == 1
+    )
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """In a process of its own: deltalake's files keep Python's lock while they wait for it."""
+    [port] = free_ports(1)
+    command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    settings = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    patient = Config(retries={"total_max_attempts": 20, "mode": "standard"})
+    boto3.client("s3", config=patient).create_bucket(Bucket="archives")
+    yield "s3://archives/topics"
+    server.kill()
+    server.wait()
+
+
+def test_an_object_store_holds_an_archive_as_well(
+    penstock_session_broker: BrokerProcess, bucket: str
+) -> None:
+    bootstrap = penstock_session_broker.bootstrap
+    make(bootstrap, "remote")
+    with pytest.raises(ArchiveError, match="there is no archive"):
+        ArchiveTable.at(bucket).view()
+    for first in (0, 30, 60):
+        produce(bootstrap, "remote", range(first, first + 30))
+        run(bootstrap, bucket, "remote")
+    table = ArchiveTable.at(bucket)
+    stale = table.view()
+    produce(bootstrap, "remote", range(90, 100))
+    run(bootstrap, bucket, "remote")
+    topic_id = topics_of(parse({"bootstrap": bootstrap, "subscribe": "remote"}))["remote"].id
+    with pytest.raises(CommitRefused):
+        table.commit(stale, [], {(topic_id, 0): 50})
+    assert keep_up(table, InProcess(), None, worthwhile=2).merged > 0
+    store = store_at(bucket)
+    rows = DeltaTable(bucket, storage_options=storage_options(store)).to_pyarrow_table()
+    assert numbers(rows.to_pylist()) == list(range(100))
+    options = parse({"bootstrap": bootstrap, "subscribe": "remote", "archive": bucket})
+    reader = TableReader(options)
+    read = [rows.num_rows for part in reader.partitions() for rows in read_table(options, part)]  # type: ignore[arg-type]
+    assert sum(read) == 100
