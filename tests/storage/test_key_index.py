@@ -10,7 +10,8 @@ from key_helpers import KeyReader, records_of, scan
 from log_helpers import EPOCH, NOW_MS, header_of, make_context, make_log
 
 from penstock.model import Offset
-from penstock.records.building import NewRecord, build_batch
+from penstock.records.building import NewRecord, build_batch, rebuild_batch
+from penstock.records.iteration import Record
 from penstock.storage import key_entries, key_index, key_lookup
 from penstock.storage.disk import RealFile
 from penstock.storage.key_file import PAGE_BYTES, KeyFile
@@ -252,3 +253,11 @@ def test_a_file_that_is_given_up_is_not_left_behind(tmp_path: Path) -> None:
     assert not job.write()
     job.discard()
     assert not [name for name in disk.list(log.directory) if KEYS_SUFFIX in name]
+
+
+@pytest.mark.parametrize("offsets", [(1, 0), (0, 0), (0, 5)])
+def test_offsets_that_a_producer_made_up_do_not_get_into_the_index(offsets: tuple[int, int]) -> None:
+    header = header_of(memoryview(build_batch([NewRecord(HOT, b"", NOW_MS), NewRecord(COLD, b"", NOW_MS)])))
+    made_up = [Record(offset, NOW_MS, key, b"", ()) for offset, key in zip(offsets, (HOT, COLD), strict=True)]
+    batch = memoryview(rebuild_batch(header, made_up))
+    assert key_entries.entries_of(batch, header_of(batch), 0, 0, 1 << 20) == []

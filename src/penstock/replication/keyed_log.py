@@ -104,14 +104,16 @@ class KeyedLog:
         wait.is_done = True
         self._forget(wait)
 
-    def must_check(self, batch: memoryview, header: BatchHeader) -> bool:
-        """Whether a batch has to be compared with what is stored before it is appended; InvalidBatch where it has more
-        records than a segment."""
+    def check_size(self, header: BatchHeader) -> None:
+        """InvalidBatch where a batch has more records than a segment may have."""
         if header.record_count > KEYED_SEGMENT_RECORDS:
             raise InvalidBatch(
                 ErrorCode.invalid_record,
-                f"{header.record_count} records, where {KEYED_SEGMENT_RECORDS} may be",
+                f"{header.record_count} records in a batch, where {KEYED_SEGMENT_RECORDS} may be",
             )
+
+    def must_check(self, batch: memoryview, header: BatchHeader) -> bool:
+        """Whether a batch has to be compared with what is stored before it is appended."""
         return (
             header.record_count == 1 and not header.has_producer and may_have_idempotency_key(batch, header)
         )

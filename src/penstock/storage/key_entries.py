@@ -63,8 +63,11 @@ def entries_of(
         body = bytes(batch_body(batch, header, max_decompressed_bytes))
         has_idempotency = _IDEMPOTENCY_NAME in body
         entries: list[bytes] = []
-        shift = header.base_offset - base_offset
+        shift, last = header.base_offset - base_offset, -1
         for start, end, delta, key_start, key_length in _scan(body, header.record_count):
+            if not last < delta <= header.last_offset_delta:
+                return []  # entries are in the order of offsets, whatever a producer makes up
+            last = delta
             place = PLACE.pack(shift + delta, position, start)
             key = None if key_length < 0 else body[key_start : key_start + key_length]
             if key is not None:

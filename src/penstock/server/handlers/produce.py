@@ -134,6 +134,8 @@ class _ProduceOperation:
             raise BrokerError(ErrorCode.invalid_record, "a batch is missing")
         header = check_batch(partition.records, max_bytes=replica.max_message_bytes)
         self._check_batch(header)
+        if replica.keyed is not None:
+            replica.keyed.check_size(header)
         if self._produce.acks == ACKS_ALL and replica.lacks_replicas:
             raise BrokerError(
                 ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas"
