@@ -105,9 +105,6 @@ class Transactions(RuleBasedStateMachine):
         assert isinstance(error, BrokerError)
         return error
 
-    async def end_request(self, identity: Identity, commit: bool, version: int) -> Identity:
-        return await self.bench.shard.end("t", identity, commit, version)
-
     def next_transaction(self, producer: Producer) -> None:
         producer.written = Written()
         self.all_written.append(producer.written)
@@ -155,7 +152,7 @@ class Transactions(RuleBasedStateMachine):
         if producer.ends and producer.ends[-1][0] == producer.identity and producer.version == VERSION_2:
             commit = producer.ends[-1][1]  # a repeat
         producer.ends.append((producer.identity, commit, producer.written))
-        self.ask(producer, self.end_request(producer.identity, commit, producer.version))
+        self.ask(producer, self.bench.shard.end("t", producer.identity, commit, producer.version))
         if commits:
             self.commit_all()
         answer = self.answer_of(producer)
@@ -184,7 +181,7 @@ class Transactions(RuleBasedStateMachine):
         if producer.version == VERSION_2 and producer.ends:
             identity, commit, written = producer.ends[place % len(producer.ends)]
             if written is not producer.written:
-                self.ask(producer, self.end_request(identity, commit, VERSION_2))
+                self.ask(producer, self.bench.shard.end("t", identity, commit, VERSION_2))
                 self.commit_all()
                 self.answer_of(producer)
                 producer.request = None

@@ -60,6 +60,25 @@ async def test_markers_are_written_when_the_decision_is_committed_and_not_before
     assert bench.counts.commits == 1
 
 
+async def test_end_at_once_is_in_the_log_when_it_returns_and_done_when_it_is_committed() -> None:
+    bench = Bench()
+    producer = await bench.init()
+    assert bench.shard.end_at_once("t", producer, True, VERSION_1) is None, "nothing is open"
+    await bench.add(producer)
+    stranger = Identity(producer.producer_id, ProducerEpoch(7))
+    assert bench.shard.end_at_once("t", stranger, True, VERSION_1) is None
+    assert state_of(bench) is TransactionState.ONGOING
+    begun = bench.shard.end_at_once("t", producer, True, VERSION_2)
+    assert begun is not None
+    recorded, following = begun
+    assert following == (producer.producer_id, producer.epoch + 1)
+    assert not recorded.done()
+    assert not bench.endings
+    bench.log.commit()
+    assert recorded.done()
+    assert len(bench.endings) == 1
+
+
 async def test_partition_is_verified_when_its_place_in_the_transaction_is_committed() -> None:
     bench = Bench()
     producer = await bench.init()

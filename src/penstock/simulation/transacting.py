@@ -104,18 +104,21 @@ class TransactionalProducer:
             await self._end(transaction, self._outside, commit=self._random.random() < 0.7)
         elif self._instance is None:
             if self._random.random() < self._eagerness:
-                await self._initialise()
+                await self._initialise(is_held=self.role.is_held)
         else:
             await self._transact(self._instance)
 
-    async def _initialise(self) -> None:
+    async def _initialise(self, *, is_held: bool) -> None:
         before = self._before
         try:
-            producer = await self._client.initialise(self.role.timeout_ms, before, is_held=self.role.is_held)
+            producer = await self._client.initialise(self.role.timeout_ms, before, is_held=is_held)
         except BrokerError as error:
             if error.code in FENCED:
                 self._before = None
             self._note("init", error.code.name)
+            if is_held and error.code is ErrorCode.invalid_txn_state:
+                await self._replace_holder()
+                return
             if error.code not in FENCED | _NOT_NOW:
                 raise InvariantViolated(
                     "T27", f"{self.name} got {error.code.name} for InitProducerId"
@@ -128,6 +131,12 @@ class TransactionalProducer:
             self.role.transactional_id, f"{self.name}.{self._instances}", producer
         )
         self._note("init", producer)
+
+    async def _replace_holder(self) -> None:
+        """Another one holds a transaction open: sometimes one that would hold nothing comes, and goes."""
+        if self._random.random() < 0.3:
+            await self._initialise(is_held=False)
+            self._instance = None
 
     async def _is_ready(self) -> bool:
         """Whether there is anything to write."""

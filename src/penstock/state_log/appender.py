@@ -84,7 +84,7 @@ class Appender(Generic[R]):
         if self._closed is not None:
             done(self._closed)
             return
-        self._append_collected()
+        self.append_collected()
         batch = _Batch(waiting=[done])
         self._uncommitted.append(batch)
         try:
@@ -101,14 +101,15 @@ class Appender(Generic[R]):
 
     def _open_batch(self) -> _Batch:
         if not self._collected:
-            asyncio.get_running_loop().call_soon(self._append_collected)
+            asyncio.get_running_loop().call_soon(self.append_collected)
         if not self._collected or self._collected[-1].size_bytes >= MAX_BATCH_BYTES:
             batch = _Batch()
             self._collected.append(batch)
             self._uncommitted.append(batch)
         return self._collected[-1]
 
-    def _append_collected(self) -> None:
+    def append_collected(self) -> None:
+        """Now, and not when the others of this turn have come."""
         collected, self._collected = self._collected, []
         now_ms = self._clock.now_ms()
         for place, batch in enumerate(collected):

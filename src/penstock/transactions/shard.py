@@ -9,9 +9,8 @@ again after a reload, until all are. Where the log refuses, the shard closes and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any
 
 from penstock.config import (
     TRANSACTION_HELD_MAX_COUNT,
@@ -159,20 +158,21 @@ class Shard:
             and known.verify(producer, partition) is ErrorCode.none
         )
 
-    def end(
+    def end_at_once(
         self, transactional_id: str, producer: Identity, commit: bool, version: int
-    ) -> Coroutine[Any, Any, Identity]:
-        """The outcome is decided for good; who may begin the next transaction. Where nothing stands in the way it is on
-        its way into the log when this returns: a client waits for it, and turns of a busy loop are long."""
+    ) -> tuple[asyncio.Future[None], Identity] | None:
+        """As `end`, in the log when it returns and done with the future: turns of a busy loop are long, and a client
+        waits. None where something stands in the way, and nothing was done."""
         known = self._transactions.get(transactional_id)
         if known is None or not known.is_open_to(producer) or known.needs_id_to_end(producer, version):
-            return self._end_when_possible(transactional_id, producer, commit, version)
+            return None
         changed = known.ended(producer, commit, version, None, self._around.wall_ms())
-        return _done(self._record(transactional_id, changed), changed.successor)
+        recorded = self._record(transactional_id, changed)
+        self._appender.append_collected()
+        return recorded, changed.successor
 
-    async def _end_when_possible(
-        self, transactional_id: str, producer: Identity, commit: bool, version: int
-    ) -> Identity:
+    async def end(self, transactional_id: str, producer: Identity, commit: bool, version: int) -> Identity:
+        """The outcome is decided for good; who may begin the next transaction."""
         next_id: ProducerId | None = None
         while True:
             try:
@@ -419,11 +419,6 @@ class Shard:
             raise BrokerError(
                 ErrorCode.policy_violation, "there are too many transactional ids that are held"
             )
-
-
-async def _done(recorded: asyncio.Future[None], producer: Identity) -> Identity:
-    await recorded
-    return producer
 
 
 def _unavailable(error: BrokerError) -> BrokerError:

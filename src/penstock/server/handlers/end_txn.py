@@ -23,7 +23,14 @@ def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
         asking = producer_of(message)
         if version < VERSION_2:
             shard.check_connection(message.transactional_id, asking, request.session.number)
-        return _answer(request, shard.end(message.transactional_id, asking, message.committed, version))
+        begun = shard.end_at_once(message.transactional_id, asking, message.committed, version)
+        if begun is None:
+            return _answer(request, shard.end(message.transactional_id, asking, message.committed, version))
+        recorded, producer = begun
+        if not recorded.done():
+            return _answer(request, _when_recorded(recorded, producer))
+        recorded.result()
+        return _fields(producer, ErrorCode.none)
     except BrokerError as error:
         return _fields(NOBODY, told(error.code, request.version, FIRST_VERSION_WITH_FENCED))
 
@@ -36,6 +43,11 @@ async def _answer(request: Request, ending: Awaitable[Identity]) -> Fields:
         return _fields(await ending, ErrorCode.none)
     except BrokerError as error:
         return _fields(NOBODY, told(error.code, request.version, FIRST_VERSION_WITH_FENCED))
+
+
+async def _when_recorded(recorded: Awaitable[None], producer: Identity) -> Identity:
+    await recorded
+    return producer
 
 
 def _fields(producer: Identity, code: ErrorCode) -> Fields:
