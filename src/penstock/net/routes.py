@@ -100,7 +100,7 @@ class Routes:
         self._clients: dict[Address, Client] = {}
         self._connecting: dict[Address, asyncio.Task[Client]] = {}
         self._topics: dict[str, TopicRoute] = {}
-        self._reading: dict[str, asyncio.Task[None]] = {}
+        self._reading: dict[str, asyncio.Task[Mapping[str, TopicRoute]]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], BrokerId] = {}
 
     def close(self) -> None:
@@ -114,21 +114,21 @@ class Routes:
 
     async def topic(self, name: str) -> TopicRoute:
         """BrokerError where there is no such topic."""
-        if name not in self._topics:
+        route = self._topics.get(name)
+        if route is None:
             reading = self._reading.get(name)
             if reading is None:
                 reading = self._reading[name] = asyncio.get_running_loop().create_task(self._read([name]))
                 reading.add_done_callback(lambda _: self._reading.pop(name, None))
-            await asyncio.shield(reading)
-        route = self._topics.get(name)
+            # Not what is known by now: that may be forgotten again already.
+            route = (await asyncio.shield(reading)).get(name)
         if route is None:
             raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name[:80]!r}")
         return route
 
     async def topics(self) -> Mapping[str, TopicRoute]:
         """Every topic there is, asked for anew."""
-        await self._read(None)
-        return dict(self._topics)
+        return await self._read(None)
 
     async def leader(self, topic: str, partition: int) -> Client:
         """A connection to the broker that leads the partition."""
@@ -159,7 +159,7 @@ class Routes:
         """What is known of it has turned out wrong."""
         self._topics.pop(topic, None)
 
-    async def _read(self, names: Sequence[str] | None) -> None:
+    async def _read(self, names: Sequence[str] | None) -> Mapping[str, TopicRoute]:
         topics = None if names is None else [{"topic_id": None, "name": name} for name in names]
         fields = {"topics": topics, "allow_auto_topic_creation": False}
         response = await self.ask_any(_METADATA, _METADATA_VERSION, fields)
@@ -175,9 +175,10 @@ class Routes:
         }
         found = {topic.name: _route_of(topic) for topic in response.topics if topic.name and topic.partitions}
         if names is None:
-            self._topics = found
+            self._topics = dict(found)
         else:
             self._topics |= found
+        return found
 
     # --- coordinators
 

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from penstock.config import Address
+from penstock.errors import BrokerError, ErrorCode
+from penstock.net.network import TcpNetwork
+from penstock.net.routes import Routes
+
+
+class KnownTopic(Routes):
+    """A cluster with one topic and one partition, without any broker."""
+
+    def __init__(self) -> None:
+        super().__init__(TcpNetwork(), [Address("nowhere", 1)], "test")
+        self.questions = 0
+
+    async def ask_any(self, api_key: int, version: int, fields: Any) -> Any:
+        self.questions += 1
+        await asyncio.sleep(0)
+        partition = SimpleNamespace(
+            partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1]
+        )
+        topic = SimpleNamespace(name="a", topic_id=UUID(int=1), is_internal=False, partitions=[partition])
+        return SimpleNamespace(cluster_id="c", controller_id=1, brokers=[], topics=[topic])
+
+
+async def test_all_who_ask_at_the_same_time_are_told_by_one_answer() -> None:
+    routes = KnownTopic()
+    found = await asyncio.gather(*(routes.topic("a") for _ in range(5)))
+    assert {route.name for route in found} == {"a"}
+    assert routes.questions == 1
+
+
+async def test_a_topic_that_somebody_forgets_while_it_is_read_is_found() -> None:
+    routes = KnownTopic()
+    asking = asyncio.create_task(routes.topic("a"))
+    await asyncio.sleep(0)
+    routes._reading["a"].add_done_callback(lambda _: routes.forget("a"))
+    assert (await asking).name == "a"
+
+
+async def test_a_topic_that_is_not_there_is_said_not_to_be() -> None:
+    with pytest.raises(BrokerError) as caught:
+        await KnownTopic().topic("b")
+    assert caught.value.code is ErrorCode.unknown_topic_or_partition
