@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.net.routes import Routes
+from penstock.pipeline.archive_store import store_at
 from penstock.pipeline.offsets import run
 from penstock.pipeline.options import OptionError
 
@@ -16,7 +17,10 @@ def topic_frame(spark: SparkSession, bootstrap: str, topics: Sequence[str], arch
     reader = spark.read.format("penstock").options(
         bootstrap=bootstrap, subscribe=",".join(topics), includeHeaders="true"
     )
-    return reader.option("archive", archive).load() if archive is not None else reader.load()
+    if archive is not None:
+        # Relative to here: Spark plans in other processes, which may be elsewhere.
+        reader = reader.option("archive", store_at(archive).uri)
+    return reader.load()
 
 
 def query(

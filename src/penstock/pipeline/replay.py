@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.clock import SystemClock
 from penstock.pipeline.archive_cluster import topic_settings
+from penstock.pipeline.archive_store import store_at
 from penstock.pipeline.offsets import topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions, parse
 from penstock.pipeline.planning import Plan, limited
@@ -138,4 +139,6 @@ def _rows(spark: SparkSession, options: SourceOptions, ranges: list[OffsetRange]
         includeHeaders="true",
         inOrder="true",
     )
-    return reader.option("archive", options.archive).load() if options.archive is not None else reader.load()
+    if options.archive is not None:
+        reader = reader.option("archive", store_at(options.archive).uri)
+    return reader.load()
