@@ -76,6 +76,7 @@ _ALONE: Alone = {
     "gateway-mailboxes": gateway.mailboxes,
     "gateway-batches": gateway.batches,
     "gateway-events": gateway.idle_events,
+    "gateway-isolation": gateway.slow_clients,
 }
 _CLUSTERS: Paired = {
     "cluster-produce-1k": cluster_load.one_kilobyte,

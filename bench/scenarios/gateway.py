@@ -14,9 +14,10 @@ from typing import Any
 from bench.clusters import DefaultPenstockCluster, PenstockCluster
 from bench.comparison import Bar, Row
 from bench.context import Context
-from bench.driver import Figures, run_driver
-from bench.gateways import Gateway
-from bench.measure import Spread
+from bench.driver import Figures, finish_driver, run_driver, start_driver
+from bench.gateways import LIMITS, Gateway
+from bench.measure import Spread, rss_mb
+from bench.scenarios.isolation import LOWEST, victims
 from bench.servers import Penstock
 from bench.target import settle_disk
 from bench.topics import create_topic
@@ -29,6 +30,7 @@ SEED_USER_IDS = 10_000_000
 WARM_UP_S = 5
 EVENT_CONNECTIONS = 10_000
 BATCH = 1_000
+SLOW_CLIENTS = 500
 
 Shown = Sequence[tuple[str, str, str, Bar | None]]
 
@@ -91,6 +93,38 @@ def idle_events(context: Context) -> list[Row]:
     )
     name = f"HTTP: {EVENT_CONNECTIONS:,} idle streams of events"
     return [Row(name, label, unit, Spread.of([figures[key]]), bar=bar) for key, label, unit, bar in shown]
+
+
+def slow_clients(context: Context) -> list[Row]:
+    """Kafka clients of a broker with its gateway inside, first alone, then beside HTTP clients that hardly read."""
+    name = f"{SLOW_CLIENTS:,} slow HTTP clients beside Kafka clients"
+    seconds = context.scaled(20, 8)
+    found: dict[str, list[Figures]] = {"quiet": [], "beside": []}
+    with Penstock(settings=LIMITS) as server:
+        for topic in ("victim", "busy"):
+            create_topic(server, topic, 4)
+        run_driver(
+            "produce", topic="busy", partitions=4, count=100_000, size=SIZE, bootstrap=server.bootstrap
+        )
+        for number in range(context.rounds):
+            context.say(f"{name}: round {number + 1} of {context.rounds}")
+            found["quiet"].append(victims(server, seconds))
+            slow = {"topic": "busy", "clients": SLOW_CLIENTS, "seconds": seconds + 10, "interval_s": 0.5}
+            noise = start_driver("slow_events", nice=LOWEST, port=server.http_port, **slow)
+            found["beside"].append(victims(server, seconds))
+            finish_driver("slow_events", noise)
+        memory = rss_mb(server.pid)
+    pairs = zip(found["beside"], found["quiet"], strict=True)
+    ratio = Spread.of([beside["p99_ms"] / quiet["p99_ms"] for beside, quiet in pairs])
+    return [
+        *(
+            Row(name, f"{kind}: {key[:-3]}", "ms", Spread.of([figures[key] for figures in measured]))
+            for kind, measured in found.items()
+            for key in ("p50_ms", "p99_ms")
+        ),
+        Row(name, "p99, times that without", "x", ratio, bar=Bar("value", "at most", 2.0)),
+        Row(name, "resident", "MB", Spread.of([memory])),
+    ]
 
 
 _SENDING: Shown = (

@@ -39,14 +39,14 @@ def noisy_neighbours(context: Context) -> list[Row]:
         _write(server, "cold", context.scaled(4_000_000, 1_000_000))
         for number in range(rounds):
             context.say(f"{NAME}: round {number + 1} of {rounds}, quiet")
-            found["quiet"].append(_victims(server, seconds / 2))
+            found["quiet"].append(victims(server, seconds / 2))
             context.say(f"{NAME}: round {number + 1} of {rounds}, noisy")
             with _noise(server, int(sustained / rounds)):
-                found["noisy"].append(_victims(server, seconds * 0.8))
+                found["noisy"].append(victims(server, seconds * 0.8))
     return _rows(found)
 
 
-def _victims(server: Penstock, seconds: float) -> Figures:
+def victims(server: Penstock, seconds: float) -> Figures:
     load = {"partitions": 4, "writers": VICTIMS, "messages_per_s": VICTIM_MESSAGES_PER_S}
     return run_driver("writers", bootstrap=server.bootstrap, topic="victim", seconds=seconds, **load)
 

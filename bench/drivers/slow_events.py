@@ -1,0 +1,48 @@
+"""HTTP clients that ask for events and take them at a trickle, until this is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from bench.driver import Figures, drive
+from bench.http_client import http_request
+from bench.raw_client import prepare_process
+
+RECEIVE_BUFFER_BYTES = 16 * 1024
+SIP_BYTES = 1_024
+
+
+async def _sip(port: int, topic: str, interval_s: float, stop: asyncio.Event) -> int:
+    loop = asyncio.get_running_loop()
+    with socket.socket() as narrow:
+        # What the system took in the client's place would make it a quick one.
+        narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        narrow.setblocking(False)
+        await loop.sock_connect(narrow, ("127.0.0.1", port))
+        await loop.sock_sendall(narrow, http_request("GET", f"/v1/topics/{topic}/events?from=earliest"))
+        taken = 0
+        while not stop.is_set():
+            data = await loop.sock_recv(narrow, SIP_BYTES)
+            if not data:
+                raise ConnectionResetError("the gateway has closed the connection")
+            taken += len(data)
+            await asyncio.sleep(interval_s)
+        return taken
+
+
+async def drive_slow(port: int, topic: str, clients: int, seconds: float, interval_s: float) -> Figures:
+    stop = asyncio.Event()
+    sipping = [asyncio.create_task(_sip(port, topic, interval_s, stop)) for _ in range(clients)]
+    await asyncio.sleep(seconds)
+    stop.set()
+    return {"bytes": sum(await asyncio.gather(*sipping))}
+
+
+def slow_events(**parameters: float) -> Figures:
+    prepare_process()
+    return asyncio.run(drive_slow(**parameters))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    drive(slow_events)
