@@ -12,7 +12,7 @@ KILLS ?= 30
 BROKERS ?= 1
 SEEDS ?= 1000
 
-.PHONY: help setup run test lint format bench test-cluster clients faults kill-cycles copy-cycles simulate mutants fuzz lock clean
+.PHONY: help setup run test lint format bench test-cluster clients faults kill-cycles copy-cycles job-cycles simulate mutants fuzz lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -64,6 +64,9 @@ kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times
 
 copy-cycles: $(VENV)/.dev  ## Move MESSAGES (100000) exactly once while brokers and copiers are killed, KILLS times (30)
 	$(BIN)/python tests/faults/copiers.py --messages $(MESSAGES) --kills $(KILLS) $(ARGS)
+
+job-cycles: $(VENV)/.dev  ## Archive and replay with a real Spark while jobs, tasks and the broker are killed (ARGS="--cycles 40")
+	$(BIN)/python tests/pipeline/job_kills.py $(ARGS)
 
 simulate: $(VENV)/.dev  ## Run brokers and whole clusters in virtual time, from SEEDS seeds each (1000), resumable
 	$(BIN)/python -m penstock.simulation --seeds $(SEEDS) --progress build/simulation $(ARGS)
