@@ -1,0 +1,37 @@
+"""A task and a driver of a real Spark are killed under the streaming sink: a sample of `make pipeline-crashes`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from archive_helpers import digest
+from pyspark.sql import SparkSession
+from sink_helpers import committed, new_topic
+from sink_kills import Plan, Runs, feed
+from sink_query import copy
+
+from penstock.testing.process import BrokerProcess
+
+pytestmark = [pytest.mark.process, pytest.mark.spark]
+
+PRODUCE, END_TXN = 0, 26
+ROWS = 500
+
+
+@pytest.mark.timeout(300)
+def test_task_and_driver_are_killed_and_each_row_is_there_once(
+    spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    bootstrap = penstock_session_broker.bootstrap
+    source, target = new_topic(bootstrap), new_topic(bootstrap)
+    feed(bootstrap, source, range(ROWS))
+    runs = Runs(bootstrap, source, target, tmp_path)
+    # The task when its first rows are written, the driver when all is decided and one transaction of two is committed.
+    plans = [Plan("task", 1, is_sent=True, api=PRODUCE), Plan("driver", 3, api=END_TXN)]
+    assert not runs.run(*plans)
+    assert runs.taken == 2, runs.log_tail()
+    copy(spark, bootstrap, source, target, str(runs.checkpoint))
+    found = committed(bootstrap, target)
+    assert len(found) == ROWS
+    assert digest(map(str.encode, found)) == digest(b"%d" % number for number in range(ROWS))
