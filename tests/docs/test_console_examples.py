@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -35,14 +36,23 @@ def run(example: Example, broker: BrokerProcess) -> str:
     ).stdout
 
 
+def wait_for_http(broker: BrokerProcess) -> None:
+    """It is served a moment after Kafka clients are."""
+    deadline = time.monotonic() + COMMAND_SECONDS
+    while b"HTTP at" not in broker.log_path.read_bytes():
+        assert time.monotonic() < deadline, "HTTP is not served"
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/topics-and-cli.md", "docs/groups.md", "docs/transactions.md"]
+    "document",
+    ["README.md", "docs/topics-and-cli.md", "docs/groups.md", "docs/transactions.md", "docs/http.md"],
 )
 def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker: StartBroker) -> None:
     found = examples(ROOT / document)
     assert found
     broker = start_broker()
+    wait_for_http(broker)
     for example in found:
         output = run(example, broker)
         expected = "\n".join(example.expected)
