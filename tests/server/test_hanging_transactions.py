@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from harness import Harness, serve
-from transaction_wire import Producer, fetch, find_coordinator, seen
+from transaction_wire import Producer, ask_raw, fetch, find_coordinator, seen
 from whole_brokers import Brokers, run, until
 
 from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
@@ -18,6 +18,12 @@ from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
 from penstock.storage.producer_state import ProducerEntry
+from penstock.wire.known_transactions import (
+    KnownTransactions,
+    OpenTransaction,
+    decode_known_transactions_response,
+    encode_known_transactions_request,
+)
 
 SOON = {
     "transaction.max.timeout.ms": "1",
@@ -195,6 +201,15 @@ def test_operator_may_abort_what_is_open_and_lost_and_nothing_else(tmp_path: Pat
         assert await abort_as_operator(broker) is ErrorCode.none
         assert not is_open(broker)
         assert await abort_as_operator(broker) is ErrorCode.invalid_txn_state
+
+    serve(tmp_path, scenario, SELDOM)
+
+
+def test_only_brokers_may_ask_what_a_coordinator_knows(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        frame = encode_known_transactions_request(7, "somebody", [OpenTransaction(ProducerId(LOST_ID), A0)])
+        answer = decode_known_transactions_response(await ask_raw(broker, frame))
+        assert answer == KnownTransactions(ErrorCode.cluster_authorization_failed)
 
     serve(tmp_path, scenario, SELDOM)
 
