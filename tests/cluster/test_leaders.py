@@ -18,7 +18,12 @@ def partitions(draw: st.DrawFn) -> Partition:
     replicas = tuple(draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=5, unique=True)))
     isr = tuple(draw(st.lists(st.sampled_from(replicas), unique=True)))
     leader = draw(st.sampled_from([NO_LEADER, *isr]))
-    return Partition(leader, LeaderEpoch(draw(st.integers(0, 9))), replicas, isr, 0)
+    others = [replica for replica in replicas if replica not in isr]
+    resort = (
+        tuple(draw(st.lists(st.sampled_from(others), unique=True))) if others and leader == NO_LEADER else ()
+    )
+    epoch = LeaderEpoch(draw(st.integers(0, 9)))
+    return Partition(leader, epoch, replicas, isr, 0, last_resort=resort)
 
 
 @st.composite
@@ -51,7 +56,11 @@ def test_a_leader_comes_from_the_recorded_set_and_in_a_new_epoch(
             continue
         assert after != before
         assert after.replicas == before.replicas
-        assert set(after.isr) <= set(before.isr), "only a leader takes others into the set"
+        is_all_lost = has_lost and before.isr == (broker,) and len(after.isr) == 1
+        allowed = {*before.isr, *(before.last_resort if is_all_lost else ())}
+        assert set(after.isr) <= allowed, "only a leader takes others into the set"
+        assert not set(after.last_resort) & set(after.isr)
+        assert not after.last_resort or after.leader not in image.brokers
         assert after.leader == NO_LEADER or after.leader in after.isr
         if after.leader != before.leader:
             assert after.leader_epoch == before.leader_epoch + 1
@@ -132,3 +141,38 @@ def test_who_departs_is_in_no_shared_set(
 ) -> None:
     after = leaders.depart(broker, lambda _: has_lost)(image, NAME, before) or before
     assert broker not in after.isr or (after.isr == (broker,) and not has_lost)
+
+
+@given(images(), partitions(), st.sampled_from(BROKERS))
+def test_who_leaves_a_set_of_which_none_is_alive_is_its_last_resort(
+    image: ClusterImage, before: Partition, broker: BrokerId
+) -> None:
+    after = leaders.depart(broker, lambda _: False)(image, NAME, before)
+    if after is not None:
+        is_anybody_there = any(member in image.brokers for member in after.isr)
+        assert (broker in after.last_resort) == (not is_anybody_there)
+        gone = leaders.withdraw(broker, lambda _: True)(image, NAME, after) or after
+        assert broker not in gone.last_resort
+        assert leaders.withdraw(broker, lambda _: False)(image, NAME, after) is None
+
+
+def test_the_last_resort_leads_when_the_others_come_back_with_nothing() -> None:
+    """A loss of power and a new disk at once: what was acknowledged after an fsync is still there."""
+    one, two = BROKERS[:2]
+    image = ClusterImage("c")
+    before = Partition(one, LeaderEpoch(4), (one, two), (one, two), 0)
+    left = leaders.depart(one, lambda _: False)(image, NAME, before)
+    assert left is not None
+    assert (left.leader, left.isr, left.last_resort) == (NO_LEADER, (two,), (one,))
+
+    back = leaders.come_back(two)(image, NAME, left)
+    assert back is not None
+    assert (back.leader, back.isr, back.last_resort) == (two, (two,), ())
+
+    members = [Broker(one, "h", 1, BrokerEpoch(2), "m")]
+    lost = leaders.depart(two, lambda _: True)(image.with_members(members, NO_LEADER), NAME, left)
+    assert lost is not None
+    assert (lost.leader, lost.isr, lost.last_resort) == (one, (one,), ())
+    waiting = leaders.depart(two, lambda _: True)(image, NAME, left)
+    assert waiting is not None
+    assert (waiting.leader, waiting.isr) == (NO_LEADER, (one,))

@@ -90,6 +90,31 @@ def test_without_the_mark_of_its_last_epoch_a_broker_leaves_the_sets_it_shares(
     run(scenario)
 
 
+@pytest.mark.parametrize("is_resort_lost", [False, True])
+def test_a_power_loss_beside_a_lost_disk_leaves_the_copy_that_is_left(is_resort_lost: bool) -> None:
+    """Broker 2's disk is gone, which it has not told yet, when broker 1 comes back without its last moments."""
+
+    async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
+        others = await opened(ensemble, 3)
+        await others.store.delete(znodes.broker_path(BrokerId(2)))
+        first = await opened(ensemble, 1)
+        await first.register()
+        led, _, _ = await states(first)
+        assert (led.leader, led.isr, led.last_resort) == (NO_LEADER, (2,), (1,))
+        if is_resort_lost:
+            first = await opened(ensemble, 1)
+            await first.store.delete(znodes.broker_path(BrokerId(1)))
+            await first.register(directory=99, has_logs=False)
+        second = await opened(ensemble, 2)
+        await second.register(directory=98, has_logs=False)
+        led, _, _ = await states(second)
+        assert (led.isr, led.last_resort) == (() if is_resort_lost else (1,), ())
+        for node in (others, first, second):
+            await node.stop()
+
+    run(scenario)
+
+
 def test_a_broker_whose_machine_ran_on_has_lost_nothing_and_stays() -> None:
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)

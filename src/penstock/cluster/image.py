@@ -40,6 +40,9 @@ class Partition:
     """Those of the replicas that were not there before the move; one that is not in the target goes when it ends."""
     target_replicas: tuple[BrokerId, ...] = ()
     """The replicas at the end of a move; empty where none is under way."""
+    last_resort: tuple[BrokerId, ...] = ()
+    """Who left the in-sync set in doubt when none of it was alive, and nobody has led since: should those it left be
+    lost, nobody has more."""
 
     @property
     def is_moving(self) -> bool:

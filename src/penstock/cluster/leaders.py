@@ -100,18 +100,44 @@ def depart(
     It may miss what it had acknowledged, so it leaves every in-sync set with other members. Alone it stays, for what
     it had acknowledged then was on its disk; unless that is gone. One that did stop in order leaves only what is in
     doubt all the same.
+
+    When those it leaves are not there, they may come back with nothing: so it stays the last resort until one leads.
     """
 
     def rule(image: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
         rest = tuple(member for member in partition.isr if member != broker)
         if broker not in partition.isr or not is_in_doubt(name) or not (rest or has_lost(name)):
             return None
+        if not rest:
+            return _resort(image, partition)
+        leader = first_alive(image, partition, rest)
         left = replace(partition, isr=rest)
-        if partition.leader != broker:
-            return left
-        return led_by(left, first_alive(image, partition, rest))
+        if leader == NO_LEADER and not has_lost(name):
+            left = replace(left, last_resort=(*partition.last_resort, broker))
+        return left if partition.leader != broker else led_by(left, leader)
 
     return rule
+
+
+def withdraw(broker: BrokerId, is_gone: Callable[[TopicPartition], bool]) -> Rule:
+    """One whose copy is gone is no resort."""
+
+    def rule(_: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
+        if broker not in partition.last_resort or not is_gone(name):
+            return None
+        left = tuple(member for member in partition.last_resort if member != broker)
+        return replace(partition, last_resort=left)
+
+    return rule
+
+
+def _resort(image: ClusterImage, partition: Partition) -> Partition:
+    """The last of the in-sync set has lost all it had."""
+    left = partition.last_resort
+    leader = first_alive(image, partition, left)
+    chosen = (leader,) if leader != NO_LEADER else left[:1]
+    others = tuple(member for member in left if member not in chosen)
+    return led_by(replace(partition, isr=chosen, last_resort=others), leader)
 
 
 def shared(image: ClusterImage, broker: BrokerId) -> bool:
@@ -174,4 +200,9 @@ def first_alive(image: ClusterImage, partition: Partition, members: Sequence[Bro
 
 
 def led_by(partition: Partition, leader: BrokerId) -> Partition:
-    return replace(partition, leader=leader, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))
+    return replace(
+        partition,
+        leader=leader,
+        leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
+        last_resort=partition.last_resort if leader == NO_LEADER else (),
+    )

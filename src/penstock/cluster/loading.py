@@ -226,6 +226,7 @@ def decode_partition(node: Node) -> Partition:
         node.version,
         tuple(map(BrokerId, state.adding)),
         tuple(map(BrokerId, state.target)),
+        tuple(map(BrokerId, state.last_resort)),
     )
 
 
@@ -238,6 +239,7 @@ def encode_partition(partition: Partition) -> bytes:
             partition.isr,
             partition.adding_replicas,
             partition.target_replicas,
+            partition.last_resort,
         )
     )
 

@@ -75,14 +75,20 @@ class Membership:
         is_whole = last is not None and (
             last.epoch == identity.clean_epoch or (is_same_disk and identity.has_kept_all)
         )
+
+        def is_lost(name: TopicPartition) -> bool:
+            return not (is_same_disk or has_log(name))
+
         if is_whole:
             rule = leaders.depart(self._node_id, lambda _: False, has_vanished)
         else:
-            rule = leaders.depart(self._node_id, lambda name: not (is_same_disk or has_log(name)))
+            rule = leaders.depart(self._node_id, is_lost)
         if not is_whole or leaders.affected(self._metadata.image, self._metadata.image.topics, rule):
             await self._disown()
             await self._be_left()
             await self._changes.rule(rule, self._metadata.image.topics)
+        gone = leaders.withdraw(self._node_id, lambda name: is_lost(name) or has_vanished(name))
+        await self._changes.rule(gone, self._metadata.image.topics)
         epoch = await self._register(identity)
         await self._metadata.reread_members()
         return epoch

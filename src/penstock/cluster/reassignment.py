@@ -76,6 +76,7 @@ def finish(config: BrokerConfig) -> leaders.Rule:
             isr=staying,
             adding_replicas=(),
             target_replicas=(),
+            last_resort=_among(partition.target_replicas, partition.last_resort),
         )
         stays = partition.leader in staying and partition.leader in image.brokers
         leader = partition.leader if stays else leaders.first_alive(image, there, staying)
@@ -121,6 +122,10 @@ def _min_in_sync(image: ClusterImage, name: TopicPartition, config: BrokerConfig
     return TopicConfig(config, image.topics[name.topic].configs)[MIN_INSYNC_REPLICAS]
 
 
+def _among(replicas: Collection[BrokerId], members: Sequence[BrokerId]) -> tuple[BrokerId, ...]:
+    return tuple(member for member in members if member in replicas)
+
+
 def _towards(partition: Partition, target: tuple[BrokerId, ...]) -> Partition:
     """Whom an earlier move has added in vain goes at once, or with the end of this one where it is in sync."""
     origin = _origin(partition)
@@ -129,6 +134,7 @@ def _towards(partition: Partition, target: tuple[BrokerId, ...]) -> Partition:
     )
     adding = tuple(replica for replica in target if replica not in origin) + unwanted
     replicas = origin + adding
+    partition = replace(partition, last_resort=_among(replicas, partition.last_resort))
     if not adding and set(origin) == set(target):
         moved = replace(partition, replicas=target, adding_replicas=(), target_replicas=())
     else:

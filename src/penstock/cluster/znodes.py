@@ -156,6 +156,7 @@ class PartitionNode(msgspec.Struct, frozen=True, omit_defaults=True):
     adding: tuple[int, ...] = ()
     target: tuple[int, ...] = ()
     """Of a move that is under way."""
+    last_resort: tuple[int, ...] = ()
 
 
 class ProducerIdsNode(msgspec.Struct, frozen=True):

@@ -220,8 +220,9 @@ class ClusterNemesis:
         return self._durability != "fsync" and any(member.is_suspect for member in self._stage.members)
 
     def _sets_of(self, member: ClusterMember) -> dict[Place, znodes.PartitionNode]:
+        """Where it is in sync, or the last that has anything."""
         states = self._stage.history.now.items()
-        return {place: state for place, state in states if member.node_id in state.isr}
+        return {place: state for place, state in states if member.node_id in (*state.isr, *state.last_resort)}
 
     def _others(self, member: ClusterMember, state: znodes.PartitionNode) -> list[ClusterMember]:
         """The other ones of an in-sync set that have everything."""

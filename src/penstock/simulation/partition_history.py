@@ -68,7 +68,7 @@ class PartitionHistory:
                 self._violate(
                     "I10", place, f"epoch {before.leader_epoch} is followed by {state.leader_epoch}"
                 )
-            if state.leader_epoch > before.leader_epoch and state.leader not in (_NOBODY, *before.isr):
+            if state.leader_epoch > before.leader_epoch and state.leader not in _electable(before):
                 self._violate("I10", place, f"{state.leader} was elected, in sync were {before.isr}")
         if len(state.isr) == 1 and before is not None and len(before.isr) > 1:
             self.left_alone_by[place] = writer
@@ -83,6 +83,11 @@ class PartitionHistory:
 
     def _violate(self, invariant: str, place: Place, message: str) -> None:
         self.problem = self.problem or InvariantViolated(invariant, f"{place[0]}-{place[1]}: {message}")
+
+
+def _electable(state: znodes.PartitionNode) -> tuple[int, ...]:
+    """A last resort leads only when all of the in-sync set, none of it alive, have lost what they had."""
+    return (_NOBODY, *state.isr, *(state.last_resort if len(state.isr) <= 1 else ()))
 
 
 class RecordedEnsemble(MemoryEnsemble):
