@@ -12,7 +12,7 @@ KILLS ?= 30
 BROKERS ?= 1
 SEEDS ?= 1000
 
-.PHONY: help setup run test lint format bench test-cluster clients faults kill-cycles copy-cycles job-cycles simulate mutants fuzz lock clean
+.PHONY: help setup run test lint format bench test-cluster clients faults pipeline-crashes kill-cycles copy-cycles job-cycles simulate mutants fuzz lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -58,6 +58,10 @@ clients: $(VENV)/.dev  ## Run clients in Java, Go and JavaScript against a clust
 
 faults: $(VENV)/.dev  ## Maltreat clusters of real processes in all ways we test, ten minutes
 	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest tests/faults $(ARGS)
+
+pipeline-crashes: $(VENV)/.dev  ## Kill drivers, tasks and brokers under the streaming sink for Spark, an hour; ARGS="--cases 10"
+	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest tests/pipeline/test_sink_deaths.py
+	$(BIN)/python tests/pipeline/sink_kills.py $(ARGS)
 
 kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times (200), resumable; BROKERS=3 is a cluster
 	$(BIN)/python tests/faults/kill_cycles.py --cycles $(CYCLES) --brokers $(BROKERS) $(ARGS)

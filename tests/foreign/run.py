@@ -57,6 +57,17 @@ CLIENTS = (
         (("npm", "install", "--no-audit", "--no-fund", "--silent"),),
         ("node", "main.js"),
     ),
+    Foreign(
+        "Spark's own Kafka connector",
+        "spark",
+        ("java", "mvn"),
+        (
+            ("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"),
+            (sys.executable, "-m", "venv", "environment"),
+            ("environment/bin/python", "-m", "pip", "install", "-q", "pyspark==4.0.0"),
+        ),
+        ("environment/bin/python", "main.py"),
+    ),
 )
 
 

@@ -1,8 +1,9 @@
-"""A process that dies at a chosen request to a broker, before it is sent or when the answer is still out."""
+"""What happens at a chosen request to a broker: the process that makes it dies, before it is sent or when the answer is
+still out, or something else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,3 +42,20 @@ class Death:
                 yield
             except Killed:
                 assert self.has_come
+
+
+@contextmanager
+def interrupted(at: int, happening: Callable[[], None], patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Something happens before that request is sent."""
+    ask, left = Client.ask, at
+
+    def counted(client: Client, correlation_id: int, frame: bytes, asker: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            happening()
+        ask(client, correlation_id, frame, asker)
+
+    with patch.context() as within:
+        within.setattr(Client, "ask", counted)
+        yield

@@ -1,14 +1,17 @@
-"""Driver and task of the streaming sink die at each request they make, and Spark runs the batch again."""
+"""Driver, task and broker of the streaming sink die at each request that is made, and Spark runs the batch again."""
 
 from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from deaths import Death
+from deaths import Death, interrupted
 from sink_helpers import Query, committed, new_topic, rows_of
 
+from penstock.errors import PenstockError
 from penstock.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.process
@@ -47,3 +50,35 @@ def test_death_at_each_request_loses_nothing_and_writes_nothing_twice(
         if not death.has_come:
             assert at > STRIDE, "it has to die at some requests"
             break
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.mark.timeout(600)
+def test_broker_that_is_killed_at_a_request_costs_at_most_another_run_of_the_batch(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(broker.bootstrap)
+    query = Query(broker.bootstrap, topic, monkeypatch)
+    wanted: list[str] = []
+
+    def restart() -> None:
+        broker.kill()
+        broker.start()
+
+    for batch, at in enumerate(range(1, 50, 3 * STRIDE)):
+        values = [f"{batch} {number}" for number in range(10)]
+        wanted += values
+        with interrupted(at, restart, monkeypatch):
+            try:
+                query.writer.commit(query.run(batch, values), batch)
+            except PenstockError:
+                query.writer.commit(query.run(batch, values), batch)
+    assert committed(broker.bootstrap, topic) == sorted(wanted)
+    assert query.open_ids == []
