@@ -101,8 +101,8 @@ class Markers:
         """Markers for partitions that this broker leads, and questions whether partitions are gone."""
 
     def write(self, ending: Ending) -> None:
-        """It is told when all are written."""
-        self._send(ending, ending.left)
+        """It is told when all are written. In the next turn, so that its client is answered before."""
+        asyncio.get_running_loop().call_soon(self._send_unless_abandoned, ending, ending.left)
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -150,14 +150,14 @@ class Markers:
         ending.settle([partition for partition in unknown if image.partition(partition) is None])
         known = [partition for partition in unknown if image.partition(partition) is not None]
         if known:
-            self._send_again(ending, known)
+            self._send_unless_abandoned(ending, known)
 
     def _send_later(self, ending: Ending, partitions: Sequence[TopicPartition]) -> None:
         asyncio.get_running_loop().call_later(
-            ending.next_pause_seconds(), self._send_again, ending, partitions
+            ending.next_pause_seconds(), self._send_unless_abandoned, ending, partitions
         )
 
-    def _send_again(self, ending: Ending, partitions: Sequence[TopicPartition]) -> None:
+    def _send_unless_abandoned(self, ending: Ending, partitions: Iterable[TopicPartition]) -> None:
         if not ending.is_abandoned:
             self._send(ending, partitions)
 

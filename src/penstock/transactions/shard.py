@@ -285,7 +285,7 @@ class Shard:
             self._uncommitted[transactional_id] = left
         if error is not None:
             self._lose()
-        self._settle(future, error)  # before markers are written: the client need not wait for those
+        self._settle(future, error)
         if changed.is_ending and self._transactions.get(transactional_id) is changed:
             self._end(transactional_id, changed)
 
