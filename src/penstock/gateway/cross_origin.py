@@ -5,7 +5,7 @@ Credentials are never allowed across origins. A WebSocket is not held back by br
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from starlette.responses import Response
 
@@ -16,7 +16,7 @@ _MAX_AGE_SECONDS = 600
 _EXPOSED = b"x-request-id, retry-after, location"
 _TAKEN = "content-type, idempotency-key, last-event-id"
 
-Headers = Sequence[tuple[bytes, bytes]]
+Headers = Mapping[bytes, bytes]
 
 
 class CrossOrigin:
@@ -27,14 +27,14 @@ class CrossOrigin:
         if not self._allowed:
             return
         answer.append((b"vary", b"origin"))
-        origin = _find(headers, b"origin")
+        origin = headers.get(b"origin", b"")
         if origin in self._allowed:
             answer.append((b"access-control-allow-origin", origin))
             answer.append((b"access-control-expose-headers", _EXPOSED))
 
     def preflight(self, headers: Headers, methods: list[str]) -> Response:
         answer = Response(status_code=204, headers={"allow": ", ".join(methods)})
-        if _find(headers, b"origin") in self._allowed:
+        if headers.get(b"origin", b"") in self._allowed:
             answer.headers["access-control-allow-methods"] = ", ".join(methods)
             answer.headers["access-control-allow-headers"] = _TAKEN
             answer.headers["access-control-max-age"] = str(_MAX_AGE_SECONDS)
@@ -42,14 +42,10 @@ class CrossOrigin:
 
     def check_socket(self, headers: Headers) -> None:
         """A Problem for a page of another origin."""
-        origin = _find(headers, b"origin")
+        origin = headers.get(b"origin", b"")
         if not origin or origin in self._allowed:
             return
-        if origin.partition(b"://")[2] != _find(headers, b"host"):
+        if origin.partition(b"://")[2] != headers.get(b"host", b""):
             raise Problem(
                 403, "pages of this origin may not connect; gateway.allowed.origins names those that may"
             )
-
-
-def _find(headers: Headers, wanted: bytes) -> bytes:
-    return next((value for name, value in headers if name == wanted), b"")

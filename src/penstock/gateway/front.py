@@ -17,14 +17,16 @@ from starlette.routing import BaseRoute, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from penstock.config import GATEWAY_BODY_MAX_BYTES, GATEWAY_JSON_MAX_BYTES
-from penstock.gateway.answers import json_answer
+from penstock.gateway.answers import JsonAnswer, json_answer
 from penstock.gateway.context import Gateway
 from penstock.gateway.cross_origin import CrossOrigin
 from penstock.gateway.endpoint import JSON, SYSTEM, Call, Endpoint
+from penstock.gateway.http_connection import SEND_WHOLE, SendWhole
 from penstock.gateway.limits import ClientLimits
 from penstock.gateway.problems import CONTENT_TYPE, Problem, problem_of
 from penstock.gateway.request_parts import (
     ClientGone,
+    collect_headers,
     content_type_of,
     has_body,
     read_body,
@@ -37,7 +39,6 @@ from penstock.observability.metrics import BrokerMetrics, Histogram
 
 _SAFETY = (
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 )
 
@@ -120,7 +121,7 @@ class Front:
     async def _answer(
         self, scope: Scope, receive: Receive, answering: _Answering, client: str, task: asyncio.Task[None]
     ) -> str:
-        headers, method = scope["headers"], scope["method"]
+        headers, method = collect_headers(scope["headers"]), scope["method"]
         self._cross_origin.apply(headers, answering.headers)
         brings_body = answering.is_body_unread = has_body(headers)
         if method == "OPTIONS":
@@ -147,14 +148,17 @@ class Front:
         if endpoint.is_stream:
             self._lasting.add(task)
         response = await endpoint.handler(call)
-        await response(scope, receive, answering.send)
+        if type(response) is JsonAnswer and SEND_WHOLE in scope and method != "HEAD":
+            await answering.send_whole(response, scope[SEND_WHOLE])
+        else:
+            await response(scope, receive, answering.send)
         return endpoint.name
 
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope["client"][0] if scope["client"] else ""
         request_id = f"{self._id_prefix}-{next(self._numbers):x}"
         try:
-            self._cross_origin.check_socket(scope["headers"])
+            self._cross_origin.check_socket(collect_headers(scope["headers"]))
             if self._is_stopping:
                 raise _stopping()
             self.limits.enter(client)
@@ -176,7 +180,7 @@ class Front:
             self.limits.leave(client)
 
     async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, answering: _Answering) -> None:
-        answer = json_answer(problem.document(answering.request_id), problem.status, CONTENT_TYPE)
+        answer: Response = json_answer(problem.document(answering.request_id), problem.status, CONTENT_TYPE)
         for name, value in problem.headers.items():
             answer.headers[name] = value
         if scope["method"] == "HEAD":
@@ -214,6 +218,11 @@ class _Answering:
         self.is_body_unread = False
         self.headers: list[tuple[bytes, bytes]] = [*_SAFETY, (b"x-request-id", request_id.encode())]
         self._send = send
+
+    async def send_whole(self, answer: JsonAnswer, send: SendWhole) -> None:
+        """Head and body with one write, where the server can."""
+        self.status = answer.status_code
+        await send(answer.status_code, [*answer.raw_headers, *self.headers], bytes(answer.body))
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

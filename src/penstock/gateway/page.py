@@ -12,7 +12,8 @@ from penstock.gateway.schema import Schema
 
 CONTENT_POLICY = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; "
-    "frame-ancestors 'none'; base-uri 'none'"
+    "frame-ancestors 'none'; base-uri 'none'",
+    "referrer-policy": "no-referrer",
 }
 
 _STYLE = """

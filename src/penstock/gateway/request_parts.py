@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import unquote
 
 from starlette.types import Receive
 
@@ -21,11 +21,21 @@ BODY_SECONDS = 30.0
 """In which the whole body has to come."""
 MAX_QUERY_PARAMETERS = 32
 
-Headers = Sequence[tuple[bytes, bytes]]
+Headers = Mapping[bytes, bytes]
+"""By lower-case name; of those that are given twice, all with commas between, as HTTP reads them."""
 
 
 class ClientGone(Exception):
     """Nobody is left to answer to."""
+
+
+def collect_headers(given: Sequence[tuple[bytes, bytes]]) -> Headers:
+    headers = dict(given)
+    if len(headers) != len(given):
+        headers = {}
+        for name, value in given:
+            headers[name] = headers[name] + b", " + value if name in headers else value
+    return headers
 
 
 def read_parameters(
@@ -71,8 +81,7 @@ def content_type_of(endpoint: Endpoint, headers: Headers) -> str:
 
 
 async def read_body(receive: Receive, headers: Headers, max_bytes: int) -> bytes:
-    announced = _header(headers, "content-length")
-    if announced is not None and int(announced) > max_bytes:
+    if int(headers.get(b"content-length", b"0")) > max_bytes:
         raise _too_large(max_bytes)
     chunks: list[bytes] = []
     size = 0
@@ -106,35 +115,35 @@ def read_json(endpoint: Endpoint, body: bytes) -> Any:
 
 
 def has_body(headers: Headers) -> bool:
-    length = _header(headers, "content-length")
-    return (length is not None and length != "0") or _header(headers, "transfer-encoding") is not None
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
 
 
 def _read_query(query_string: bytes) -> list[tuple[str, str]]:
     if not query_string:
         return []
     try:
-        return parse_qsl(
-            query_string.decode("ascii"),
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=MAX_QUERY_PARAMETERS,
-        )
+        fields = query_string.decode("ascii").split("&")
+        if len(fields) > MAX_QUERY_PARAMETERS:
+            raise _invalid(f"there are more than {MAX_QUERY_PARAMETERS} parameters")
+        return [_read_field(field) for field in fields if field]
     except UnicodeDecodeError:
         raise _invalid("the query has bytes that are not UTF-8; percent-encode them") from None
-    except ValueError:
-        raise _invalid(f"there are more than {MAX_QUERY_PARAMETERS} parameters") from None
+
+
+def _read_field(field: str) -> tuple[str, str]:
+    if "%" in field or "+" in field:
+        name, _, value = field.replace("+", " ").partition("=")
+        return unquote(name, errors="strict"), unquote(value, errors="strict")
+    name, _, value = field.partition("=")
+    return name, value
 
 
 def _header(headers: Headers, name: str) -> str | None:
-    wanted = name.lower().encode()
-    found = [value for each, value in headers if each == wanted]
-    if not found:
+    value = headers.get(name.lower().encode())
+    if value is None:
         return None
-    if len(found) > 1:
-        raise _invalid(f"the header {name} is given twice")
     try:
-        return found[0].decode()
+        return value.decode()
     except UnicodeDecodeError:
         raise _invalid(f"the header {name} is not UTF-8") from None
 

@@ -1,8 +1,8 @@
 """JSON schemas as they stand in the OpenAPI document, and the check of a value against one.
 
-Of JSON Schema 2020-12 what our declarations use: type, enum, const, properties, required, additionalProperties, items,
-oneOf by a null, and bounds of numbers, strings and arrays. A mismatch is a `Mismatch` that names the place by a JSON
-pointer and says what would do. Values come from `strict_json.py` or from the text of a parameter.
+Of JSON Schema 2020-12 what our declarations use: type, enum of strings, properties, required, additionalProperties,
+items, and bounds of numbers, strings and arrays. A mismatch is a `Mismatch` that names the place by a JSON pointer and
+says what would do. Values come from `strict_json.py` or from the text of a parameter.
 """
 
 from __future__ import annotations
@@ -31,31 +31,67 @@ class Mismatch(Exception):
         super().__init__(message)
         self.pointer = pointer
 
+    def within(self, name: str) -> Mismatch:
+        """The same, of a part of a value that is called so."""
+        return Mismatch(f"/{name}{self.pointer}", str(self))
 
-def check(value: Any, schema: Schema, pointer: str = "") -> None:
+
+def check(value: Any, schema: Schema) -> None:
     """Mismatch where the value is not as the schema says."""
     expected = schema.get("type")
     if expected is not None and not _has_type(value, expected):
         names = expected if isinstance(expected, str) else " or ".join(expected)
-        raise Mismatch(pointer, f"give {_article(names)}")
-    if "enum" in schema and value not in schema["enum"]:
-        raise Mismatch(pointer, f"give one of {', '.join(map(str, schema['enum']))}")
-    if isinstance(value, dict):
-        _check_object(value, schema, pointer)
+        raise Mismatch("", f"give {_article(names)}")
+    if isinstance(value, str):
+        _check_text(value, schema)
+    elif isinstance(value, dict):
+        _check_object(value, schema)
     elif isinstance(value, list):
-        _check_size(len(value), schema, pointer, "Items", "items")
-        items = schema.get("items")
-        if items is not None:
-            for place, each in enumerate(value):
-                check(each, items, f"{pointer}/{place}")
-    elif isinstance(value, str):
-        _check_size(len(value), schema, pointer, "Length", "characters")
-        if "pattern" in schema and not re.search(schema["pattern"], value):
-            raise Mismatch(pointer, schema.get("x-expected", f"give text that matches {schema['pattern']}"))
+        _check_list(value, schema)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         low, high = schema.get("minimum"), schema.get("maximum")
         if (low is not None and value < low) or (high is not None and value > high):
-            raise Mismatch(pointer, f"give a number {_range(low, high)}")
+            raise Mismatch("", f"give a number {_range(low, high)}")
+
+
+def _check_text(value: str, schema: Schema) -> None:
+    if "maxLength" in schema or "minLength" in schema:
+        _check_size(len(value), schema, "Length", "characters")
+    if "enum" in schema and value not in schema["enum"]:
+        raise Mismatch("", f"give one of {', '.join(schema['enum'])}")
+    if "pattern" in schema and not re.search(schema["pattern"], value):
+        raise Mismatch("", schema.get("x-expected", f"give text that matches {schema['pattern']}"))
+
+
+def _check_list(value: list[Any], schema: Schema) -> None:
+    _check_size(len(value), schema, "Items", "items")
+    items = schema.get("items")
+    if items is None:
+        return
+    for place, each in enumerate(value):
+        try:
+            check(each, items)
+        except Mismatch as error:
+            raise error.within(str(place)) from None
+
+
+def _check_object(value: dict[str, Any], schema: Schema) -> None:
+    properties = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            raise Mismatch("", f"{name} is missing")
+    others = schema.get("additionalProperties", True)
+    _check_size(len(value), schema, "Properties", "fields")
+    for name, each in value.items():
+        inner = properties.get(name, others)
+        try:
+            if inner is False:
+                known = ", ".join(properties) or "none"
+                raise Mismatch("", f"there is no such field; known are: {known}")
+            if inner is not True:
+                check(each, inner)
+        except Mismatch as error:
+            raise error.within(_escape(name)) from None
 
 
 def parse(text: str, schema: Schema) -> Any:
@@ -79,34 +115,17 @@ def parse(text: str, schema: Schema) -> Any:
 
 
 def _has_type(value: Any, expected: str | list[str] | tuple[str, ...]) -> bool:
-    names = (expected,) if isinstance(expected, str) else expected
     if isinstance(value, bool):
-        return "boolean" in names
-    return any(isinstance(value, _TYPES[name]) for name in names)
+        return "boolean" in expected
+    if isinstance(expected, str):
+        return isinstance(value, _TYPES[expected])
+    return any(isinstance(value, _TYPES[name]) for name in expected)
 
 
-def _check_object(value: dict[str, Any], schema: Schema, pointer: str) -> None:
-    properties = schema.get("properties", {})
-    for name in schema.get("required", ()):
-        if name not in value:
-            raise Mismatch(pointer, f"{name} is missing")
-    others = schema.get("additionalProperties", True)
-    _check_size(len(value), schema, pointer, "Properties", "fields")
-    for name, each in value.items():
-        inner = properties.get(name)
-        if inner is None:
-            if others is False:
-                known = ", ".join(properties) or "none"
-                raise Mismatch(f"{pointer}/{_escape(name)}", f"there is no such field; known are: {known}")
-            inner = others if isinstance(others, Mapping) else None
-        if inner is not None:
-            check(each, inner, f"{pointer}/{_escape(name)}")
-
-
-def _check_size(size: int, schema: Schema, pointer: str, suffix: str, what: str) -> None:
+def _check_size(size: int, schema: Schema, suffix: str, what: str) -> None:
     low, high = schema.get(f"min{suffix}"), schema.get(f"max{suffix}")
     if (low is not None and size < low) or (high is not None and size > high):
-        raise Mismatch(pointer, f"there are {size} {what}; give {_range(low, high)}")
+        raise Mismatch("", f"there are {size} {what}; give {_range(low, high)}")
 
 
 def _range(low: float | None, high: float | None) -> str:
