@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 from archive_crashes import RECORDS, STEPS
 from archive_helpers import digest, job, make, numbers, produce, rows
 from in_process import InProcess
+from pyarrow.parquet import ParquetWriter
 
 from penstock.pipeline import archive
 from penstock.pipeline.archive import Archiver
@@ -70,3 +72,23 @@ def test_a_broker_that_is_killed_and_comes_back_meanwhile_costs_nothing(
     monkeypatch.setattr(archive, "_write_range", interrupted)
     list(Archiver(job(broker.bootstrap, tmp_path / "archive", "failover"), InProcess(), pytest.fail).run())
     assert numbers(rows(tmp_path / "archive")) == list(range(100))
+
+
+def test_where_there_is_no_space_nothing_is_left_and_the_next_run_goes_on(
+    penstock_session_broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bootstrap, place = penstock_session_broker.bootstrap, tmp_path / "archive"
+    make(bootstrap, "spacious")
+    produce(bootstrap, "spacious", range(100))
+    archiver = Archiver(job(bootstrap, place, "spacious"), InProcess(), pytest.fail)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ParquetWriter, "write_table", full)
+        with pytest.raises(OSError, match="No space left"):
+            list(archiver.run())
+    assert not [*place.rglob("*.parquet")]
+    list(archiver.run())
+    assert numbers(rows(place)) == list(range(100))

@@ -95,6 +95,22 @@ def test_rows_of_a_topic_that_was_deleted_are_not_those_of_the_new_one(
     assert numbers(load(spark, bootstrap, place, "anew")) == list(range(200, 220))
 
 
+def test_a_topic_that_is_only_archived_is_read_from_there(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "archive"
+    for numbers_ in (range(10), range(50, 80)):
+        make(bootstrap, "departed")
+        produce(bootstrap, "departed", numbers_)
+        archive(spark, job(bootstrap, place, "departed"))
+        delete(bootstrap, "departed")
+    assert numbers(load(spark, bootstrap, place, "departed")) == list(range(50, 80))
+    late = load(spark, bootstrap, place, "departed", startingTimestamp=str(START_MS + 70 * 3_600_000))
+    assert numbers(late) == list(range(70, 80))
+    with pytest.raises(PySparkException, match="there is no topic 'unheard', and none of it is archived"):
+        load(spark, bootstrap, place, "unheard").count()
+
+
 def test_what_is_archived_and_truncated_while_it_is_read_is_found_in_the_archive(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:

@@ -46,13 +46,13 @@ def compact(
     with pipeline_session("penstock compact", master) as session:
         from penstock.pipeline.compact import CompactJob, Keep
         from penstock.pipeline.compact import compact as run
-        from penstock.pipeline.offsets import topics_of
         from penstock.pipeline.options import parse
+        from penstock.pipeline.replay import plan_of
 
         if keep not in (each.value for each in Keep):
             raise Failure(f"--keep is last or first, not {keep!r}", code=ExitCode.USAGE)
         options = parse(given)
-        topics_of(options)  # what is wrong with them is said before Spark starts
+        plan_of(options)  # what is wrong with them is said before Spark starts
         with progress_of(session, "compacting"):
             rows = run(session.open(), CompactJob(options, to, by, Keep(keep)))
     if json:

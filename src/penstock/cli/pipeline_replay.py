@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -66,12 +67,11 @@ def replay(
     if archive is not None:
         given["archive"] = archive
     with pipeline_session("penstock replay", master) as session:
-        from penstock.pipeline.offsets import topics_of
         from penstock.pipeline.options import parse
-        from penstock.pipeline.replay import ReplayJob
+        from penstock.pipeline.replay import ReplayJob, plan_of
         from penstock.pipeline.replay import replay as run
 
-        found = topics_of(parse(given))
+        found = plan_of(parse(given)).topics
         given |= _bound("starting", begin, found) | _bound("ending", until, found)
         job = ReplayJob(parse(given), to, where, rate, name)
         with progress_of(session, "replaying"):
@@ -84,7 +84,7 @@ def replay(
         typer.echo("There is nothing to replay, or nothing left of it; --name makes it another replay.")
 
 
-def _bound(which: str, text: str | None, topics: dict[str, Any]) -> dict[str, str]:
+def _bound(which: str, text: str | None, topics: Mapping[str, Any]) -> dict[str, str]:
     if text is None:
         return {}
     if text.isascii() and text.isdigit() and len(text) <= _MOST_OFFSET_DIGITS:

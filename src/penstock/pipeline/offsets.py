@@ -59,6 +59,15 @@ def topics_of(options: SourceOptions) -> dict[str, Topic]:
     return run(options.bootstrap, ask)
 
 
+def topic_names(bootstrap: str) -> list[str]:
+    """All but internal ones."""
+
+    async def ask(routes: Routes) -> list[str]:
+        return sorted(name for name, route in (await routes.topics()).items() if not route.is_internal)
+
+    return run(bootstrap, ask)
+
+
 def offsets_at(reading: Reading, times: Mapping[Partition, int]) -> dict[Partition, int]:
     """The first offset at or after each time, or at an end (-1 latest, -2 earliest); -1 where all is older."""
 

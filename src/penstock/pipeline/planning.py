@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.pipeline.fetching import OffsetsLost, Reading
-from penstock.pipeline.offsets import Partition, Topic, ends_of, offsets_at
+from penstock.pipeline.offsets import Partition, Topic, offsets_at
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions
 from penstock.pipeline.ranges import OffsetRange
 
@@ -50,7 +50,7 @@ class Plan:
                 f"{late[0][0]}-{late[0][1]} has no record at or after the time given; "
                 "startingOffsetsByTimestampStrategy=latest reads on from its end"
             )
-        found |= ends_of(self.reading, late, LATEST)
+        found |= self.find(dict.fromkeys(late, LATEST))
         return resolved | found
 
     def find(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
@@ -65,7 +65,7 @@ class Plan:
     ) -> list[OffsetRange]:
         """Ranges of offsets that are there; what is not is an error, or left out with a warning."""
         earliest = self.find(dict.fromkeys(ends, EARLIEST))
-        latest = ends_of(self.reading, ends, LATEST)
+        latest = self.find(dict.fromkeys(ends, LATEST))
         found = []
         for partition, end in ends.items():
             start = starts.get(partition, earliest[partition])

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.net.routes import Routes
 from penstock.pipeline.archive_store import store_at
-from penstock.pipeline.offsets import run
+from penstock.pipeline.archive_table import ArchiveTable
+from penstock.pipeline.offsets import topic_names
 from penstock.pipeline.options import OptionError
 
 
@@ -27,17 +27,15 @@ def query(
     spark: SparkSession, bootstrap: str, sql: str, topics: Sequence[str], archive: str | None
 ) -> DataFrame:
     """The result of a statement in which topics are tables: those named, or all that it mentions."""
-    known = run(bootstrap, _topics)
+    known = topic_names(bootstrap)
+    if archive is not None:
+        known += [name for name in ArchiveTable.at(archive).view().topics if name not in known]
     missing = [name for name in topics if name not in known]
     if missing:
         raise OptionError(f"there is no topic {missing[0]!r}")
     for name in topics or [name for name in known if _mentions(sql, name)]:
         topic_frame(spark, bootstrap, [name], archive).createOrReplaceTempView(f"`{name}`")
     return spark.sql(sql)
-
-
-async def _topics(routes: Routes) -> list[str]:
-    return sorted(name for name, route in (await routes.topics()).items() if not route.is_internal)
 
 
 def _mentions(sql: str, topic: str) -> bool:

@@ -67,8 +67,12 @@ def replay(job: ReplayJob, open_session: Callable[[], SparkSession]) -> Iterator
         yield ReplayProgress(0, 0)
 
 
+def plan_of(options: SourceOptions) -> Plan:
+    return TablePlan.make(options) if options.archive is not None else Plan(options, topics_of(options))
+
+
 def _ranges(options: SourceOptions) -> list[OffsetRange]:
-    plan = TablePlan.make(options) if options.archive is not None else Plan(options, topics_of(options))
+    plan = plan_of(options)
     starts = plan.resolve(options.start or Bound(EARLIEST))
     ends = plan.resolve(options.end or Bound(LATEST), is_end=True)
     return [each for each in plan.ranges(starts, ends, warn) if len(each)]

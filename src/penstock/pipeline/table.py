@@ -17,13 +17,15 @@ from penstock.pipeline.archive_store import Store
 from penstock.pipeline.archive_table import ArchiveTable, ArchiveView, FileBounds
 from penstock.pipeline.archive_times import first_offset, offset_at_time
 from penstock.pipeline.fetching import OffsetsLost, Reading, read_range
-from penstock.pipeline.offsets import Partition, ends_of, offsets_at, topics_of
-from penstock.pipeline.options import EARLIEST, LATEST, SourceOptions
+from penstock.pipeline.offsets import Partition, Topic, ends_of, offsets_at, topic_names, topics_of
+from penstock.pipeline.options import EARLIEST, LATEST, OptionError, SourceOptions, Subscription
 from penstock.pipeline.planning import Plan, Warn
 from penstock.pipeline.ranges import OffsetRange, split
 from penstock.pipeline.source import BatchReader, read_rows, with_offset
 from penstock.pipeline.stream import StreamReader
 
+_NONE = -1
+"""Where all is older than a time."""
 _TASK_BYTES = 128 << 20
 """Files of an archive that one task of a batch reads, about."""
 
@@ -37,19 +39,31 @@ class TablePlan(Plan):
 
     @classmethod
     def make(cls, options: SourceOptions) -> TablePlan:
+        """Topics that are not there any more are read from the archive alone, as they were last."""
         assert options.archive is not None
-        plan = Plan(options, topics_of(options))
-        table = ArchiveTable.at(options.archive)
+        known = topic_names(options.bootstrap)
+        is_pattern = options.subscription is Subscription.PATTERN
+        gone = [] if is_pattern else [name for name in options.topics if name not in known]
+        there = replace(options, topics=tuple(name for name in options.topics if name not in gone))
+        plan = Plan(options, topics_of(there))
         log_starts = ends_of(plan.reading, plan.partitions, EARLIEST)
-        return cls(options, plan.topics, table, log_starts, table.view())
+        table = ArchiveTable.at(options.archive)
+        view = table.view()
+        topics = {**plan.topics, **{name: _last_known(view, name) for name in gone}}
+        return cls(options, topics, table, log_starts, view)
 
     def find(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
         found = {}
         for partition, time_ms in times.items():
+            is_gone = partition not in self.log_starts
             if time_ms == EARLIEST:
                 found[partition] = self._first_offset(partition)
+            elif time_ms == LATEST and is_gone:
+                found[partition] = self.archived(*partition)
             elif time_ms != LATEST and (offset := self._archived_at(partition, time_ms)) is not None:
                 found[partition] = offset
+            elif is_gone:
+                found[partition] = _NONE
         live = {partition: time_ms for partition, time_ms in times.items() if partition not in found}
         return found | offsets_at(self.reading, live)
 
@@ -59,7 +73,7 @@ class TablePlan(Plan):
         found = Plan.ranges(self, starts, ends, warn)
         for each in found:
             start = max(each.start, self.archived(each.topic, each.partition))
-            log_start = self.log_starts[each.topic, each.partition]
+            log_start = self.log_starts.get((each.topic, each.partition), 0)
             if start < min(log_start, each.end):
                 name = f"{each.topic}-{each.partition}"
                 self.lose(f"{name} is archived up to {start}, but its log starts at {log_start}", warn)
@@ -71,7 +85,7 @@ class TablePlan(Plan):
     def _first_offset(self, partition: Partition) -> int:
         name, number = partition
         archived = first_offset(self.view.files(name), self.topics[name].id, number)
-        return self.log_starts[partition] if archived is None else archived
+        return self.log_starts.get(partition, 0) if archived is None else archived
 
     def _archived_at(self, partition: Partition, time_ms: int) -> int | None:
         name, number = partition
@@ -86,6 +100,17 @@ class TablePlan(Plan):
             if file.may_hold(wanted.topic_id, wanted.partition, wanted.start, archived)
         ]
         return TablePartition(wanted, self.table.store, files, archived)
+
+
+def _last_known(view: ArchiveView, name: str) -> Topic:
+    """A topic that is only archived: of those that had the name, the one with the newest record."""
+    files = [file for file in view.files(name) if file.topic_ids and file.partitions]
+    if not files:
+        raise OptionError(f"there is no topic {name!r}, and none of it is archived")
+    newest = max(files, key=lambda file: (file.date, file.times[1].timestamp() if file.times else 0.0))
+    topic_id = (newest.topic_ids or ("", ""))[1]
+    numbers = [file.partitions[1] for file in files if file.partitions and topic_id in (file.topic_ids or ())]
+    return Topic(name, topic_id, tuple(range(max(numbers) + 1)))
 
 
 class TablePartition(InputPartition):

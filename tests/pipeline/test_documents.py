@@ -1,0 +1,66 @@
+"""The examples of docs/pipeline.md, run in this process with the session that all tests share."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from docs.console import Example, examples, programs
+from penstock.cli import pipeline_session
+from penstock.cli.main import run
+from penstock.testing.process import BrokerProcess
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "pipeline.md"
+
+pytestmark = [pytest.mark.process, pytest.mark.spark]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+def carry_out(example: Example) -> str:
+    """Those for Spark in this process, whose session they get; the others as a shell would."""
+    if " pipeline " not in example.command:
+        command = example.command.replace("penstock ", f"{Path(sys.executable).parent}/penstock ")
+        return subprocess.run(
+            ["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
+        ).stdout
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        run(shlex.split(example.command)[1:])
+    return said.getvalue()
+
+
+def test_the_document_says_what_happens(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", broker.bootstrap)
+    monkeypatch.setattr(pipeline_session.PipelineSession, "open", lambda self: spark)
+    for example in examples(DOCUMENT):
+        output = carry_out(example)
+        assert example.matches(output), f"$ {example.command}\n{output}"
+    for program in programs(DOCUMENT):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            exec(_here(program.code, broker.bootstrap, tmp_path), {"spark": spark})
+        assert program.output is None or said.getvalue() == program.output
+
+
+def _here(code: str, bootstrap: str, directory: Path) -> str:
+    """Spark was started elsewhere, and from there it takes relative paths."""
+    absolute = f'.option("archive", "{directory}/archive")'
+    return code.replace("localhost:9092", bootstrap).replace('.option("archive", "archive")', absolute)
