@@ -211,7 +211,7 @@ async def test_who_would_wait_for_too_long_is_told_to_come_back(monkeypatch: pyt
     assert await refused(bench.shard.init_producer_id("t", NOBODY, 60_000, False, 1)) is (
         ErrorCode.concurrent_transactions
     )
-    assert bench.shard._waiting == {}, "who was told waits no more, however long the end takes"
+    assert bench.shard._completions._waiting == {}, "who was told waits no more, however long the end takes"
 
 
 async def test_request_of_a_broker_does_not_wait() -> None:

@@ -21,13 +21,14 @@ from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.model import LeaderEpoch, ProducerId, TopicPartition
 from penstock.records.control import Marker
 from penstock.state_log.appender import Appender
+from penstock.transactions.completions import Completions
 from penstock.transactions.markers import Ending
 from penstock.transactions.record_codec import TransactionRecord
 from penstock.transactions.surroundings import Surroundings
 from penstock.transactions.transaction import Identity, Transaction, TransactionState, begin
 
 COMPLETION_WAIT_SECONDS = 0.5
-"""How long a request waits for the end of the transaction before it: mostly it comes in a moment."""
+"""How long a request waits for the end of the transaction before it."""
 USUAL_ID_CHARACTERS = 256
 """At most, on average: where names are longer there is room for fewer."""
 
@@ -53,8 +54,7 @@ class Shard:
         self._uncommitted: dict[str, int] = {}
         """How many records of an id are on their way into the log."""
         self._endings: dict[str, Ending] = {}
-        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
-        """For the end of a transaction that is being ended."""
+        self._completions = Completions()
         self._opened_ms: dict[str, int] = {}
         """When each open transaction began, by a clock that only goes forward."""
         self._first_connection = first_connection
@@ -245,8 +245,7 @@ class Shard:
         self._closed = BrokerError(code)
         for ending in self._endings.values():
             ending.is_abandoned = True
-        for transactional_id in tuple(self._waiting):
-            self._wake(transactional_id)
+        self._completions.tell_all()
         self._appender.close(self._closed)
         self._transactions.clear()
         self._connections.clear()
@@ -312,7 +311,7 @@ class Shard:
         else:
             self._around.counts.aborts += 1
         _ignore(self._record(transactional_id, transaction.completed(self._around.wall_ms())))
-        self._wake(transactional_id)
+        self._completions.tell(transactional_id)
 
     async def _confirm(self, transactional_id: str) -> None:
         """This broker coordinated the id when it was called."""
@@ -350,23 +349,10 @@ class Shard:
             raise error
         if not may_wait:
             raise error
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(transactional_id, {})
-        waiting[future] = None
         try:
-            async with asyncio.timeout(COMPLETION_WAIT_SECONDS):
-                await future
+            await self._completions.wait(transactional_id, COMPLETION_WAIT_SECONDS)
         except TimeoutError:
             raise error from None
-        finally:
-            waiting.pop(future, None)
-            if not waiting and self._waiting.get(transactional_id) is waiting:
-                del self._waiting[transactional_id]
-
-    def _wake(self, transactional_id: str) -> None:
-        for future in self._waiting.pop(transactional_id, ()):
-            if not future.done():
-                future.set_result(None)
 
     def _settle(self, future: asyncio.Future[None], error: BrokerError | None) -> None:
         if future.done():
