@@ -37,6 +37,7 @@ MOVED = frozenset(
         ErrorCode.unknown_topic_id,
         ErrorCode.kafka_storage_error,
         ErrorCode.replica_not_available,
+        ErrorCode.broker_not_available,
         ErrorCode.not_coordinator,
         ErrorCode.coordinator_not_available,
     }

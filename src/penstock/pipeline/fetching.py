@@ -20,7 +20,7 @@ from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.model import TopicId
 from penstock.net.client import Client
 from penstock.net.network import TcpNetwork
-from penstock.net.routes import Routes, check
+from penstock.net.routes import ANSWER_SECONDS, Routes, check
 from penstock.pipeline.columns import ALL
 from penstock.pipeline.decoding import decode
 from penstock.pipeline.ranges import OffsetRange
@@ -149,7 +149,9 @@ class _ReadAhead:
             )
             correlation_id = client.next_correlation_id()
             frame = encode_fetch_request(correlation_id, FETCH_VERSION, CLIENT_ID, request)
-            response = decode_fetch_response(await client.exchange(correlation_id, frame), FETCH_VERSION)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await client.exchange(correlation_id, frame)
+            response = decode_fetch_response(answer, FETCH_VERSION)
             check(response.error_code)
             result = response.topics[0].partitions[0]
             check(result.error_code)

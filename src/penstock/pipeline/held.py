@@ -71,15 +71,16 @@ async def abort(routes: Routes, identities: Sequence[Identity]) -> None:
 async def open_under(routes: Routes, prefix: str) -> list[Identity]:
     """Who has a transaction open, of all ids that begin so; nothing in `prefix` means something in a regex."""
 
-    async def attempt() -> list[str]:
+    async def attempt() -> set[str]:
         routes.forget(TRANSACTIONS_TOPIC)
         leaders = {each.leader for each in (await routes.topic(TRANSACTIONS_TOPIC)).partitions}
-        found: list[str] = []
-        for leader in sorted(leaders):
-            found += await _list(await routes.broker(leader), prefix)
+        found: set[str] = set()
+        for leader in leaders:
+            found.update(await _list(await routes.broker(leader), prefix))
         return found
 
-    described = await _limited(_describe(routes, each) for each in await persist(attempt, PATIENCE_SECONDS))
+    ids = await persist(attempt, PATIENCE_SECONDS)
+    described = await _limited(_describe(routes, each) for each in ids)
     return [each for each in described if each is not None]
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.net.client import Client
-from penstock.net.routes import Routes, check
+from penstock.net.routes import ANSWER_SECONDS, Routes, check
 from penstock.pipeline.fetching import PATIENCE_SECONDS, Reading, routes_to
 from penstock.pipeline.options import OptionError, SourceOptions, Subscription
 
@@ -98,7 +98,8 @@ async def find_offset(routes: Routes, partition: Partition, time_ms: int, read_c
             "isolation_level": int(read_committed),
             "topics": [{"name": topic, "partitions": [asked]}],
         }
-        response = await client.request(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, fields)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            response = await client.request(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, fields)
         found = response.topics[0].partitions[0]
         check(found.error_code)
         return int(found.offset)
