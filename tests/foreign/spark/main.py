@@ -10,7 +10,8 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 from pyspark.sql import DataFrame, SparkSession
 
-ROWS, TASKS, PARTITIONS, REPLICAS = 60_000, 12, 3, 3
+ROWS, TASKS, PARTITIONS = 60_000, 12, 3
+BROKERS = (1, 2, 3)
 
 
 def main() -> None:
@@ -40,10 +41,15 @@ def create(spark: SparkSession, bootstrap: str, *topics: str) -> None:
     settings = java.HashMap()
     settings.put("bootstrap.servers", bootstrap)
     admin = admin_package.Admin.create(settings)
+    replicas = java.ArrayList()
+    for broker in BROKERS:
+        replicas.add(broker)
+    assignment = java.HashMap()
+    for partition in range(PARTITIONS):
+        assignment.put(partition, replicas)
     wanted = java.ArrayList()
     for topic in topics:
-        java_short = spark._jvm.java.lang.Short(str(REPLICAS))
-        wanted.add(admin_package.NewTopic(topic, PARTITIONS, java_short.shortValue()))
+        wanted.add(admin_package.NewTopic(topic, assignment))
     admin.createTopics(wanted).all().get()
     admin.close()
 
