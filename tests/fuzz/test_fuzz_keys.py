@@ -63,7 +63,7 @@ def test_keys_of_a_batch_under_a_good_header() -> None:
         entries = entries_of(memoryview(data), header, 900, 77, LIMIT)
         offsets = []
         for entry in entries:
-            offset, position, place = PLACE.unpack_from(entry, HASH_BYTES)
+            offset, position, place, _ = PLACE.unpack_from(entry, HASH_BYTES)
             assert position == 77
             assert 100 <= offset <= 100 + header.last_offset_delta
             _, delta, _, _ = read_key(data[HEADER_SIZE:], place)

@@ -113,8 +113,8 @@ INDEX_BY_KEY: Option[bool] = topic(
     Boolean(),
     False,
     "Whether the records of one key are found without reading the others, as the gateway's mailboxes need. A segment "
-    "is closed at 262,144 records then, a broker keeps 20 bytes in memory for each record of the newest segment, and "
-    "22 bytes on disk for each of the others.",
+    "is closed at 262,144 records then, a broker keeps 24 bytes in memory for each record of the newest segment, and "
+    "26 bytes on disk for each of the others.",
     broker="log.index.by.key",
 )
 INDEX_INTERVAL_BYTES: Option[int] = topic(

@@ -1,8 +1,9 @@
 """What the key index keeps of a record: a hash of its key, and where it is.
 
     hash 8 | offset 4, from the segment's base | position of its batch 4 | place in that 4, behind its header and
-    decompressed                                                        (big-endian, so that bytes sort right)
+    decompressed | crc 4 of the header and the record                   (big-endian, so that bytes sort right)
 
+The CRC lets a record be read without the rest of its batch; that of a record in a damaged batch is made not to match.
 A record with an idempotency key has a second entry, whose hash is of both its keys. Hashes can collide: who looks
 something up compares the record itself. A batch whose records cannot be read has no entries, as nobody can be shown
 any of them. No input or output.
@@ -13,21 +14,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
 
 from penstock.errors import InvalidBatch
-from penstock.records.batch import HEADER_SIZE, BatchHeader
+from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
 from penstock.records.compression import decompress
 from penstock.records.iteration import Headers, walk
 from penstock.records.varints import decode_int, decode_long
 
 IDEMPOTENCY_HEADER = "penstock-idempotency-key"
 HASH_BYTES = 8
-ENTRY_SIZE = 20
-PLACE = Struct(">III")
-"""Relative offset, position and place, behind the hash."""
+ENTRY_SIZE = 24
+PLACE = Struct(">IIII")
+"""Relative offset, position, place and CRC, behind the hash."""
 
 _IDEMPOTENCY_NAME = IDEMPOTENCY_HEADER.encode()
 _KEY_LENGTH = Struct(">I").pack
+_ALL_BITS = 0xFFFFFFFF
+
+
+class Place(NamedTuple):
+    """Where a record is."""
+
+    relative_offset: int
+    position: int
+    place: int
+    crc: int
 
 
 def key_hash(key: bytes) -> bytes:
@@ -61,6 +75,8 @@ def entries_of(
         return []
     try:
         body = bytes(batch_body(batch, header, max_decompressed_bytes))
+        header_crc = crc32c(batch[:HEADER_SIZE])
+        damage = 0 if crc_matches(batch, header) else _ALL_BITS
         has_idempotency = _IDEMPOTENCY_NAME in body
         entries: list[bytes] = []
         shift, last = header.base_offset - base_offset, -1
@@ -68,7 +84,7 @@ def entries_of(
             if not last < delta <= header.last_offset_delta:
                 return []  # entries are in the order of offsets, whatever a producer makes up
             last = delta
-            place = PLACE.pack(shift + delta, position, start)
+            place = PLACE.pack(shift + delta, position, start, crc32c(body[start:end], header_crc) ^ damage)
             key = None if key_length < 0 else body[key_start : key_start + key_length]
             if key is not None:
                 entries.append(blake2b(key, digest_size=HASH_BYTES).digest() + place)

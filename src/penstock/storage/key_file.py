@@ -5,7 +5,7 @@
     head      magic 4 | version 2 | is last 1 | segment size 8 | position of the last batch 8 | crc of its header 4 |
               filter pages 4 | entry pages 4 | entries 8
     filter    a Bloom filter, four bits a hash, all of them in one page
-    entries   204 of `key_entries`, sorted; the last page is filled up with ones
+    entries   170 of `key_entries`, sorted; the last page is filled up with ones
 
 Size and last batch say which segment it was made from: of logs that have that batch in common all before it is the
 same. Everything is read page by page, whatever is read is checked, and nothing is kept: the memory that lookups take
@@ -25,7 +25,7 @@ from penstock.errors import CorruptLog, StorageError
 from penstock.records.batch import HEADER_SIZE
 from penstock.storage.disk import File
 from penstock.storage.file_cache import CachedFile
-from penstock.storage.key_entries import ENTRY_SIZE, HASH_BYTES, PLACE
+from penstock.storage.key_entries import ENTRY_SIZE, HASH_BYTES, PLACE, Place
 from penstock.storage.key_part import KeyPart
 from penstock.storage.segment import Segment
 from penstock.storage.walking import read_range
@@ -122,8 +122,8 @@ class KeyFile:
     def close(self) -> None:
         self._file.discard()
 
-    def find(self, key_hash: bytes, from_offset: int) -> Iterator[tuple[int, int, int]]:
-        """Relative offset, position and place of the entries with this hash from an offset on, oldest first."""
+    def find(self, key_hash: bytes, from_offset: int) -> Iterator[Place]:
+        """The entries with this hash from an offset on, oldest first."""
         for part in self._parts:
             if part.entries and self._may_have(part, key_hash):
                 yield from self._find(part, key_hash, from_offset)
@@ -133,8 +133,8 @@ class KeyFile:
         content = self._read(part.filter_page + value % part.filter_pages)
         return all(content[bit >> 3] >> (bit & 7) & 1 for bit in _bits(value))
 
-    def _find(self, part: _Part, key_hash: bytes, from_offset: int) -> Iterator[tuple[int, int, int]]:
-        wanted = key_hash + PLACE.pack(from_offset, 0, 0)
+    def _find(self, part: _Part, key_hash: bytes, from_offset: int) -> Iterator[Place]:
+        wanted = key_hash + PLACE.pack(from_offset, 0, 0, 0)
         pages = range(part.entry_page, part.end_page)
         # The last page that does not begin after it: there it is, or at the start of the next.
         place = bisect_left(pages, wanted, key=lambda page: self._read(page)[:ENTRY_SIZE])
@@ -144,8 +144,7 @@ class KeyFile:
             for at in range(first * ENTRY_SIZE, _PAGE_CONTENT, ENTRY_SIZE):
                 if content[at : at + HASH_BYTES] != key_hash:
                     return
-                relative_offset, position, place = PLACE.unpack_from(content, at + HASH_BYTES)
-                yield relative_offset, position, place
+                yield Place._make(PLACE.unpack_from(content, at + HASH_BYTES))
 
     def _read_parts(self, segment: Segment) -> Iterator[_Part]:
         page, is_last = 0, False

@@ -155,7 +155,7 @@ class KeyIndex:
         for entries in extend(source, segment, end, max_decompressed_bytes):
             for entry in entries if awaited else ():
                 if entry[:HASH_BYTES] in awaited:
-                    offset, _, _ = PLACE.unpack_from(entry, HASH_BYTES)
+                    offset, *_ = PLACE.unpack_from(entry, HASH_BYTES)
                     found.setdefault(entry[:HASH_BYTES], segment.base_offset + offset)
 
     def _open(self, segment: Segment) -> None:

@@ -1,7 +1,8 @@
 """Looking up the records of one key: from entries of the index to the records, each compared with what was asked for.
 
-A batch is read whole and its CRC checked, because what goes out is a new batch with a CRC of its own, which would hide
-damage. Waits for the disk: for a pool, after the index has caught up with the same view of the log.
+Of an uncompressed batch only the header and the record are read, and checked by the CRC that the index has of them:
+what goes out is a new batch with a CRC of its own, which would hide damage. Waits for the disk: for a pool, after the
+index has caught up with the same view of the log.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from penstock.errors import CorruptLog, InvalidBatch
 from penstock.model import Offset
-from penstock.records.batch import HEADER_SIZE, crc_matches, read_header
+from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.records.building import with_records
 from penstock.records.iteration import walk
+from penstock.records.varints import decode_int
 from penstock.storage.key_entries import batch_body, idempotency_hash, idempotency_key, key_hash, read_key
 from penstock.storage.key_file import KeysDamaged
 from penstock.storage.key_index import KeyIndex, KeysMissing, LogView
@@ -24,7 +28,8 @@ from penstock.storage.walking import read_range
 
 MAX_READ_BYTES = 64 * 1024 * 1024
 """Of one lookup: of records that lie far apart in large batches it returns fewer than it may."""
-_FIRST_READ_BYTES = 4096
+_READ_BYTES = 4096
+_MAX_LENGTH_BYTES = 5
 _NONE = Offset(-1)
 
 
@@ -41,7 +46,7 @@ class KeyRecords:
 
     log_start_offset: Offset
     next_offset: Offset
-    batches: list[bytes | bytearray | memoryview] = field(default_factory=list)
+    batches: list[bytearray] = field(default_factory=list)
     is_complete: bool = False
     next_due: Offset = _NONE
     """Where something with the hash of the key lies that is not committed yet."""
@@ -93,6 +98,7 @@ class _Entry(NamedTuple):
     segment: Segment
     position: int
     place: int
+    crc: int
 
 
 def _entries(index: KeyIndex, view: LogView, wanted: bytes, start: Offset) -> Iterator[_Entry]:
@@ -100,9 +106,9 @@ def _entries(index: KeyIndex, view: LogView, wanted: bytes, start: Offset) -> It
     for segment in view.segments[max(0, floor_segment(view.segments, start)) :]:
         base_offset = segment.base_offset
         try:
-            found = index.source(segment).find(wanted, max(0, start - base_offset))
-            for relative_offset, position, place in found:
-                yield _Entry(base_offset + relative_offset, segment, position, place)
+            for found in index.source(segment).find(wanted, max(0, start - base_offset)):
+                offset = base_offset + found.relative_offset
+                yield _Entry(offset, segment, found.position, found.place, found.crc)
         except KeysDamaged:
             index.drop(segment)
             raise KeysMissing from None
@@ -115,47 +121,67 @@ class _Found(NamedTuple):
 
 
 class _OpenBatch:
-    """A stored batch, whole and checked, with its records decompressed."""
+    """A stored batch in which records are read: each alone, or all of them where they are compressed."""
 
     def __init__(self, view: LogView, entry: _Entry) -> None:
         self.segment, self.position = entry.segment, entry.position
-        self.batch = _read_batch(entry.segment, entry.position)
-        self.header = read_header(self.batch)
-        path = entry.segment.log_file.path
-        if not crc_matches(self.batch, self.header):
-            raise CorruptLog(f"{path}: the CRC of the batch at {entry.position} does not match")
-        self.is_aborted = self.header.is_transactional and view.aborted.has(
-            self.header.producer_id, self.header.base_offset
-        )
-        try:
-            self._body = batch_body(self.batch, self.header, view.max_decompressed_bytes)
-        except InvalidBatch as error:
-            raise CorruptLog(f"{path}: {error}") from error
+        self._file = entry.segment.file
+        left_bytes = entry.segment.size - entry.position
+        head = read_range(self._file, entry.position, min(_READ_BYTES, left_bytes), wait=True)
+        if len(head) < HEADER_SIZE:
+            raise self._damage()
+        self.header = header = read_header(head)
+        if not HEADER_SIZE <= header.size <= left_bytes:
+            raise self._damage()
+        self.is_aborted = header.is_transactional and view.aborted.has(header.producer_id, header.base_offset)
+        self.read_bytes = len(head)
+        self._header_crc = crc32c(head[:HEADER_SIZE])
+        self._window, self._window_place = head[HEADER_SIZE : header.size], 0
+        self._body_bytes = header.size - HEADER_SIZE
+        if header.codec:
+            self._decompress(view.max_decompressed_bytes)
 
     def holds(self, entry: _Entry) -> bool:
         return self.position == entry.position and self.segment is entry.segment
 
     def find(self, entry: _Entry) -> _Found | None:
+        """The record of an entry, checked; None where another is there."""
         try:
-            end, delta, key_start, key_length = read_key(self._body, entry.place)
+            length, start = decode_int(self._bytes_at(entry.place, _MAX_LENGTH_BYTES), 0)
+            content = self._bytes_at(entry.place, start + length) if length > 0 else b""
+            if crc32c(content, self._header_crc) != entry.crc:
+                raise self._damage()
+            _, delta, key_start, key_length = read_key(content, 0)
         except (InvalidBatch, IndexError) as error:
-            raise CorruptLog(str(error)) from error
+            raise self._damage() from error
         if self.header.base_offset + delta != entry.offset:
             return None
-        key = None if key_length < 0 else bytes(self._body[key_start : key_start + key_length])
-        return _Found(key, bytes(self._body[entry.place : end]))
+        return _Found(None if key_length < 0 else content[key_start : key_start + key_length], content)
 
+    def _bytes_at(self, place: int, count: int) -> bytes:
+        """Up to so many bytes of the records, fewer at their end."""
+        start = place - self._window_place
+        if start < 0 or start + min(count, self._body_bytes - place) > len(self._window):
+            length = min(max(count, _READ_BYTES), self._body_bytes - place)
+            if length <= 0:
+                raise self._damage()
+            position = self.position + HEADER_SIZE + place
+            self._window, self._window_place = read_range(self._file, position, length, wait=True), place
+            self.read_bytes += length
+            start = 0
+        return self._window[start : start + count]
 
-def _read_batch(segment: Segment, position: int) -> memoryview:
-    """Most are small: their end is there with the header."""
-    file, left_bytes = segment.file, segment.size - position
-    content = read_range(file, position, min(_FIRST_READ_BYTES, left_bytes), wait=True)
-    size = read_header(content).size if len(content) >= HEADER_SIZE else 0
-    if not HEADER_SIZE <= size <= left_bytes:
-        raise CorruptLog(f"{segment.log_file.path}: no batch at {position}")
-    if size > len(content):
-        content = read_range(file, position, size, wait=True)
-    return memoryview(content)[:size]
+    def _decompress(self, max_decompressed_bytes: int) -> None:
+        batch = memoryview(read_range(self._file, self.position, self.header.size, wait=True))
+        self.read_bytes += len(batch)
+        try:
+            body = batch_body(batch, self.header, max_decompressed_bytes)
+        except InvalidBatch as error:
+            raise self._damage() from error
+        self._window, self._window_place, self._body_bytes = bytes(body), 0, len(body)
+
+    def _damage(self) -> CorruptLog:
+        return CorruptLog(f"{self.segment.log_file.path}: the batch at {self.position} is damaged")
 
 
 class _Page:
@@ -182,7 +208,6 @@ class _Page:
             if self._read_bytes > MAX_READ_BYTES and self._count:
                 return False
             batch = self._batch = _OpenBatch(view, entry)
-            self._read_bytes += len(batch.batch)
         found = None if batch.is_aborted else batch.find(entry)
         if found is None or found.key != self._query.key:
             return True
@@ -203,7 +228,8 @@ class _Page:
 
     def _close_batch(self) -> None:
         batch, found = self._batch, self._found
-        if batch is not None and found:
-            is_whole = batch.header.record_count == 1
-            self._records.batches.append(batch.batch if is_whole else with_records(batch.header, found))
+        if batch is not None:
+            self._read_bytes += batch.read_bytes
+            if found:
+                self._records.batches.append(with_records(batch.header, found))
         self._batch, self._found = None, []

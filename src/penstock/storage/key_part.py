@@ -1,7 +1,7 @@
 """The entries of a segment's keys in memory, as they come: of the segment that is written, and of one whose file is
 not written yet.
 
-Entries lie in buckets by the first byte of their hash, in the order of offsets, packed: 20 bytes a record and no
+Entries lie in buckets by the first byte of their hash, in the order of offsets, packed: 24 bytes a record and no
 objects. One thread at a time adds; any may look up meanwhile, what is added then is perhaps seen.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from penstock.storage.key_entries import ENTRY_SIZE, HASH_BYTES, PLACE
+from penstock.storage.key_entries import ENTRY_SIZE, HASH_BYTES, PLACE, Place
 
 _BUCKETS = 256
 
@@ -40,8 +40,8 @@ class KeyPart:
         self.count = 0
         self._buckets = [bytearray() for _ in range(_BUCKETS)]
 
-    def find(self, key_hash: bytes, from_offset: int) -> Iterator[tuple[int, int, int]]:
-        """Relative offset, position and place of the entries with this hash from an offset on, oldest first."""
+    def find(self, key_hash: bytes, from_offset: int) -> Iterator[Place]:
+        """The entries with this hash from an offset on, oldest first."""
         bucket = self._buckets[key_hash[0]]
         count = len(bucket) // ENTRY_SIZE
         first = bisect_left(range(count), from_offset, key=lambda place: _offset_at(bucket, place))
@@ -50,8 +50,7 @@ class KeyPart:
             if at % ENTRY_SIZE:
                 at += 1
             else:
-                relative_offset, position, place = PLACE.unpack_from(bucket, at + HASH_BYTES)
-                yield relative_offset, position, place
+                yield Place._make(PLACE.unpack_from(bucket, at + HASH_BYTES))
                 at += ENTRY_SIZE
             at = bucket.find(key_hash, at)
 
