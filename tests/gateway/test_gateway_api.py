@@ -307,12 +307,17 @@ def test_a_message_that_is_too_large_is_told_from_those_that_are_stored(
     http: httpx.Client, topic: str
 ) -> None:
     http.patch(f"/v1/topics/{topic}/configs", json={"max.message.bytes": "1000"}).raise_for_status()
-    messages = [{"value": "small", "partition": 0}, {"value": "l" * 5_000, "partition": 1}]
+    messages = [
+        {"value": "s" * 600, "partition": 0},
+        {"value": "l" * 5_000, "partition": 0},
+        {"value": "s" * 600, "partition": 0},
+    ]
     answer = http.post(f"/v1/topics/{topic}/messages", json={"messages": messages})
     assert (answer.status_code, answer.json()["error"]) == (413, "MESSAGE_TOO_LARGE")
     assert answer.json()["messages"] == [
         {"partition": 0, "offset": 0},
-        {"partition": 1, "error": "MESSAGE_TOO_LARGE"},
+        {"partition": 0, "error": "MESSAGE_TOO_LARGE"},
+        {"partition": 0, "offset": 1},
     ]
 
 

@@ -59,6 +59,44 @@ def test_what_is_sent_together_is_stored_in_order_at_the_offsets_told(tmp_path: 
     run(tmp_path, scenario)
 
 
+def test_many_that_are_sent_at_once_are_stored_in_order_at_the_offsets_told(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        broker = await brokers.start(1)
+        await broker.create(ORDERS)
+        routes = routes_to(brokers)
+        sender = Sender(routes)
+        sent = sender.send_many(ORDERS, 0, [record(number) for number in range(5_000)])
+        single = sender.send(ORDERS, 0, record(5_000))
+        place = 0
+        for first, count in sent:
+            assert await first == place
+            place += count
+        assert (place, await single) == (5_000, 5_000)
+        assert stored(broker) == list(range(5_001))
+        await sender.close()
+        routes.close()
+
+    run(tmp_path, scenario)
+
+
+def test_a_record_that_is_too_large_takes_no_other_with_it(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        broker = await brokers.start(1)
+        await broker.create(ORDERS, max_message_bytes="1000")
+        routes = routes_to(brokers)
+        sender = Sender(routes)
+        large = NewRecord(None, b"1" * 2_000, 1_700_000_000_000)
+        sent = [sender.send(ORDERS, 0, large if number == 7 else record(number)) for number in range(40)]
+        outcomes = await asyncio.gather(*sent, return_exceptions=True)
+        refused = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, BrokerError)]
+        assert refused == [7]
+        assert stored(broker) == [number for number in range(40) if number != 7]
+        await sender.close()
+        routes.close()
+
+    run(tmp_path, scenario)
+
+
 def test_records_follow_their_leader_each_once(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = {number: await brokers.start(number) for number in (1, 2, 3)}

@@ -169,6 +169,12 @@ class Records(Protocol):
         """Its offset, once it is committed. `is_alone`: in a batch of its own, as idempotency keys need it."""
         ...
 
+    async def produce_many(
+        self, topic: str, records: Sequence[tuple[int, NewRecord]]
+    ) -> Sequence[int | Exception]:
+        """Each into its partition: its offset, once all are committed, or what became of it."""
+        ...
+
     async def read(self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0) -> Page:
         """Records from an offset on, none of an open or aborted transaction. With a wait, the answer is held until
         there is one. OFFSET_OUT_OF_RANGE where the log begins later or ends earlier."""

@@ -16,7 +16,7 @@ from penstock.gateway.fetched_records import take_records
 from penstock.net.client import Client
 from penstock.net.keyed_reads import KeyedRead, KeyedReads
 from penstock.net.routes import Routes, check
-from penstock.net.sender import OutcomeUnknown, Sender
+from penstock.net.sender import OF_THE_CONTENT, OutcomeUnknown, Sender
 from penstock.records.building import NewRecord
 from penstock.threads import Threads
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
@@ -55,6 +55,35 @@ class ClusterRecords:
                 return await self._sender.send(topic, partition, record, is_alone=is_alone)
         except TimeoutError:
             raise OutcomeUnknown(f"no answer within {self._delivery_seconds:.0f} s") from None
+
+    async def produce_many(
+        self, topic: str, records: Sequence[tuple[int, NewRecord]]
+    ) -> Sequence[int | Exception]:
+        places: dict[int, list[int]] = {}
+        for place, (partition, _) in enumerate(records):
+            places.setdefault(partition, []).append(place)
+        sent = [
+            stretch
+            for partition, of_partition in places.items()
+            for stretch in self._sender.send_many(
+                topic, partition, [records[each][1] for each in of_partition]
+            )
+        ]
+        outcomes: dict[int, int | Exception] = {}
+        order = iter([place for of_partition in places.values() for place in of_partition])
+        for (_, count), outcome in zip(sent, await self._wait([each for each, _ in sent]), strict=True):
+            for nth in range(count):
+                outcomes[next(order)] = outcome + nth if isinstance(outcome, int) else outcome
+        # What was refused together is tried one by one.
+        refused = [place for place, outcome in sorted(outcomes.items()) if _is_of_the_content(outcome)]
+        if len(records) > 1 and refused:
+            again = [self._sender.send(topic, *records[place]) for place in refused]
+            outcomes |= zip(refused, await self._wait(again), strict=True)
+        return [outcome for _, outcome in sorted(outcomes.items())]
+
+    async def _wait(self, sent: Sequence[asyncio.Future[int]]) -> list[int | Exception]:
+        await asyncio.wait(sent, timeout=self._delivery_seconds + _SLACK_SECONDS)
+        return [_outcome(future, self._delivery_seconds) for future in sent]
 
     async def read(self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0) -> Page:
         try:
@@ -148,3 +177,19 @@ class ClusterRecords:
 
     async def _work(self, size: int, work: Callable[[], T]) -> T:
         return work() if size < _POOL_FROM_BYTES else await self._threads.run("read", work)
+
+
+def _is_of_the_content(outcome: int | Exception) -> bool:
+    return isinstance(outcome, BrokerError) and outcome.code in OF_THE_CONTENT
+
+
+def _outcome(future: asyncio.Future[int], seconds: float) -> int | Exception:
+    if not future.done():
+        future.cancel()
+        return OutcomeUnknown(f"no answer within {seconds:.0f} s")
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if not isinstance(error, Exception):
+        raise error
+    return error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from itertools import count
 from typing import Any
@@ -64,17 +63,11 @@ async def produce(call: Call) -> Response:
                 error="UNKNOWN_TOPIC_OR_PARTITION",
                 pointer=f"/messages/{place}/partition",
             )
-    key = call.parameters.get("Idempotency-Key")
+    backend, key = call.gateway.backend, call.parameters.get("Idempotency-Key")
     if key is not None:
-        records = [await _with_idempotency_key(call.gateway.backend, name, records, key)]
-    outcomes = await asyncio.gather(
-        *(
-            call.gateway.backend.records.produce(name, partition, record, is_alone=key is not None)
-            for partition, record in zip(places, records, strict=True)
-        ),
-        return_exceptions=True,
-    )
-    return _answer(places, outcomes)
+        record = await _with_idempotency_key(backend, name, records, key)
+        return _answer(places, [await backend.records.produce(name, places[0], record, is_alone=True)])
+    return _answer(places, await backend.records.produce_many(name, list(zip(places, records, strict=True))))
 
 
 def _place(record: NewRecord, turn: int, partitions: int) -> int:
@@ -116,15 +109,15 @@ async def _with_idempotency_key(
     return NewRecord(record.key, record.value, record.timestamp, headers)
 
 
-def _answer(places: Sequence[int], outcomes: Sequence[int | BaseException]) -> Response:
-    failures = [each for each in outcomes if isinstance(each, BaseException)]
+def _answer(places: Sequence[int], outcomes: Sequence[int | Exception]) -> Response:
+    failures = [each for each in outcomes if isinstance(each, Exception)]
     if not failures:
         stored = [
             {"partition": partition, "offset": offset}
             for partition, offset in zip(places, outcomes, strict=True)
         ]
         return json_answer({"messages": stored})
-    problem = problem_of(failures[0]) if isinstance(failures[0], Exception) else None
+    problem = problem_of(failures[0])
     if problem is None:
         raise failures[0]
     if len(outcomes) > 1:
@@ -135,10 +128,10 @@ def _answer(places: Sequence[int], outcomes: Sequence[int | BaseException]) -> R
     raise problem
 
 
-def _outcome(partition: int, outcome: int | BaseException) -> dict[str, Any]:
+def _outcome(partition: int, outcome: int | Exception) -> dict[str, Any]:
     if isinstance(outcome, int):
         return {"partition": partition, "offset": outcome}
-    problem = problem_of(outcome) if isinstance(outcome, Exception) else None
+    problem = problem_of(outcome)
     if problem is None:
         raise outcome
     return {"partition": partition, "error": problem.error, **problem.extra}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -49,9 +50,20 @@ class OutcomeUnknown(PenstockError):
     """The record may or may not be stored."""
 
 
+OF_THE_CONTENT = frozenset(
+    {
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.invalid_record,
+        ErrorCode.invalid_timestamp,
+    }
+)
+"""A batch is refused for one of its records, or for all of them together: each may do without the others."""
+
+
 @dataclass(slots=True)
 class _Waiting:
-    record: NewRecord
+    records: Sequence[NewRecord]
     size: int
     is_alone: bool
     done: asyncio.Future[int]
@@ -86,13 +98,32 @@ class Sender:
     ) -> asyncio.Future[int]:
         """Its offset, once it is committed; BrokerError where it is refused. `is_alone`: in a batch of its own, which
         is told from its repetitions by its idempotency key and not by a sequence, as it may be another's repetition."""
+        return self._send(topic, partition, [record], is_alone)
+
+    def send_many(
+        self, topic: str, partition: int, records: Sequence[NewRecord]
+    ) -> list[tuple[asyncio.Future[int], int]]:
+        """As `send` for each, with less ado: the records in stretches, each with the offset of its first to come and
+        how many there are. A stretch is in one batch: refused or stored as a whole."""
+        sent = []
+        start, size = 0, 0
+        for place, record in enumerate(records):
+            size += _size_of(record)
+            if size > MAX_BATCH_BYTES or place - start == MAX_BATCH_RECORDS:
+                if place > start:
+                    sent.append((self._send(topic, partition, records[start:place], False), place - start))
+                start, size = place, _size_of(record)
+        sent.append((self._send(topic, partition, records[start:], False), len(records) - start))
+        return sent
+
+    def _send(
+        self, topic: str, partition: int, records: Sequence[NewRecord], is_alone: bool
+    ) -> asyncio.Future[int]:
         lane = self._lanes.get((topic, partition))
         if lane is None:
             lane = self._lanes[topic, partition] = _Lane()
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        size = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
-        size += sum(len(name) + len(value or b"") for name, value in record.headers)
-        lane.waiting.append(_Waiting(record, size, is_alone, done))
+        lane.waiting.append(_Waiting(records, sum(map(_size_of, records)), is_alone, done))
         if lane.task is None:
             lane.task = asyncio.get_running_loop().create_task(self._run(lane, topic, partition))
         return done
@@ -104,18 +135,28 @@ class Sender:
             await asyncio.sleep(0)
             while lane.waiting:
                 batch = _next_batch(lane.waiting)
-                try:
-                    base_offset = await self._deliver(lane, topic, partition, batch)
-                except (PenstockError, OSError) as error:
-                    _fail(batch, error)
-                else:
-                    for place, each in enumerate(batch):
-                        if not each.done.done():
-                            each.done.set_result(base_offset + place)
+                await self._deliver_parts(lane, topic, partition, batch)
         finally:
             lane.task = None
             _fail([*batch, *lane.waiting], OutcomeUnknown("the sender was closed"))
             lane.waiting.clear()
+
+    async def _deliver_parts(self, lane: _Lane, topic: str, partition: int, batch: list[_Waiting]) -> None:
+        """The batch, or its halves where it is refused for what is in it."""
+        try:
+            offset = await self._deliver(lane, topic, partition, batch)
+        except (PenstockError, OSError) as error:
+            if len(batch) > 1 and isinstance(error, BrokerError) and error.code in OF_THE_CONTENT:
+                middle = len(batch) // 2
+                await self._deliver_parts(lane, topic, partition, batch[:middle])
+                await self._deliver_parts(lane, topic, partition, batch[middle:])
+            else:
+                _fail(batch, error)
+            return
+        for each in batch:
+            if not each.done.done():
+                each.done.set_result(offset)
+            offset += len(each.records)
 
     async def _deliver(self, lane: _Lane, topic: str, partition: int, batch: list[_Waiting]) -> int:
         deadline = asyncio.get_running_loop().time() + self._delivery_seconds
@@ -130,7 +171,8 @@ class Sender:
                 may_be_stored = was_stored or result.error_code in _PERHAPS_AFTER_APPEND
                 if result.error_code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
                     if not batch[0].is_alone:
-                        lane.sequence = (lane.sequence + len(batch)) % _SEQUENCES
+                        count = sum(len(each.records) for each in batch)
+                        lane.sequence = (lane.sequence + count) % _SEQUENCES
                     return _offset_of(result)
                 if result.error_code == ErrorCode.unknown_topic_or_partition:
                     # Its leader has yet to hear of it; where it is gone, the next look says so.
@@ -154,7 +196,7 @@ class Sender:
         self, client: Client, lane: _Lane, topic: str, partition: int, batch: list[_Waiting]
     ) -> ProduceResult:
         records = build_batch(
-            [each.record for each in batch],
+            [record for each in batch for record in each.records],
             producer_id=-1 if batch[0].is_alone else lane.producer_id,
             producer_epoch=-1 if batch[0].is_alone else lane.producer_epoch,
             base_sequence=-1 if batch[0].is_alone else lane.sequence,
@@ -179,16 +221,24 @@ class Sender:
 
 def _next_batch(waiting: deque[_Waiting]) -> list[_Waiting]:
     first = waiting.popleft()
-    batch, size = [first], first.size
+    batch, size, count = [first], first.size, len(first.records)
     while (
         waiting
         and not (first.is_alone or waiting[0].is_alone)
-        and len(batch) < MAX_BATCH_RECORDS
+        and count + len(waiting[0].records) <= MAX_BATCH_RECORDS
         and size + waiting[0].size <= MAX_BATCH_BYTES
     ):
         size += waiting[0].size
+        count += len(waiting[0].records)
         batch.append(waiting.popleft())
     return batch
+
+
+def _size_of(record: NewRecord) -> int:
+    size = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
+    if record.headers:
+        size += sum(len(name) + len(value or b"") for name, value in record.headers)
+    return size
 
 
 def _offset_of(result: ProduceResult) -> int:
