@@ -44,6 +44,7 @@ def carry_out(example: Example) -> str:
     return said.getvalue()
 
 
+@pytest.mark.timeout(300)
 def test_the_document_says_what_happens(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,5 +63,6 @@ def test_the_document_says_what_happens(
 
 def _here(code: str, bootstrap: str, directory: Path) -> str:
     """Spark was started elsewhere, and from there it takes relative paths."""
-    absolute = f'.option("archive", "{directory}/archive")'
-    return code.replace("localhost:9092", bootstrap).replace('.option("archive", "archive")', absolute)
+    for option, name in (("archive", "archive"), ("checkpointLocation", "checkpoint")):
+        code = code.replace(f'.option("{option}", "{name}")', f'.option("{option}", "{directory}/{name}")')
+    return code.replace("localhost:9092", bootstrap)

@@ -90,17 +90,20 @@ class Archiver:
             written = self._write(self._of_one_round(ranges))
             if self._commit(view, written):
                 done, futile = _further(done, written, ranges), 0
+                view = self._job.table.view()
+                self._tell(topics, view)
                 yield done
-            else:
-                futile += 1
-                topics, targets = self._still_there(topics, targets)
-                if futile == _ATTEMPTS:
-                    raise ArchivingFailed(
-                        f"others have changed {self._job.table.store.uri} {futile} times in a row"
-                    )
+                continue
+            futile += 1
+            if futile == _ATTEMPTS:
+                raise ArchivingFailed(
+                    f"others have changed {self._job.table.store.uri} {futile} times in a row"
+                )
+            topics, targets = self._still_there(topics, targets)
             view = self._job.table.view()
-        self._tell(topics, view)
-        yield replace(done, offsets_left=0)
+        if not done.offsets:
+            self._tell(topics, view)  # whoever archived it may have died before that
+            yield done
 
     def _still_there(
         self, topics: Mapping[str, Topic], targets: Mapping[Partition, int]
@@ -166,7 +169,7 @@ class Archiver:
         return True
 
     def _tell(self, topics: Mapping[str, Topic], view: ArchiveView) -> None:
-        """The cluster may let go of what is archived: all of it lies on stable storage."""
+        """The cluster may let go of what is archived, once all of it lies on stable storage."""
         bootstrap = self._job.options.bootstrap
         settings = topic_settings(bootstrap, list(topics), [ARCHIVE_REQUIRED])
         held = {
@@ -174,6 +177,8 @@ class Archiver:
             for name, values in settings.items()
             if values.get(ARCHIVE_REQUIRED) == "true"
         }
+        if held or self._job.truncates:
+            self._job.table.make_durable(view)
         if held:
             note_archived(bootstrap, held)
         if self._job.truncates:

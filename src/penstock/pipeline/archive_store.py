@@ -74,6 +74,10 @@ class Store:
             _sync(self.path_of(directory))
         _sync(os.path.dirname(self.uri))
 
+    def has(self, name: str) -> bool:
+        """Whether there is such a file on this machine."""
+        return self.is_local and os.path.exists(self.path_of(name))
+
     def holds_something_else(self) -> bool:
         """Whether files lie where a new table is to be made."""
         return self.is_local and os.path.exists(self.uri) and bool(os.listdir(self.uri))

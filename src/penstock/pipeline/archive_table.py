@@ -34,6 +34,8 @@ SCHEMA = pa.schema([*FILE_SCHEMA, _FIELDS["topic"], _FIELDS[DATE]])
 
 LAST_DATE = date(9999, 12, 31)
 _ATTEMPTS = 20
+_VERSIONS_IN_DOUBT = 1_000
+"""The system has written older ones by itself."""
 
 
 class ArchiveError(PenstockError):
@@ -181,6 +183,10 @@ class ArchiveTable:
         added = [_add(file, now_ms, changes_data) for file in new]
         self._write(view, [*removed, *added], CommitProperties(max_commit_retries=0))
 
+    def make_durable(self, view: ArchiveView) -> None:
+        """To the disk with what led to a version: another archiver may have died before it did that."""
+        self._sync_log(max(0, view.version - _VERSIONS_IN_DOUBT), view.version)
+
     def vacuum(self, keep_hours: int) -> list[str]:
         """Delete files that no version of the last so many hours has; those of failed tasks too."""
         return self._load().vacuum(
@@ -195,11 +201,12 @@ class ArchiveTable:
             )
         except CommitFailedError as error:
             raise CommitRefused(str(error)) from error
-        # The names of all versions lie in one directory: syncing it covers whichever number ours has got.
-        newest = self._open().version()
-        self.store.make_durable(
-            f"_delta_log/{version:020}.json" for version in range(view.version + 1, newest + 1)
-        )
+        # Ours is one of those that came since.
+        self._sync_log(view.version + 1, self._open().version())
+
+    def _sync_log(self, first: int, last: int) -> None:
+        names = [f"_delta_log/{version:020}.json" for version in range(first, last + 1)]
+        self.store.make_durable(name for name in names if self.store.has(name))
 
     def _create(self) -> None:
         if self.store.holds_something_else():
