@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -181,16 +182,16 @@ def test_a_reader_that_is_cancelled_has_missed_nothing() -> None:
         stream = Stream(feeds_of(records), topic())
         stream.read_from({0: 0})
         seen: list[int] = []
-        while len(seen) < 1_000:
+        for turns in itertools.cycle(range(6)):
             taking = asyncio.create_task(stream.take(7, 1_000, 1))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            if len(seen) % 3 and not taking.done():
-                taking.cancel()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if turns < 5 and taking.cancel():
                 await asyncio.gather(taking, return_exceptions=True)
                 continue
-            for event in await taking:
-                seen.append(decode_positions(topic().id, event.id)[0] - 1)
+            seen += [decode_positions(topic().id, event.id)[0] - 1 for event in await taking]
+            if len(seen) == 1_000:
+                break
         assert seen == list(range(1_000))
 
     run(scenario)

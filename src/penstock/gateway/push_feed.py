@@ -14,13 +14,16 @@ from typing import NamedTuple
 
 from penstock.errors import BrokerError, PenstockError
 from penstock.gateway.backend import Limits, Page, Records
+from penstock.gateway.push_turns import Turns
 from penstock.model import TopicId
 from penstock.net.routes import RETRIABLE, TopicRoute
 from penstock.records.iteration import Record
 
-PAGE_LIMITS = Limits(max_records=200, max_bytes=64 * 1024)
+PAGE_LIMITS = Limits(max_records=100, max_bytes=32 * 1024)
 MAX_KEPT_BYTES = 32 * 1024 * 1024
 WAIT_MS = 20_000
+MAX_READS = 8
+"""On their way at a time, for those who read what is there already."""
 RETRY_SECONDS = 0.5
 WAKES_PER_TURN = 32
 _MESSAGE_OVERHEAD_BYTES = 120
@@ -58,6 +61,8 @@ class Feeds:
     def __init__(self, records: Records, render: Render) -> None:
         self.records = records
         self.render = render
+        self.turns = Turns()
+        self.reading = asyncio.Semaphore(MAX_READS)
         self._feeds: dict[tuple[TopicId, int], PartitionFeed] = {}
         self._kept: deque[tuple[PartitionFeed, SharedPage]] = deque()
         self._kept_bytes = 0
@@ -129,7 +134,7 @@ class PartitionFeed:
             return page
         reading = self._reads.get(offset)
         if reading is None:
-            reading = asyncio.get_running_loop().create_task(self._read(offset, 0))
+            reading = asyncio.get_running_loop().create_task(self._read_at_once(offset))
             self._reads[offset] = reading
             reading.add_done_callback(lambda done: self._on_read(offset, done))
         return await asyncio.shield(reading)
@@ -164,8 +169,14 @@ class PartitionFeed:
         page = self._pages[self._starts[place - 1]]
         return page if offset < page.next_offset else None
 
+    async def _read_at_once(self, offset: int) -> SharedPage:
+        async with self._feeds.reading:
+            return await self._read(offset, 0)
+
     async def _read(self, offset: int, wait_ms: int) -> SharedPage:
         found = await self._feeds.records.read(self.topic, self.partition, offset, PAGE_LIMITS, wait_ms)
+        if found.records:
+            await self._feeds.turns.mine()
         page = self._shared(offset, found)
         self.end = max(self.end, page.next_offset)
         if page.next_offset > offset and offset not in self._pages:

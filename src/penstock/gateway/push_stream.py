@@ -81,9 +81,8 @@ class Stream:
         go on. May be cancelled: nothing is taken then."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_seconds
-        # What others have read already is at hand without a wait: they shall have their turns too.
-        await asyncio.sleep(0)
         while True:
+            await self._feeds.turns.mine()
             self._is_due.clear()
             if self._failure is not None:
                 raise self._failure

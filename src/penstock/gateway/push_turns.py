@@ -1,0 +1,39 @@
+"""Turns of the event loop, shared out: thousands of streams may have something to do, and others come between.
+
+What takes its turn should take less than a millisecond. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+PER_TURN = 2
+"""How many come in one turn of the loop, before everybody else is looked at again."""
+
+
+class Turns:
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_scheduled = False
+
+    async def mine(self) -> None:
+        """Until it is the caller's turn."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(turn)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            loop.call_soon(self._give)
+        await turn
+
+    def _give(self) -> None:
+        given = 0
+        while self._waiting and given < PER_TURN:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                given += 1
+        self._is_scheduled = bool(self._waiting)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._give)
