@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from penstock.gateway.http_connection import HttpConnection
 from penstock.gateway.socket_connection import SocketConnection
+from penstock.net.network import limit_send_buffer
 
 MAX_CONNECTIONS = 256
 IDLE_SECONDS = 30.0
@@ -24,6 +25,8 @@ HEAD_SECONDS = 10.0
 """In which the head of a request has to come."""
 WRITE_SECONDS = 30.0
 KEEP_ALIVE_SECONDS = 75
+SEND_BUFFER_BYTES = 128 * 1024
+"""The system would take megabytes for a client that does not read."""
 SWEEP_SECONDS = 2.0
 STOP_SECONDS = 2.0
 WEBSOCKET_MESSAGE_BYTES = 1024 * 1024
@@ -65,6 +68,8 @@ class HttpServer:
         self._server = await loop.create_server(
             self._make_protocol, host, port, reuse_port=shared or None, backlog=4096
         )
+        for each in self._server.sockets:
+            limit_send_buffer(each.fileno(), SEND_BUFFER_BYTES)
         self._schedule_sweep()
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound

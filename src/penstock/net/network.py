@@ -164,6 +164,12 @@ class TcpListener:
             listening.close()
 
 
+def limit_send_buffer(fileno: int, send_buffer_bytes: int) -> None:
+    """How much the system takes in a peer's place; of a listener, for all that it accepts."""
+    with socket.socket(fileno=os.dup(fileno)) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+
+
 class TcpNetwork:
     """`Network` of the operating system; the send buffers of accepted connections have a given size (-1: its own)."""
 
