@@ -31,6 +31,8 @@ WARM_UP_S = 5
 EVENT_CONNECTIONS = 10_000
 BATCH = 1_000
 SLOW_CLIENTS = 500
+SETTLE_S = 5.0
+"""In which slow clients have connected and been sent what fits on the way to them."""
 
 Shown = Sequence[tuple[str, str, str, Bar | None]]
 
@@ -109,8 +111,9 @@ def slow_clients(context: Context) -> list[Row]:
         for number in range(context.rounds):
             context.say(f"{name}: round {number + 1} of {context.rounds}")
             found["quiet"].append(victims(server, seconds))
-            slow = {"topic": "busy", "clients": SLOW_CLIENTS, "seconds": seconds + 10, "interval_s": 0.5}
+            slow = {"topic": "busy", "clients": SLOW_CLIENTS, "seconds": seconds + 15, "interval_s": 0.5}
             noise = start_driver("slow_events", nice=LOWEST, port=server.http_port, **slow)
+            time.sleep(SETTLE_S)
             found["beside"].append(victims(server, seconds))
             finish_driver("slow_events", noise)
         memory = rss_mb(server.pid)
