@@ -70,13 +70,12 @@ class Runs:
             kill_session(process.pid)
             process.wait()
 
-    @property
-    def taken(self) -> int:
-        """How many deaths have come since the last look."""
-        taken = [*self._deaths.glob("*.taken")]
-        for path in (*taken, *self._deaths.glob("*.json")):
+    def deaths(self) -> int:
+        """How many have come since the last look; the others will not any more."""
+        died = [*self._deaths.glob("*.died")]
+        for path in self._deaths.iterdir():
             path.unlink()
-        return len(taken)
+        return len(died)
 
     def log_tail(self) -> str:
         return (self._directory / "query.log").read_text(errors="replace")[-6000:]
@@ -131,9 +130,9 @@ def _try_out(cluster: ClusterProcesses, directory: Path, cases: int) -> int:
         is_over = runs.run(plan)
         if with_failover:
             killer.join()
-        came = runs.taken
+        came = runs.deaths()
         deaths += came
-        print(f"{number} {plan} came={bool(came)} over={is_over} broker={with_failover}", flush=True)
+        print(f"{number} {plan} died={bool(came)} over={is_over} broker={with_failover}", flush=True)
     assert runs.run(), runs.log_tail()
     found = committed(cluster.bootstrap, target)
     wanted = [str(number) for number in range(fed)]

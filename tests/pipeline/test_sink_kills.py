@@ -30,7 +30,7 @@ def test_task_and_driver_are_killed_and_each_row_is_there_once(
     # The task when its first rows are written, the driver when all is decided and one transaction of two is committed.
     plans = [Plan("task", 1, is_sent=True, api=PRODUCE), Plan("driver", 3, api=END_TXN)]
     assert not runs.run(*plans)
-    assert runs.taken == 2, runs.log_tail()
+    assert runs.deaths() == 2, runs.log_tail()
     copy(spark, bootstrap, source, target, str(runs.checkpoint))
     found = committed(bootstrap, target)
     assert len(found) == ROWS

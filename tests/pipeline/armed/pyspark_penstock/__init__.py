@@ -59,7 +59,7 @@ def _armed(who: str) -> Iterator[None]:
                 if left == 0:
                     if plan["is_sent"]:
                         ask(client, correlation_id, frame, asker)
-                    _die(who)
+                    _die(plan)
         ask(client, correlation_id, frame, asker)
 
     Client.ask = counted  # type: ignore[method-assign]
@@ -74,15 +74,17 @@ def _take(who: str) -> Mapping[str, Any] | None:
         plan: Mapping[str, Any] = json.loads(path.read_text())
         if plan["who"] != who:
             return None
+        taken = path.with_suffix(".taken")
         try:
-            path.rename(path.with_suffix(".taken"))
+            path.rename(taken)
         except FileNotFoundError:
             continue  # another task was faster
-        return plan
+        return {**plan, "taken": taken}
     return None
 
 
-def _die(who: str) -> None:
-    if who == "driver":
+def _die(plan: Mapping[str, Any]) -> None:
+    plan["taken"].rename(plan["taken"].with_suffix(".died"))
+    if plan["who"] == "driver":
         kill_session(os.getsid(0))
     os.kill(os.getpid(), signal.SIGKILL)
