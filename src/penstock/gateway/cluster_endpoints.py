@@ -9,6 +9,7 @@ from starlette.responses import Response
 from penstock.gateway.answers import json_answer
 from penstock.gateway.backend import BrokerSummary
 from penstock.gateway.endpoint import Answer, Call, Endpoint
+from penstock.gateway.rights import on_cluster
 from penstock.gateway.schemas import BOOLEAN, INTEGER, STRING, an_array, an_object
 
 TAG = "Cluster"
@@ -78,6 +79,7 @@ ENDPOINTS = (
         "How the cluster is: its brokers, and whether all partitions are led and copied.",
         cluster_health,
         {200: Answer("The cluster.", _HEALTH)},
+        needs=(on_cluster("DESCRIBE"),),
     ),
     Endpoint(
         "GET",
@@ -87,5 +89,6 @@ ENDPOINTS = (
         "The brokers of the cluster.",
         list_brokers,
         {200: Answer("By number.", an_object({"brokers": an_array(_BROKER)}))},
+        needs=(on_cluster("DESCRIBE"),),
     ),
 )

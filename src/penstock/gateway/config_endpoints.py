@@ -7,6 +7,7 @@ from starlette.responses import Response
 from penstock.gateway.answers import json_answer
 from penstock.gateway.backend import ConfigResource
 from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, path
+from penstock.gateway.rights import on_cluster
 from penstock.gateway.schemas import BOOLEAN, PARTITION, STRING, an_array, an_object
 
 TAG = "Cluster"
@@ -65,6 +66,7 @@ ENDPOINTS = (
         broker_configs,
         {200: CONFIGS},
         parameters=(_BROKER,),
+        needs=(on_cluster("DESCRIBE_CONFIGS"),),
     ),
     Endpoint(
         "PATCH",
@@ -76,5 +78,6 @@ ENDPOINTS = (
         {200: CONFIGS},
         parameters=(_BROKER,),
         bodies={JSON: CONFIG_CHANGES},
+        needs=(on_cluster("ALTER_CONFIGS"),),
     ),
 )

@@ -8,6 +8,7 @@ from penstock.clock import Clock
 from penstock.config import BrokerConfig
 from penstock.gateway.backend import Backend
 from penstock.gateway.mailbox import Mailbox
+from penstock.gateway.rights import Authorize, allow_all
 from penstock.observability.logs import Log
 
 
@@ -18,3 +19,4 @@ class Gateway:
     clock: Clock
     log: Log
     mailbox: Mailbox
+    authorize: Authorize = allow_all

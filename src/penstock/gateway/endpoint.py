@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.gateway.context import Gateway
+from penstock.gateway.rights import Need, require
 from penstock.gateway.schema import Schema
 
 JSON = "application/json"
@@ -36,6 +37,13 @@ class Call:
     body: Any = None
     """Parsed JSON, or the bytes of any other type."""
     content_type: str = ""
+
+    def allows(self, operation: str, kind: str, name: str) -> bool:
+        return self.gateway.authorize(self.client, operation, kind, name)
+
+    def require(self, operation: str, kind: str, name: str) -> None:
+        """BrokerError where it is not allowed."""
+        require(self.gateway.authorize, self.client, operation, kind, name)
 
 
 Handler = Callable[[Call], Awaitable[Response]]
@@ -76,6 +84,8 @@ class Endpoint:
     is_body_required: bool = True
     is_stream: bool = False
     """Whether the answer may last: push, and long polls that hold no other resource."""
+    needs: tuple[Need, ...] = ()
+    """What the client must be allowed."""
 
 
 def path(name: str, schema: Schema, doc: str) -> Parameter:

@@ -33,6 +33,7 @@ from penstock.gateway.request_parts import (
     read_json,
     read_parameters,
 )
+from penstock.gateway.rights import require_all
 from penstock.gateway.routing import Table
 from penstock.gateway.websocket import refuse as refuse_socket
 from penstock.observability.metrics import BrokerMetrics, Histogram
@@ -143,6 +144,7 @@ class Front:
                 body = read_json(endpoint, body)
         elif endpoint.bodies and endpoint.is_body_required:
             raise Problem(400, f"a body is missing: {' or '.join(endpoint.bodies)}", error="INVALID_REQUEST")
+        require_all(self._gateway.authorize, client, endpoint.needs, parameters, body)
         request = Request(scope, receive)
         call = Call(self._gateway, request, answering.request_id, client, parameters, body, content_type)
         if endpoint.is_stream:

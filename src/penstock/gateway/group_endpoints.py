@@ -8,6 +8,7 @@ from penstock.gateway.answers import json_answer
 from penstock.gateway.backend import EARLIEST, LATEST
 from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, path
 from penstock.gateway.problems import Problem
+from penstock.gateway.rights import Need, on_group
 from penstock.gateway.schemas import (
     GROUP_ID,
     INTEGER,
@@ -58,10 +59,12 @@ _RESET = an_object(
 
 
 async def list_groups(call: Call) -> Response:
-    groups = await call.gateway.backend.groups.all()
-    return json_answer(
-        {"groups": [{"id": each.id, "type": each.type, "state": each.state} for each in groups]}
-    )
+    shown = [
+        {"id": each.id, "type": each.type, "state": each.state}
+        for each in await call.gateway.backend.groups.all()
+        if call.allows("DESCRIBE", "GROUP", each.id)
+    ]
+    return json_answer({"groups": shown})
 
 
 async def describe_group(call: Call) -> Response:
@@ -99,6 +102,8 @@ async def describe_group(call: Call) -> Response:
 
 async def reset_group(call: Call) -> Response:
     offsets = await _wanted_offsets(call)
+    for topic in {topic for topic, _ in offsets}:
+        call.require("READ", "TOPIC", topic)
     await call.gateway.backend.groups.reset(call.parameters["group"], offsets)
     places = [
         {"topic": topic, "partition": partition, "offset": offset}
@@ -135,6 +140,7 @@ async def list_transactions(call: Call) -> Response:
     found = [
         {"transactional_id": each.transactional_id, "producer_id": each.producer_id, "state": each.state}
         for each in await call.gateway.backend.transactions.all()
+        if call.allows("DESCRIBE", "TRANSACTIONAL_ID", each.transactional_id)
     ]
     return json_answer({"transactions": found})
 
@@ -163,6 +169,7 @@ ENDPOINTS = (
         describe_group,
         {200: Answer("The group.", _DESCRIPTION)},
         parameters=(_GROUP,),
+        needs=(on_group("DESCRIBE"),),
     ),
     Endpoint(
         "POST",
@@ -174,6 +181,10 @@ ENDPOINTS = (
         {200: Answer("Where it reads on.", an_object({"offsets": an_array(_PLACE)}))},
         parameters=(_GROUP,),
         bodies={JSON: _RESET},
+        needs=(
+            on_group("READ"),
+            Need("READ", "TOPIC", field="topic"),
+        ),
     ),
     Endpoint(
         "DELETE",
@@ -184,6 +195,7 @@ ENDPOINTS = (
         delete_group,
         {204: Answer("It is gone.")},
         parameters=(_GROUP,),
+        needs=(on_group("DELETE"),),
     ),
     Endpoint(
         "GET",
@@ -203,5 +215,6 @@ ENDPOINTS = (
         abort_transaction,
         {204: Answer("It is aborted.")},
         parameters=(_TRANSACTIONAL_ID,),
+        needs=(Need("WRITE", "TRANSACTIONAL_ID", parameter="transactional_id"),),
     ),
 )

@@ -8,7 +8,9 @@ from penstock.config import GATEWAY_MAX_WAIT_MS
 from penstock.gateway.answers import iso_time, json_answer
 from penstock.gateway.backend import Limits
 from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, header, query
+from penstock.gateway.mailbox_layouts import TOPIC
 from penstock.gateway.problems import Problem
+from penstock.gateway.rights import Need
 from penstock.gateway.schema import Schema
 from penstock.gateway.schemas import IDEMPOTENCY_KEY, STRING, TIME, USER_ID, an_array, an_object
 
@@ -95,6 +97,7 @@ ENDPOINTS = (
             ),
         ),
         bodies={JSON: an_object({"from_user": USER_ID, "to_user": USER_ID, "message": STRING})},
+        needs=(Need("WRITE", "TOPIC", TOPIC),),
     ),
     Endpoint(
         "GET",
@@ -108,6 +111,7 @@ ENDPOINTS = (
         bodies={JSON: _RECEIVE_BODY},
         is_body_required=False,
         is_stream=True,
+        needs=(Need("READ", "TOPIC", TOPIC),),
     ),
     Endpoint(
         "POST",
@@ -121,5 +125,6 @@ ENDPOINTS = (
         bodies={JSON: _RECEIVE_BODY},
         is_body_required=False,
         is_stream=True,
+        needs=(Need("READ", "TOPIC", TOPIC),),
     ),
 )

@@ -22,6 +22,7 @@ from penstock.gateway.message_forms import (
     show_record,
 )
 from penstock.gateway.problems import Problem, problem_of
+from penstock.gateway.rights import on_topic
 from penstock.gateway.schemas import (
     IDEMPOTENCY_KEY,
     INTEGER,
@@ -215,6 +216,7 @@ ENDPOINTS = (
             OCTETS: None,
             FRAMED: None,
         },
+        needs=(on_topic("WRITE"),),
     ),
     Endpoint(
         "GET",
@@ -246,5 +248,6 @@ ENDPOINTS = (
             ),
         ),
         is_stream=True,
+        needs=(on_topic("READ"),),
     ),
 )

@@ -21,6 +21,7 @@ from penstock.gateway.backend import EARLIEST, LATEST, Limits
 from penstock.gateway.context import Gateway
 from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, Parameter, header, path, query
 from penstock.gateway.group_coordinator import GroupCoordinator
+from penstock.gateway.mailbox_layouts import TOPIC as MAILBOX
 from penstock.gateway.problems import Problem, problem_of
 from penstock.gateway.push_elsewhere import acknowledge_elsewhere
 from penstock.gateway.push_feed import Feeds
@@ -30,7 +31,8 @@ from penstock.gateway.push_position import MAX_LENGTH, ForeignPosition, Position
 from penstock.gateway.push_source import GroupSource, MailboxSource, SingleSource
 from penstock.gateway.push_stream import Stream
 from penstock.gateway.push_topics import OpenStreams
-from penstock.gateway.request_parts import read_parameters
+from penstock.gateway.request_parts import collect_headers, read_parameters
+from penstock.gateway.rights import Need, on_group, on_topic, require_all
 from penstock.gateway.sse import CONTENT_TYPE, EventStream, Source
 from penstock.gateway.websocket import SocketStream, refuse
 from penstock.net.routes import TopicRoute
@@ -56,6 +58,7 @@ _WHERE: tuple[Parameter, ...] = (
     ),
     query("last_event_id", _POSITION, "The id of the last event seen, for who cannot send the header."),
 )
+_READS = (on_topic("READ"), on_group("READ"))
 _WINDOW = query(
     "window",
     {"type": "integer", "minimum": 1, "maximum": MAX_WINDOW, "default": WINDOW},
@@ -108,6 +111,7 @@ class Push:
                 {200: _STREAM},
                 (_TOPIC, *_WHERE, _WINDOW, _LAST_EVENT_ID),
                 is_stream=True,
+                needs=_READS,
             ),
             Endpoint(
                 "POST",
@@ -119,6 +123,7 @@ class Push:
                 {200: Answer("The partitions it was taken for.", _ACKNOWLEDGED)},
                 (path("group", _NAME, "The consumer group."), _TOPIC),
                 {JSON: _ACKNOWLEDGEMENT},
+                needs=_READS,
             ),
             Endpoint(
                 "GET",
@@ -139,6 +144,7 @@ class Push:
                     _LAST_EVENT_ID,
                 ),
                 is_stream=True,
+                needs=(Need("READ", "TOPIC", MAILBOX),),
             ),
         )
 
@@ -177,8 +183,10 @@ class Push:
         await receive()
         try:
             parameters = read_parameters(
-                self._stream, scope["path_params"], scope["query_string"], scope["headers"]
+                self._stream, scope["path_params"], scope["query_string"], collect_headers(scope["headers"])
             )
+            host = scope["client"][0] if scope["client"] else ""
+            require_all(self._gateway.authorize, host, _READS, parameters, None)
             source, group_stream = await self._open(parameters | {"window": MAX_WINDOW}, request_id)
         except Exception as error:
             problem = problem_of(error)

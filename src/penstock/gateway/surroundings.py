@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.clock import Clock
 from penstock.config import Address, BrokerConfig
+from penstock.gateway.rights import Authorize, allow_all
 from penstock.model import BrokerId
 from penstock.net.network import Network
 from penstock.net.routes import Routes
@@ -42,3 +43,4 @@ class Surroundings:
     metrics: BrokerMetrics
     id_prefix: str
     """This gateway's alone among all of the cluster."""
+    authorize: Authorize = allow_all

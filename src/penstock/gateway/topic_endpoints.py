@@ -12,6 +12,7 @@ from penstock.gateway.backend import EARLIEST, LATEST, ConfigResource, NewTopic
 from penstock.gateway.config_endpoints import CONFIG_CHANGES, CONFIGS, show_configs
 from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, path
 from penstock.gateway.problems import Problem
+from penstock.gateway.rights import Need, on_topic
 from penstock.gateway.schemas import (
     BOOLEAN,
     CONFIG_VALUES,
@@ -49,7 +50,9 @@ _BEFORE = an_object({"partition": PARTITION, "offset": {**OFFSET, "minimum": -1}
 
 
 async def list_topics(call: Call) -> Response:
-    return json_answer({"topics": [_summary(topic) for topic in await call.gateway.backend.topics.all()]})
+    topics = await call.gateway.backend.topics.all()
+    shown = [_summary(topic) for topic in topics if call.allows("DESCRIBE", "TOPIC", topic.name)]
+    return json_answer({"topics": shown})
 
 
 async def create_topic(call: Call) -> Response:
@@ -169,6 +172,7 @@ ENDPOINTS = (
                 required=("name",),
             )
         },
+        needs=(Need("CREATE", "TOPIC", field="name"),),
     ),
     Endpoint(
         "GET",
@@ -179,6 +183,7 @@ ENDPOINTS = (
         describe_topic,
         {200: Answer("The topic.", _DESCRIPTION)},
         parameters=(_TOPIC,),
+        needs=(on_topic("DESCRIBE"),),
     ),
     Endpoint(
         "PATCH",
@@ -190,6 +195,7 @@ ENDPOINTS = (
         {200: Answer("It has them.", _SUMMARY)},
         parameters=(_TOPIC,),
         bodies={JSON: an_object({"partitions": _COUNT})},
+        needs=(on_topic("ALTER"),),
     ),
     Endpoint(
         "DELETE",
@@ -200,6 +206,7 @@ ENDPOINTS = (
         delete_topic,
         {204: Answer("It is gone.")},
         parameters=(_TOPIC,),
+        needs=(on_topic("DELETE"),),
     ),
     Endpoint(
         "POST",
@@ -218,6 +225,7 @@ ENDPOINTS = (
         },
         parameters=(_TOPIC,),
         bodies={JSON: an_object({"partitions": an_array(_BEFORE, minItems=1, maxItems=1_000)})},
+        needs=(on_topic("DELETE"),),
     ),
     Endpoint(
         "GET",
@@ -228,6 +236,7 @@ ENDPOINTS = (
         topic_configs,
         {200: CONFIGS},
         parameters=(_TOPIC,),
+        needs=(on_topic("DESCRIBE_CONFIGS"),),
     ),
     Endpoint(
         "PATCH",
@@ -239,5 +248,6 @@ ENDPOINTS = (
         {200: CONFIGS},
         parameters=(_TOPIC,),
         bodies={JSON: CONFIG_CHANGES},
+        needs=(on_topic("ALTER_CONFIGS"),),
     ),
 )

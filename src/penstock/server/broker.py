@@ -70,7 +70,7 @@ from penstock.server.long_polls import LongPolls
 from penstock.server.maintenance import Maintenance
 from penstock.server.marker_writing import MarkerWriter
 from penstock.server.producer_ids import ProducerIds
-from penstock.server.security import AllowAll
+from penstock.server.security import ANONYMOUS, AllowAll, Operation, ResourceType
 from penstock.server.serving_metrics import ServingMetrics
 from penstock.storage.log_manager import LogManager
 from penstock.transactions.coordinator import TransactionCoordinator
@@ -272,8 +272,14 @@ class Broker:
                 self._log,
                 self._metrics,
                 f"{self._node_id}-{environment.random.getrandbits(32):08x}",
+                self._authorize_http,
             )
         return await self._http.start(host, port, surroundings)
+
+    def _authorize_http(self, host: str, operation: str, kind: str, name: str) -> bool:
+        return self._context.authorizer.authorize(
+            ANONYMOUS, host, Operation[operation], ResourceType[kind], name
+        )
 
     def _identity(self, address: Address) -> Identity:
         machine_id, logs = self._environment.machine_id, self._logs
