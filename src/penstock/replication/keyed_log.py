@@ -86,7 +86,7 @@ class KeyedLog:
         self._due: list[tuple[int, int, KeyWait]] = []
         """By the offset that has to be committed; a number keeps equal ones apart."""
         self._numbers = count()
-        self._is_running = False
+        self._running: _Job | None = None
         self._idle: asyncio.Future[None] | None = None
 
     # --- asking
@@ -135,6 +135,7 @@ class KeyedLog:
     def fail(self, error: BrokerError) -> None:
         """Nothing is answered here any more."""
         waits = [*self._pending, *(wait for waits in self._waiting.values() for wait in waits)]
+        waits += () if self._running is None else self._running.waits
         checks, self._checks = self._checks, []
         self._pending.clear()
         self._waiting.clear()
@@ -148,7 +149,7 @@ class KeyedLog:
 
     def _run(self) -> None:
         has_news = bool(self._waiting) and self._index.end_offset < self._log.log_end_offset
-        if self._is_running or not (self._pending or self._checks or has_news):
+        if self._running is not None or not (self._pending or self._checks or has_news):
             return
         taken = min(len(self._pending), _LOOKUPS_PER_JOB)
         waits = [wait for wait in (self._pending.popleft() for _ in range(taken)) if not wait.is_done]
@@ -156,7 +157,7 @@ class KeyedLog:
         self._start(_Job(LogView.of(self._log), waits, checks))
 
     def _start(self, job: _Job) -> None:
-        self._is_running = True
+        self._running = job
         self._threads.run("read", partial(self._work, job)).add_done_callback(partial(self._finish, job))
 
     def _work(self, job: _Job) -> None:
@@ -203,7 +204,7 @@ class KeyedLog:
             return BrokerError(ErrorCode.kafka_storage_error, str(error))
 
     def _finish(self, job: _Job, done: asyncio.Future[None]) -> None:
-        self._is_running = False
+        self._running = None
         if self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
@@ -324,6 +325,6 @@ class KeyedLog:
             await self._until_idle()
 
     async def _until_idle(self) -> None:
-        while self._is_running:
+        while self._running is not None:
             self._idle = self._idle or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._idle)
