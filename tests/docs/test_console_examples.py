@@ -61,7 +61,7 @@ def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker:
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/client.md", "docs/delivery.md", "docs/transactions.md"]
+    "document", ["README.md", "docs/client.md", "docs/delivery.md", "docs/transactions.md", "docs/http.md"]
 )
 def test_the_python_of_a_document_does_what_it_says(
     document: str, start_broker: StartBroker, tmp_path: Path
@@ -69,9 +69,11 @@ def test_the_python_of_a_document_does_what_it_says(
     found = programs(ROOT / document)
     assert found
     broker = start_broker(["group.initial.rebalance.delay.ms=0"])
+    wait_for_http(broker)
     file = tmp_path / "test_example.py"
     for program in found:
-        file.write_text(program.code.replace("localhost:9092", broker.bootstrap))
+        code = program.code.replace("localhost:9092", broker.bootstrap)
+        file.write_text(code.replace("localhost:8080", f"127.0.0.1:{broker.http_port}"))
         runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if program.is_test else []
         ended = subprocess.run(
             [sys.executable, *runner, str(file)],
