@@ -18,6 +18,7 @@ from penstock.pipeline.offsets import run
 from penstock.pipeline.sink_options import parse_sink
 from penstock.pipeline.sink_stream import StreamWriter, Task, Written
 
+EMPTY_POLLS = 600
 _names = itertools.count()
 
 
@@ -87,12 +88,12 @@ def committed(bootstrap: str, topic: str) -> list[str]:
             each.partition: consumer.get_watermark_offsets(each, 30, cached=False)[1]
             for each in consumer.assignment()
         }
-        found = []
-        for _ in range(600):
+        found, patience = [], EMPTY_POLLS
+        while patience:
             positions = {each.partition: each.offset for each in consumer.position(consumer.assignment())}
             if all(max(positions[number], 0) >= end for number, end in ends.items()):
                 return sorted(found)
-            message = consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                found.append((message.value() or b"").decode())
+            messages = consumer.consume(1000, 0.1)
+            found += [(each.value() or b"").decode() for each in messages if each.error() is None]
+            patience = EMPTY_POLLS if messages else patience - 1
         raise AssertionError(f"readers are held up at {positions} of {ends}")
