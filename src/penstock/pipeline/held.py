@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
 from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.model import BrokerId
 from penstock.net.client import Client
 from penstock.net.routes import ANSWER_SECONDS, CoordinatorKind, Routes, check, persist
 from penstock.pipeline.fetching import CLIENT_ID
@@ -25,6 +26,7 @@ T = TypeVar("T")
 _INIT_VERSION = 5
 _TIMEOUT_MS = 60_000
 """Of those that are not held."""
+_METADATA, _METADATA_VERSION = 3, 12
 _END_TXN, _END_TXN_VERSION = 26, 5
 _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS, _LIST_VERSION = 65, 66, 2
 _ONGOING = "Ongoing"
@@ -73,10 +75,14 @@ async def open_under(routes: Routes, prefix: str) -> list[Identity]:
 
     async def attempt() -> set[str]:
         routes.forget(TRANSACTIONS_TOPIC)
-        leaders = {each.leader for each in (await routes.topic(TRANSACTIONS_TOPIC)).partitions}
+        led: dict[BrokerId, set[tuple[int, int]]] = {}
+        for number, each in enumerate((await routes.topic(TRANSACTIONS_TOPIC)).partitions):
+            led.setdefault(each.leader, set()).add((number, each.leader_epoch))
         found: set[str] = set()
-        for leader in leaders:
-            found.update(await _list(await routes.broker(leader), prefix))
+        for leader, shards in led.items():
+            client = await routes.broker(leader)
+            await _check_leads(client, leader, shards)
+            found.update(await _list(client, prefix))
         return found
 
     ids = await persist(attempt, PATIENCE_SECONDS)
@@ -127,6 +133,24 @@ async def _end(routes: Routes, identity: Identity, *, is_commit: bool) -> None:
             check((await client.request(_END_TXN, _END_TXN_VERSION, fields)).error_code)
 
     await _at_coordinator(routes, transactional_id, ask)
+
+
+async def _check_leads(client: Client, leader: BrokerId, shards: set[tuple[int, int]]) -> None:
+    """BrokerError where it has yet to hear what it leads: it would leave out what it does not know of."""
+    fields = {
+        "topics": [{"topic_id": None, "name": TRANSACTIONS_TOPIC}],
+        "allow_auto_topic_creation": False,
+    }
+    async with asyncio.timeout(ANSWER_SECONDS):
+        answer = await client.request(_METADATA, _METADATA_VERSION, fields)
+    known = {
+        (each.partition_index, each.leader_epoch)
+        for topic in answer.topics
+        for each in topic.partitions
+        if each.leader_id == leader
+    }
+    if not shards <= known:
+        raise BrokerError(ErrorCode.not_coordinator)
 
 
 async def _list(client: Client, prefix: str) -> list[str]:
