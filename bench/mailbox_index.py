@@ -33,10 +33,12 @@ PARTITIONS = 8
 BATCH_RECORDS = 500
 VALUE = b"x" * 100
 PAGE_RECORDS = 100
+ALL_RECORDS = 10_000
 LOOKUPS = 3_000
 HOTTEST_TOP_UP = 0.007
 """On top of what the law gives the first user: a twentieth in all."""
 _PATIENCE_S = 600
+_ANSWER_S = 30.0
 
 
 class Users:
@@ -109,11 +111,11 @@ class Reader:
         self._reads.close()
         self._routes.close()
 
-    async def page(self, user: int, from_offset: int = 0, seconds: float = 30.0) -> list[int]:
+    async def page(self, user: int, from_offset: int = 0, max_records: int = PAGE_RECORDS) -> list[int]:
         """Offsets of a page of a user's messages."""
         key = key_of(user)
-        wanted = KeyedRead(TOPIC, partition_for(key, PARTITIONS), key, from_offset, PAGE_RECORDS)
-        result = await self._reads.read(wanted, seconds)
+        wanted = KeyedRead(TOPIC, partition_for(key, PARTITIONS), key, from_offset, max_records)
+        result = await self._reads.read(wanted, _ANSWER_S)
         return [
             record.offset
             for header, batch in read_batches(memoryview(result.records))
@@ -122,7 +124,7 @@ class Reader:
 
     async def count(self, user: int) -> int:
         found, offset = 0, 0
-        while page := await self.page(user, offset):
+        while page := await self.page(user, offset, ALL_RECORDS):
             found += len(page)
             offset = page[-1] + 1
         return found
