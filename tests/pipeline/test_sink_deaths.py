@@ -5,19 +5,22 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from deaths import Death, interrupted
 from sink_helpers import Query, committed, new_topic, rows_of
 
+from cluster_processes import ClusterProcesses
 from penstock.errors import PenstockError
 from penstock.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.process
 
 FIRST, SECOND = [f"a{n}" for n in range(10)], [f"b{n}" for n in range(10)]
-STRIDE = 1 if os.environ.get("PENSTOCK_ALL_FAULTS") else 5
+WITH_ALL = bool(os.environ.get("PENSTOCK_ALL_FAULTS"))
+STRIDE = 1 if WITH_ALL else 5
 """Not every step when there is little time."""
 
 
@@ -82,3 +85,29 @@ def test_broker_that_is_killed_at_a_request_costs_at_most_another_run_of_the_bat
                 query.writer.commit(query.run(batch, values), batch)
     assert committed(broker.bootstrap, topic) == sorted(wanted)
     assert query.open_ids == []
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not WITH_ALL, reason="a cluster takes a while: make pipeline-crashes")
+def test_broker_of_three_that_is_killed_at_a_request_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = ClusterProcesses(tmp_path)
+    wanted = ["first", "second"]
+    try:
+        cluster.start()
+        topic = new_topic(cluster.bootstrap, 2, 3)
+        query = Query(cluster.bootstrap, topic, monkeypatch)
+        query.writer.commit(query.run(0, wanted), 0)
+        for batch, at in enumerate(range(1, 60, 6), 1):
+            values = [f"{batch} {number}" for number in range(10)]
+            wanted += values
+            victims = [1 + batch % 3]
+            with interrupted(at, partial(cluster.kill_brokers, victims), monkeypatch):
+                query.writer.commit(query.run(batch, values), batch)
+            cluster.start_brokers(each for each in victims if each not in cluster.running)
+            cluster.wait_until_healed()
+        assert committed(cluster.bootstrap, topic) == sorted(wanted)
+        assert query.open_ids == []
+    finally:
+        cluster.close()

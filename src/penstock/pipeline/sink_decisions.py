@@ -147,6 +147,7 @@ async def _ensure_topic(routes: Routes) -> TopicRoute:
 
 
 async def _create(routes: Routes, replicas: int) -> None:
+    """With as many replicas as transactions have: where brokers are away for a moment, that is waited for."""
     configs: Sequence[dict[str, str]] = [{"name": name, "value": value} for name, value in _SETTINGS.items()]
     topic = {
         "name": DECISIONS_TOPIC,
@@ -160,6 +161,8 @@ async def _create(routes: Routes, replicas: int) -> None:
     async def attempt() -> None:
         response = await routes.ask_any(_CREATE_TOPICS, _CREATE_TOPICS_VERSION, fields)
         [created] = response.topics
+        if created.error_code == ErrorCode.invalid_replication_factor:
+            raise BrokerError(ErrorCode.broker_not_available, created.error_message or "")
         if created.error_code != ErrorCode.topic_already_exists:
             check(created.error_code, created.error_message)
 
