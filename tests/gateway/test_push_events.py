@@ -59,6 +59,19 @@ def test_a_client_that_comes_again_gets_what_follows_the_last_it_saw(tmp_path: P
     on_stage(tmp_path, scenario)
 
 
+def test_metrics_tell_of_streams_and_events(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        await stage.send(ORDERS, "a", "b", "c")
+        async with stage.events(EVENTS, **{"from": "earliest"}) as events:
+            await events.values(3)
+            told = (await stage.http.get("/metrics")).text
+        assert "penstock_push_streams 1.0" in told
+        assert "penstock_push_events_total 3.0" in told
+
+    on_stage(tmp_path, scenario)
+
+
 def test_many_who_wait_are_served_by_one_read(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
         await create(brokers)

@@ -160,6 +160,21 @@ def test_nothing_in_time_is_nothing_and_the_next_message_wakes() -> None:
     run(scenario)
 
 
+def test_a_wait_that_is_not_granted_becomes_a_look_now_and_then() -> None:
+    async def scenario() -> None:
+        records = Records(end=5)
+        read = records.read
+        records.read = lambda *asked: read(*asked[:4])  # type: ignore[method-assign]
+        stream = Stream(feeds_of(records), topic())
+        stream.read_from({0: 5})
+        assert await stream.take(10, 1_000, 0.1) == []
+        assert records.reads <= 3
+        records.end = 6
+        assert len(await stream.take(10, 1_000, 10)) == 1
+
+    run(scenario)
+
+
 def test_a_position_that_is_not_there_becomes_the_nearest() -> None:
     async def scenario() -> None:
         for offset, expected in ((2, 5), (99, 9)):

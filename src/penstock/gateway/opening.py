@@ -62,6 +62,12 @@ class OpenGateway:
             "HTTP requests refused because their client has too many.",
             lambda: self.front.limits.refusals,
         )
+        surroundings.metrics.add_gauge(
+            "penstock_push_streams", "Open streams of topics.", lambda: self._push.open_streams
+        )
+        surroundings.metrics.add_counter(
+            "penstock_push_events", "Messages sent to streams of topics.", lambda: self._push.events_sent
+        )
 
     def drain(self) -> None:
         """End what waits, so that a stop need not wait for it."""

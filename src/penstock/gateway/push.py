@@ -95,6 +95,14 @@ class Push:
             "GET", "/v1/topics/{topic}/stream", "streamTopic", "push", "", self.events, {}, (_TOPIC, *_WHERE)
         )
 
+    @property
+    def open_streams(self) -> int:
+        return len(self._streams)
+
+    @property
+    def events_sent(self) -> int:
+        return self._feeds.events_taken
+
     def close(self) -> None:
         self._streams.close()
         self._feeds.close()

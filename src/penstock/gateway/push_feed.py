@@ -62,6 +62,8 @@ class Feeds:
         self.records = records
         self.render = render
         self.turns = Turns()
+        self.events_taken = 0
+        """By all streams so far."""
         self.reading = asyncio.Semaphore(MAX_READS)
         self._feeds: dict[tuple[TopicId, int], PartitionFeed] = {}
         self._kept: deque[tuple[PartitionFeed, SharedPage]] = deque()
@@ -194,8 +196,10 @@ class PartitionFeed:
         return SharedPage(offset, page.next_offset, messages, size)
 
     async def _run_watch(self, offset: int) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while self._waiting:
+                began = loop.time()
                 try:
                     page = await self._read(offset, WAIT_MS)
                 except (PenstockError, OSError) as error:
@@ -207,6 +211,8 @@ class PartitionFeed:
                 if page.next_offset > offset:
                     self._wake_all()
                     return
+                # Where too many wait already, the answer comes at once.
+                await asyncio.sleep(max(0.0, began + RETRY_SECONDS - loop.time()))
         finally:
             self._watch = None
             self._end_if_unused()

@@ -148,6 +148,7 @@ class Stream:
             left_bytes -= len(message.body)
             self.positions[partition] = self._told[partition] = message.offset + 1
             events.append(Event(encode_positions(self.topic.id, self._told), message.body))
+        self._feeds.events_taken += len(events)
         if len(events) == len(messages):
             self.positions[partition] = page.next_offset
         return events

@@ -22,6 +22,9 @@ class OpenStreams:
         self._streams: dict[str, set[Stream]] = {}
         self._looking: asyncio.Task[None] | None = None
 
+    def __len__(self) -> int:
+        return sum(map(len, self._streams.values()))
+
     def add(self, stream: Stream) -> None:
         self._streams.setdefault(stream.topic.name, set()).add(stream)
         if self._looking is None:
