@@ -416,7 +416,7 @@ def test_metrics_count_requests_and_answers(http: httpx.Client) -> None:
     text = http.get("/metrics").text
     assert 'penstock_http_request_seconds_count{endpoint="send"}' in text
     assert 'penstock_http_answers_total{status="404"}' in text
-    assert "penstock_http_open_requests 1.0" in text
+    assert "penstock_http_open_requests 0.0" in text
 
 
 def test_head_says_what_get_would(http: httpx.Client) -> None:
@@ -436,7 +436,7 @@ def test_a_stop_does_not_wait_for_those_who_wait(tmp_path_factory: pytest.TempPa
         waiting = threading.Thread(target=receive)
         waiting.start()
         with client_of(process) as http:
-            while "penstock_http_open_requests 2.0" not in http.get("/metrics").text:
+            while "penstock_http_open_requests 1.0" not in http.get("/metrics").text:
                 pass
         process.stop()
         waiting.join(10)

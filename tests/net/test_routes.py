@@ -14,19 +14,23 @@ from penstock.net.routes import Routes
 
 
 class KnownTopic(Routes):
-    """A cluster with one topic and one partition, without any broker."""
+    """A cluster with one topic, without any broker."""
 
     def __init__(self) -> None:
         super().__init__(TcpNetwork(), [Address("nowhere", 1)], "test")
         self.questions = 0
+        self.partitions = 1
 
     async def ask_any(self, api_key: int, version: int, fields: Any) -> Any:
         self.questions += 1
         await asyncio.sleep(0)
-        partition = SimpleNamespace(
-            partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1]
-        )
-        topic = SimpleNamespace(name="a", topic_id=UUID(int=1), is_internal=False, partitions=[partition])
+        partitions = [
+            SimpleNamespace(
+                partition_index=number, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1]
+            )
+            for number in range(self.partitions)
+        ]
+        topic = SimpleNamespace(name="a", topic_id=UUID(int=1), is_internal=False, partitions=partitions)
         return SimpleNamespace(cluster_id="c", controller_id=1, brokers=[], topics=[topic])
 
 
@@ -49,3 +53,25 @@ async def test_a_topic_that_is_not_there_is_said_not_to_be() -> None:
     with pytest.raises(BrokerError) as caught:
         await KnownTopic().topic("b")
     assert caught.value.code is ErrorCode.unknown_topic_or_partition
+
+
+async def test_partitions_that_were_added_are_found_when_they_are_asked_for() -> None:
+    routes = KnownTopic()
+    await routes.topic("a")
+    routes.partitions = 3
+    with pytest.raises(BrokerError) as caught:
+        await routes.leader("a", 2)
+    assert caught.value.code is ErrorCode.leader_not_available, "no broker is there, but the partition is"
+    with pytest.raises(BrokerError) as caught:
+        await routes.leader("a", 3)
+    assert caught.value.code is ErrorCode.unknown_topic_or_partition
+
+
+async def test_old_knowledge_is_used_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes = KnownTopic()
+    await routes.topic("a")
+    routes.partitions = 3
+    monkeypatch.setattr("penstock.net.routes.MAX_AGE_SECONDS", -1.0)
+    assert len((await routes.topic("a")).partitions) == 1
+    await asyncio.gather(*routes._reading.values())
+    assert len((await routes.topic("a")).partitions) == 3

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.backend import EARLIEST, LATEST, KeyPage, Limits, Page
 from penstock.gateway.fetched_records import take_records
+from penstock.model import BrokerId
 from penstock.net.client import Client
 from penstock.net.keyed_reads import KeyedRead, KeyedReads
 from penstock.net.routes import Routes, check
@@ -25,6 +26,8 @@ from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_reque
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 10.0
+MAX_WAITING = 500
+"""Reads that wait, each on a connection that a Kafka client might want; others are answered with what is there."""
 _FETCH_VERSION = 16
 _LIST_OFFSETS, _LIST_OFFSETS_VERSION = 2, 7
 _READ_COMMITTED = 1
@@ -48,6 +51,7 @@ class ClusterRecords:
         self._delivery_seconds = delivery_seconds
         self._keyed_reads = keyed_reads
         self._threads = threads
+        self._waiting = 0
 
     async def produce(self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False) -> int:
         try:
@@ -111,15 +115,44 @@ class ClusterRecords:
         return KeyPage(taken, found.next_offset, found.is_complete)
 
     async def offsets(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
-        found = await asyncio.gather(*(self._offset(topic, each, time_ms) for each in partitions))
-        return dict(zip(partitions, found, strict=True))
+        """By one question to each leader; those that are not answered so are asked for one by one."""
+        route = await self._routes.topic(topic)
+        by_leader: dict[int, list[int]] = {}
+        for partition in partitions:
+            if 0 <= partition < len(route.partitions):
+                by_leader.setdefault(route.partitions[partition].leader, []).append(partition)
+        found: dict[int, int] = {}
+        for answer in await asyncio.gather(
+            *(self._ask_offsets(BrokerId(leader), topic, each, time_ms) for leader, each in by_leader.items())
+        ):
+            found |= answer
+        for partition in partitions:
+            if partition not in found:
+                found[partition] = await self._offset(topic, partition, time_ms)
+        return found
+
+    async def _ask_offsets(
+        self, leader: BrokerId, topic: str, partitions: Sequence[int], time_ms: int
+    ) -> Mapping[int, int]:
+        """Of those that it knows at once."""
+        try:
+            client = await self._routes.broker(leader)
+            response = await client.request(
+                _LIST_OFFSETS, _LIST_OFFSETS_VERSION, _offset_question(topic, partitions, time_ms)
+            )
+        except (BrokerError, OSError):
+            return {}
+        return {
+            each.partition_index: each.offset
+            for each in response.topics[0].partitions
+            if each.error_code == 0 and each.offset != _NONE
+        }
 
     async def _offset(self, topic: str, partition: int, time_ms: int) -> int:
         async def ask(client: Client) -> int:
-            asked = {"partition_index": partition, "current_leader_epoch": -1, "timestamp": time_ms}
-            topics = [{"name": topic, "partitions": [asked]}]
-            fields = {"replica_id": -1, "isolation_level": _READ_COMMITTED, "topics": topics}
-            response = await client.request(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, fields)
+            response = await client.request(
+                _LIST_OFFSETS, _LIST_OFFSETS_VERSION, _offset_question(topic, [partition], time_ms)
+            )
             [result] = response.topics[0].partitions
             check(result.error_code)
             offset: int = result.offset
@@ -135,6 +168,8 @@ class ClusterRecords:
     ) -> FetchResult:
         topic_id = (await self._routes.topic(topic)).id
         asked = FetchTopic(None, topic_id, [FetchPartition(partition, offset, max_bytes)])
+        if self._waiting >= MAX_WAITING:
+            wait_ms = 0
         request = FetchRequest(
             wait_ms,
             1,
@@ -159,12 +194,14 @@ class ClusterRecords:
         if wait_ms == 0:
             return await self._routes.at_leader(topic, partition, ask, PATIENCE_SECONDS)
         client = await self._routes.open_to_leader(topic, partition)
+        self._waiting += 1
         try:
             return await ask(client)
         except (BrokerError, OSError):
             self._routes.forget(topic)
             raise
         finally:
+            self._waiting -= 1
             client.close()
 
     async def _out_of_range(self, topic: str, partition: int, offset: int) -> BrokerError:
@@ -177,6 +214,15 @@ class ClusterRecords:
 
     async def _work(self, size: int, work: Callable[[], T]) -> T:
         return work() if size < _POOL_FROM_BYTES else await self._threads.run("read", work)
+
+
+def _offset_question(topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[str, Any]:
+    asked = [
+        {"partition_index": partition, "current_leader_epoch": -1, "timestamp": time_ms}
+        for partition in partitions
+    ]
+    topics = [{"name": topic, "partitions": asked}]
+    return {"replica_id": -1, "isolation_level": _READ_COMMITTED, "topics": topics}
 
 
 def _is_of_the_content(outcome: int | Exception) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -26,6 +27,7 @@ from penstock.gateway.limits import ClientLimits
 from penstock.gateway.problems import CONTENT_TYPE, Problem, problem_of
 from penstock.gateway.request_parts import (
     ClientGone,
+    Headers,
     collect_headers,
     content_type_of,
     has_body,
@@ -97,13 +99,8 @@ class Front:
         self._serving.add(task)
         answering = _Answering(send, f"{self._id_prefix}-{next(self._numbers):x}")
         client = scope["client"][0] if scope["client"] else ""
-        name = "refused"
         try:
-            self.limits.enter(client)
-            try:
-                name = await self._answer(scope, receive, answering, client, task)
-            finally:
-                self.limits.leave(client)
+            await self._answer(scope, receive, answering, client, task)
         except ClientGone:
             return
         except asyncio.CancelledError:
@@ -117,44 +114,63 @@ class Front:
         finally:
             self._serving.discard(task)
             self._lasting.discard(task)
-            self._observe(name, answering.status, self._gateway.clock.monotonic() - started)
+            self._observe(answering.endpoint, answering.status, self._gateway.clock.monotonic() - started)
 
     async def _answer(
         self, scope: Scope, receive: Receive, answering: _Answering, client: str, task: asyncio.Task[None]
-    ) -> str:
+    ) -> None:
         headers, method = collect_headers(scope["headers"]), scope["method"]
         self._cross_origin.apply(headers, answering.headers)
-        brings_body = answering.is_body_unread = has_body(headers)
+        answering.is_body_unread = has_body(headers)
         if method == "OPTIONS":
             allowed = self._table.methods(scope["raw_path"])
             response = self._cross_origin.preflight(headers, allowed)
             await response(scope, receive, answering.send)
-            return "options"
+            return
         endpoint, in_path = self._table.find(method, scope["raw_path"])
-        if self._is_stopping and endpoint.tag != SYSTEM:
-            raise _stopping()
+        answering.endpoint = endpoint.name
         parameters = read_parameters(endpoint, in_path, scope["query_string"], headers)
-        body, content_type = None, ""
-        if brings_body:
-            content_type = content_type_of(endpoint, headers)
-            limit = self._max_json_bytes if content_type == JSON else self._max_body_bytes
-            body = await read_body(receive, headers, limit)
-            answering.is_body_unread = False
-            if content_type == JSON:
-                body = read_json(endpoint, body)
-        elif endpoint.bodies and endpoint.is_body_required:
-            raise Problem(400, f"a body is missing: {' or '.join(endpoint.bodies)}", error="INVALID_REQUEST")
-        require_all(self._gateway.authorize, client, endpoint.needs, parameters, body)
-        request = Request(scope, receive)
-        call = Call(self._gateway, request, answering.request_id, client, parameters, body, content_type)
-        if endpoint.is_stream:
-            self._lasting.add(task)
+        if endpoint.tag == SYSTEM:
+            # Whoever looks after the process is heard whatever else there is.
+            request = Request(scope, receive)
+            call = Call(self._gateway, request, answering.request_id, client, parameters)
+            await self._call(endpoint, call, answering)
+            return
+        if self._is_stopping:
+            raise _stopping()
+        self.limits.enter(client)
+        try:
+            body, content_type = await self._read_body(endpoint, receive, headers, answering)
+            require_all(self._gateway.authorize, client, endpoint.needs, parameters, body)
+            request = Request(scope, receive)
+            call = Call(self._gateway, request, answering.request_id, client, parameters, body, content_type)
+            if endpoint.is_stream:
+                self._lasting.add(task)
+            await self._call(endpoint, call, answering)
+        finally:
+            self.limits.leave(client)
+
+    async def _read_body(
+        self, endpoint: Endpoint, receive: Receive, headers: Headers, answering: _Answering
+    ) -> tuple[Any, str]:
+        if not answering.is_body_unread:
+            if endpoint.bodies and endpoint.is_body_required:
+                wanted = " or ".join(endpoint.bodies)
+                raise Problem(400, f"a body is missing: {wanted}", error="INVALID_REQUEST")
+            return None, ""
+        content_type = content_type_of(endpoint, headers)
+        limit = self._max_json_bytes if content_type == JSON else self._max_body_bytes
+        body = await read_body(receive, headers, limit)
+        answering.is_body_unread = False
+        return (read_json(endpoint, body) if content_type == JSON else body), content_type
+
+    async def _call(self, endpoint: Endpoint, call: Call, answering: _Answering) -> None:
         response = await endpoint.handler(call)
-        if type(response) is JsonAnswer and SEND_WHOLE in scope and method != "HEAD":
-            await answering.send_whole(response, scope[SEND_WHOLE])
+        request = call.request
+        if type(response) is JsonAnswer and SEND_WHOLE in request.scope and request.method != "HEAD":
+            await answering.send_whole(response, request.scope[SEND_WHOLE])
         else:
-            await response(scope, receive, answering.send)
-        return endpoint.name
+            await response(request.scope, request.receive, answering.send)
 
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope["client"][0] if scope["client"] else ""
@@ -217,6 +233,7 @@ class _Answering:
     def __init__(self, send: Send, request_id: str) -> None:
         self.request_id = request_id
         self.status = 0
+        self.endpoint = "none"
         self.is_body_unread = False
         self.headers: list[tuple[bytes, bytes]] = [*_SAFETY, (b"x-request-id", request_id.encode())]
         self._send = send

@@ -49,8 +49,10 @@ _turns = count()
 async def produce(call: Call) -> Response:
     name = call.parameters["topic"]
     records, chosen = _read(call)
-    topic = await call.gateway.backend.topics.get(name)
-    partitions = len(topic.partitions)
+    partitions = len((await call.gateway.backend.topics.get(name)).partitions)
+    if any(partition is not None and partition >= partitions for partition in chosen):
+        # There may be more by now.
+        partitions = len((await call.gateway.backend.topics.get(name, fresh=True)).partitions)
     turn = next(_turns) % partitions
     places = [
         _place(record, turn, partitions) if partition is None else partition

@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 30.0
+MAX_AGE_SECONDS = 30.0
+"""What is older is read again: partitions are added, and nobody finds anything wrong."""
 RETRY_SECONDS = 0.05
 MAX_RETRY_SECONDS = 1.0
 _METADATA, _METADATA_VERSION = 3, 12
@@ -101,6 +103,7 @@ class Routes:
         self._clients: dict[Address, Client] = {}
         self._connecting: dict[Address, asyncio.Task[Client]] = {}
         self._topics: dict[str, TopicRoute] = {}
+        self._read_at: dict[str, float] = {}
         self._reading: dict[str, asyncio.Task[Mapping[str, TopicRoute]]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], BrokerId] = {}
 
@@ -117,15 +120,26 @@ class Routes:
         """BrokerError where there is no such topic."""
         route = self._topics.get(name)
         if route is None:
-            reading = self._reading.get(name)
-            if reading is None:
-                reading = self._reading[name] = asyncio.get_running_loop().create_task(self._read([name]))
-                reading.add_done_callback(lambda _: self._reading.pop(name, None))
             # Not what is known by now: that may be forgotten again already.
-            route = (await asyncio.shield(reading)).get(name)
+            route = (await asyncio.shield(self._read_one(name))).get(name)
+        elif asyncio.get_running_loop().time() - self._read_at.get(name, 0.0) > MAX_AGE_SECONDS:
+            self._read_one(name)
         if route is None:
             raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name[:80]!r}")
         return route
+
+    def _read_one(self, name: str) -> asyncio.Task[Mapping[str, TopicRoute]]:
+        reading = self._reading.get(name)
+        if reading is None:
+            reading = self._reading[name] = asyncio.get_running_loop().create_task(self._read([name]))
+            reading.add_done_callback(lambda done: self._on_read(name, done))
+        return reading
+
+    def _on_read(self, name: str, done: asyncio.Task[Mapping[str, TopicRoute]]) -> None:
+        self._reading.pop(name, None)
+        if not done.cancelled():
+            # Who waits hears of it; nobody has to.
+            done.exception()
 
     async def topics(self) -> Mapping[str, TopicRoute]:
         """Every topic there is, asked for anew."""
@@ -147,6 +161,10 @@ class Routes:
             # Partitions may have been added since.
             self.forget(topic)
             route = await self.topic(topic)
+        if partition >= len(route.partitions):
+            # There may be more by now.
+            self.forget(topic)
+            route = await self.topic(topic)
         if not 0 <= partition < len(route.partitions):
             raise BrokerError(
                 ErrorCode.unknown_topic_or_partition, f"{topic} has {len(route.partitions)} partitions"
@@ -159,6 +177,7 @@ class Routes:
     def forget(self, topic: str) -> None:
         """What is known of it has turned out wrong."""
         self._topics.pop(topic, None)
+        self._read_at.pop(topic, None)
 
     async def _read(self, names: Sequence[str] | None) -> Mapping[str, TopicRoute]:
         topics = None if names is None else [{"topic_id": None, "name": name} for name in names]
@@ -175,10 +194,12 @@ class Routes:
             for each in response.brokers
         }
         found = {topic.name: _route_of(topic) for topic in response.topics if topic.name and topic.partitions}
+        now = asyncio.get_running_loop().time()
         if names is None:
-            self._topics = dict(found)
+            self._topics, self._read_at = dict(found), {}
         else:
             self._topics |= found
+        self._read_at |= dict.fromkeys(found, now)
         return found
 
     # --- coordinators
