@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 from sink_helpers import Query, committed, new_topic, rows_of
 
 from penstock.pipeline.held import EndedOtherwise, abort
-from penstock.pipeline.offsets import run
-from penstock.pipeline.sink_stream import Overtaken
+from penstock.pipeline.offsets import Unreachable, run
+from penstock.pipeline.sink_producer import NotWritten
+from penstock.pipeline.sink_stream import Overtaken, StreamWriter
 from penstock.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.process
@@ -76,6 +78,20 @@ def test_task_that_fails_aborts_what_it_wrote(query: Query, bootstrap: str, topi
     with pytest.raises(ValueError, match="broke off"):
         query.write(0, 0, broken())  # type: ignore[arg-type]
     assert query.open_ids == []
+
+
+def test_row_that_is_too_large_is_told_and_leaves_nothing_open(query: Query, topic: str) -> None:
+    rows = rows_of(["small", "x" * 3_000_000])
+    with pytest.raises(NotWritten, match=rf"{topic}-\d took no rows: message_too_large"):
+        query.write(0, 0, [rows])
+    assert query.open_ids == []
+
+
+def test_cluster_that_does_not_answer_is_told_before_anything_is_written() -> None:
+    schema = StructType([StructField("value", StringType())])
+    options = {"bootstrap": "127.0.0.1:1", "topic": "t"}
+    with pytest.raises(Unreachable, match=r"no broker answers at 127\.0\.0\.1:1"):
+        StreamWriter.checked(options, schema)
 
 
 def test_failure_after_the_decision_aborts_none_of_it(query: Query, bootstrap: str, topic: str) -> None:

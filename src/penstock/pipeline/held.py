@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from itertools import count
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from penstock.pipeline.sink_producer import PATIENCE_SECONDS, Identity
 from penstock.wire.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, encode_init_producer_id
 from penstock.wire.messages import decode_response_frame
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 _INIT_VERSION = 5
@@ -58,7 +60,7 @@ async def take_over(routes: Routes, transactional_id: str) -> Identity:
 
 async def commit(routes: Routes, identities: Sequence[Identity]) -> None:
     """All of them, for good; those that were committed before stay so."""
-    await _limited(_settle(routes, each, is_commit=True) for each in identities)
+    await _for_all(identities, partial(_settle, routes, is_commit=True))
 
 
 async def commit_own(routes: Routes, identity: Identity) -> None:
@@ -67,7 +69,7 @@ async def commit_own(routes: Routes, identity: Identity) -> None:
 
 
 async def abort(routes: Routes, identities: Sequence[Identity]) -> None:
-    await _limited(_settle(routes, each, is_commit=False) for each in identities)
+    await _for_all(identities, partial(_settle, routes, is_commit=False))
 
 
 async def open_under(routes: Routes, prefix: str) -> list[Identity]:
@@ -86,7 +88,7 @@ async def open_under(routes: Routes, prefix: str) -> list[Identity]:
         return found
 
     ids = await persist(attempt, PATIENCE_SECONDS)
-    described = await _limited(_describe(routes, each) for each in ids)
+    described = await _for_all(ids, partial(_describe, routes))
     return [each for each in described if each is not None]
 
 
@@ -189,11 +191,12 @@ async def _at_coordinator(routes: Routes, transactional_id: str, ask: Callable[[
     return await routes.at_coordinator(CoordinatorKind.TRANSACTION, transactional_id, ask, PATIENCE_SECONDS)
 
 
-async def _limited(work: Iterable[Awaitable[T]]) -> list[T]:
+async def _for_all(items: Iterable[A], work: Callable[[A], Awaitable[T]]) -> list[T]:
+    """At the same time, though not any number of them."""
     gate = asyncio.Semaphore(_MAX_AT_ONCE)
 
-    async def one(each: Awaitable[T]) -> T:
+    async def one(item: A) -> T:
         async with gate:
-            return await each
+            return await work(item)
 
-    return await asyncio.gather(*map(one, work))
+    return await asyncio.gather(*map(one, items))
