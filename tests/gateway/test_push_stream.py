@@ -44,6 +44,8 @@ class Records:
             raise BrokerError(ErrorCode.offset_out_of_range)
         while wait_ms and offset >= self.end:
             await asyncio.sleep(0.001)
+            if self.failure is not None:
+                raise self.failure
         last = min(self.end, offset + limits.max_records)
         records = tuple(Record(each, 0, None, b"x" * self.size, ()) for each in range(offset, last))
         return Page(records, last, self.end, self.start)
@@ -156,6 +158,23 @@ def test_nothing_in_time_is_nothing_and_the_next_message_wakes() -> None:
         await until(lambda: waits(feeds))
         records.end = 7
         assert [event.body[:3] for event in await waiting] == [b"0/5", b"0/6"]
+
+    run(scenario)
+
+
+def test_what_ends_a_wait_is_told_to_who_waits() -> None:
+    async def scenario() -> None:
+        records = Records(end=5)
+        feeds = feeds_of(records)
+        stream = Stream(feeds, topic())
+        stream.read_from({0: 5})
+        waiting = asyncio.create_task(stream.take(1, 1_000, 10))
+        await until(lambda: waits(feeds))
+        records.failure = BrokerError(ErrorCode.unknown_topic_or_partition)
+        with pytest.raises(BrokerError) as refusal:
+            await waiting
+        assert refusal.value is records.failure
+        assert records.reads <= 5
 
     run(scenario)
 

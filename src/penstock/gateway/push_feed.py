@@ -197,22 +197,28 @@ class PartitionFeed:
 
     async def _run_watch(self, offset: int) -> None:
         loop = asyncio.get_running_loop()
+        # A wait takes a connection of its own: where messages come all the time, a look is enough.
+        wait_ms = 0
         try:
             while self._waiting:
                 began = loop.time()
                 try:
-                    page = await self._read(offset, WAIT_MS)
+                    page = await self._read(offset, wait_ms)
                 except (PenstockError, OSError) as error:
                     if not isinstance(error, BrokerError) or error.code in RETRIABLE:
                         await asyncio.sleep(RETRY_SECONDS)
                         continue
-                    self._wake_all()  # whoever reads now is told the same
+                    # Whoever reads now is told the same.
+                    self.end = -1
+                    self._wake_all()
                     return
                 if page.next_offset > offset:
                     self._wake_all()
                     return
-                # Where too many wait already, the answer comes at once.
-                await asyncio.sleep(max(0.0, began + RETRY_SECONDS - loop.time()))
+                if wait_ms:
+                    # Where too many wait already, the answer comes at once.
+                    await asyncio.sleep(max(0.0, began + RETRY_SECONDS - loop.time()))
+                wait_ms = WAIT_MS
         finally:
             self._watch = None
             self._end_if_unused()
