@@ -102,6 +102,7 @@ class Node:
             transactions=cast(Any, None),
             verifier=cast(Any, None),
             marker_writer=cast(Any, None),
+            hanging_transactions=cast(Any, None),
             connection_numbers=ConnectionNumbers(),
             producer_ids=cast(Any, None),
             fetch_sessions=FetchSessions(10, 1000, 0, random),
