@@ -17,6 +17,7 @@ __all__ = [
     "PenstockError",
     "ProtocolError",
     "StorageError",
+    "TornBatch",
     "UnknownOutcome",
     "WouldBlock",
 ]
@@ -48,6 +49,10 @@ class StorageError(PenstockError):
 
 class CorruptLog(StorageError):
     """Bytes in a segment are not the record batches that were written; what lies around them may be fine."""
+
+
+class TornBatch(CorruptLog):
+    """A batch begins, and its bytes end before it does: a write did not come to its end."""
 
 
 class WouldBlock(PenstockError):

@@ -91,6 +91,27 @@ def test_everything_is_kept_while_the_machine_runs_on(tmp_path: Path) -> None:
     assert kept == [False, True, True, False, True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("lost", "is_kept"),
+    [(1, True), (70, True), ("a byte", False)],
+    ids=["torn", "torn in the head", "damaged"],
+)
+def test_a_write_that_a_kill_has_cut_short_is_no_loss(tmp_path: Path, lost: int | str, is_kept: bool) -> None:
+    """Nobody was told of it. Bytes that are there and wrong are another matter."""
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk, "a")
+    manager.trust_boot()
+    append(the_log(manager), b"whole")
+    append(the_log(manager), b"the last one")
+    disk.close()
+    [file] = tmp_path.rglob("*.log")
+    content = file.read_bytes()
+    file.write_bytes(content[:-lost] if isinstance(lost, int) else content[:-1] + b"?")
+    manager = open_manager(RealDisk(str(tmp_path)), "a")
+    assert manager.kept_all == is_kept
+    assert the_log(manager).log_end_offset == 1
+
+
 def test_after_an_error_of_the_disk_nothing_is_taken_for_kept(tmp_path: Path) -> None:
     for _ in range(2):
         disk = RealDisk(str(tmp_path))

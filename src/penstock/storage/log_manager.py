@@ -135,7 +135,7 @@ class LogManager:
             # At the first start too: from then on, logs without a checkpoint mean that it was lost.
             self.write_checkpoints(both=True)
         self.was_clean = take_clean_stop(self._disk)
-        is_whole = not self.problems and not any(report.problems for report in self.reports)
+        is_whole = not self.problems and not any(report.has_lost for report in self.reports)
         self.kept_all = is_same_boot(self._disk, boot_id) and is_whole
         if not self.kept_all:
             # Before the cluster knows of it the process may be killed: the next start must not trust this boot.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.errors import CorruptLog
+from penstock.errors import CorruptLog, TornBatch
 from penstock.model import Offset, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader, crc_matches
 from penstock.storage.checkpoints import LogCheckpoint, RecoveryMark
@@ -45,6 +45,8 @@ class RecoveryReport:
     checked_bytes: int
     cut_bytes: int
     problems: tuple[str, ...]
+    has_lost: bool = False
+    """Whether a problem is more than a write that did not come to its end: nobody was told of such a one."""
 
 
 def load(
@@ -60,7 +62,11 @@ def load(
     recovery = _Recovery(context, directory, config, checkpoint, now_ms)
     log = Log(context, directory, topic_partition, topic_id, config, recovery.run())
     report = RecoveryReport(
-        topic_partition, recovery.checked_bytes, recovery.cut_bytes, tuple(recovery.problems)
+        topic_partition,
+        recovery.checked_bytes,
+        recovery.cut_bytes,
+        tuple(recovery.problems),
+        len(recovery.problems) > recovery.torn_writes,
     )
     return log, report
 
@@ -85,6 +91,7 @@ class _Recovery:
         self.problems = self._replay.problems
         self.checked_bytes = 0
         self.cut_bytes = 0
+        self.torn_writes = 0
         self._is_changed = False
         """Whether names in the directory may not be durable."""
         self._is_marked = False
@@ -291,6 +298,7 @@ class _Recovery:
                 behind = segment.after_damage(here, file_size) if next_offset < self._committed else None
                 if behind is None:
                     self.problems.append(f"{segment.log_file.path} is cut at {segment.size}: {problem}")
+                    self.torn_writes += isinstance(problem, TornBatch) and next_offset >= self._committed
                     break
                 self.problems.append(f"{segment.log_file.path} is damaged at {segment.size}: {problem}")
                 self._step_over(segment, here, behind)

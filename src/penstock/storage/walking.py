@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.errors import CorruptLog, WouldBlock
+from penstock.errors import CorruptLog, TornBatch, WouldBlock
 from penstock.records.batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -47,14 +47,15 @@ def walk_batches(
     max_offset = base_offset + MAX_RELATIVE_OFFSET
     while position < end:
         if end - position < HEADER_SIZE:
-            raise CorruptLog(f"{end - position} bytes at {position} are less than a batch header")
+            raise TornBatch(f"{end - position} bytes at {position} are less than a batch header")
         if position - start + HEADER_SIZE > len(chunk):
             start = position
             chunk = read_range(file, start, min(_CHUNK_BYTES, end - start), wait)
         header = read_header(chunk, position - start)
         size = header.batch_length + LENGTH_OVERHEAD
         if header.magic != MAGIC or size < HEADER_SIZE or size > end - position:
-            raise CorruptLog(
+            is_torn = header.magic == MAGIC and size > end - position
+            raise (TornBatch if is_torn else CorruptLog)(
                 f"no batch at {position}: magic {header.magic}, {size} bytes, {end - position} left"
             )
         last_offset = header.base_offset + header.last_offset_delta
