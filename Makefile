@@ -12,7 +12,7 @@ KILLS ?= 30
 BROKERS ?= 1
 SEEDS ?= 1000
 
-.PHONY: help setup run test lint format bench test-cluster clients faults pipeline-crashes kill-cycles copy-cycles job-cycles simulate mutants fuzz lock clean
+.PHONY: help setup run test lint format bench test-cluster clients faults pipeline-crashes kill-cycles copy-cycles job-cycles spark-cluster simulate mutants fuzz lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -71,6 +71,9 @@ copy-cycles: $(VENV)/.dev  ## Move MESSAGES (100000) exactly once while brokers 
 
 job-cycles: $(VENV)/.dev  ## Archive and replay with a real Spark while jobs, tasks and the broker are killed (ARGS="--cycles 40")
 	$(BIN)/python tests/pipeline/job_kills.py $(ARGS)
+
+spark-cluster: $(VENV)/.dev  ## Run the pipeline's jobs on a standalone Spark with two workers
+	$(BIN)/python tests/pipeline/standalone_cluster.py
 
 simulate: $(VENV)/.dev  ## Run brokers and whole clusters in virtual time, from SEEDS seeds each (1000), resumable
 	$(BIN)/python -m penstock.simulation --seeds $(SEEDS) --progress build/simulation $(ARGS)

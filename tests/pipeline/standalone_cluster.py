@@ -1,0 +1,128 @@
+"""The jobs on a standalone Spark of a master and two workers, all on this machine: `make spark-cluster`.
+
+An archiver that goes on by itself while records come, a query over archive and log, a replay; each result is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyspark
+from archive_helpers import digest, make, numbers, produce, read_topic, rows
+
+from penstock.pipeline.java import java_home
+from penstock.testing.process import BrokerProcess, free_ports
+
+WORKERS = 2
+RECORDS = 5_000
+PATIENCE_SECONDS = 300.0
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="penstock-spark-") as directory, ExitStack() as stack:
+        os.environ |= {
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "JAVA_HOME": java_home(),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_WORKER_DIR": directory,
+        }
+        master = _start_spark(stack)
+        broker = BrokerProcess(Path(directory))
+        broker.start()
+        stack.callback(broker.kill)
+        os.environ["PENSTOCK_BOOTSTRAP"] = broker.bootstrap
+        return _try_out(broker.bootstrap, Path(directory) / "archive", master)
+
+
+def _start_spark(stack: ExitStack) -> str:
+    port, ui_port = free_ports(2)
+    place = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(ui_port)]
+    _daemon(stack, "org.apache.spark.deploy.master.Master", *place)
+    _wait_for("the master", lambda: _answers(port))
+    for _ in range(WORKERS):
+        _daemon(
+            stack,
+            "org.apache.spark.deploy.worker.Worker",
+            *("--host", "127.0.0.1", "-c", "1", "-m", "1500m", f"spark://127.0.0.1:{port}"),
+        )
+    return f"spark://127.0.0.1:{port}"
+
+
+def _daemon(stack: ExitStack, *arguments: str) -> None:
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-class"), *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+
+
+def _try_out(bootstrap: str, place: Path, master: str) -> int:
+    make(bootstrap, "source", 4)
+    make(bootstrap, "target", 4)
+    produce(bootstrap, "source", range(RECORDS), 4)
+    archiver = _start(
+        "archive", "--topics", "source", "--to", str(place), "--every", "1s", "--master", master
+    )
+    for written in (RECORDS, 2 * RECORDS):
+        _wait_for(f"{written} archived records", lambda: _archived(place) == written)  # noqa: B023
+        if written == RECORDS:
+            produce(bootstrap, "source", range(RECORDS, 2 * RECORDS), 4)
+    archiver.send_signal(signal.SIGINT)
+    assert archiver.wait(PATIENCE_SECONDS) == 130
+    wanted = digest(b"value %d" % number for number in range(2 * RECORDS))
+    assert digest(row["value"] for row in rows(place)) == wanted
+    print("archived while records came")
+    produce(bootstrap, "source", range(2 * RECORDS, 2 * RECORDS + 10), 4)
+    sql = "select count(*) as n, count(distinct value) as d from source"
+    asking = _start("query", sql, "--archive", str(place), "--master", master, "--json", is_read=True)
+    [found] = json.loads(asking.communicate(timeout=PATIENCE_SECONDS)[0])
+    assert found == {"n": 2 * RECORDS + 10, "d": 2 * RECORDS + 10}, found
+    print("asked over archive and log")
+    replay = _start(
+        "replay", "--topics", "source", "--archive", str(place), "--to", "target", "--master", master
+    )
+    assert replay.wait(PATIENCE_SECONDS) == 0
+    assert sorted(record.number for record in read_topic(bootstrap, "target")) == list(
+        range(2 * RECORDS + 10)
+    )
+    print("replayed")
+    return 0
+
+
+def _start(*arguments: str, is_read: bool = False) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "penstock.cli.main", "pipeline", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE if is_read else None, text=True)
+
+
+def _archived(place: Path) -> int:
+    return len(numbers(rows(place))) if (place / "_delta_log").exists() else 0
+
+
+def _answers(port: int) -> bool:
+    """A master is no broker: that it takes connections is all there is to know."""
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _wait_for(what: str, is_there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_there():
+        assert time.monotonic() < deadline, f"no {what} in time"
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
