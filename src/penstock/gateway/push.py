@@ -1,7 +1,7 @@
 """Push: topics as server-sent events and over WebSockets, for single readers and for members of consumer groups.
 
-`Push` is made once for a gateway; its endpoints and sockets are put beside the others. What a client may say is
-declared here, how events are read, sent and acknowledged is in the modules beside it.
+`Push` is made once for a gateway; its endpoints and sockets are put beside the others. It knows which streams are open
+and opens new ones; how events are read, sent and acknowledged is in the modules beside it.
 """
 
 from __future__ import annotations
@@ -19,65 +19,27 @@ from starlette.types import Receive, Scope, Send
 from penstock.gateway.answers import json_answer
 from penstock.gateway.backend import EARLIEST, LATEST, Limits
 from penstock.gateway.context import Gateway
-from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, Parameter, header, path, query
+from penstock.gateway.endpoint import Call, Endpoint
 from penstock.gateway.group_coordinator import GroupCoordinator
-from penstock.gateway.mailbox_layouts import TOPIC as MAILBOX
 from penstock.gateway.problems import Problem, problem_of
 from penstock.gateway.push_elsewhere import acknowledge_elsewhere
+from penstock.gateway.push_endpoints import MAX_WINDOW, STARTS, push_endpoints, socket_endpoint
 from penstock.gateway.push_feed import Feeds
 from penstock.gateway.push_group import GroupStream
 from penstock.gateway.push_message import render_mail, render_message
-from penstock.gateway.push_position import MAX_LENGTH, ForeignPosition, Positions, decode_positions
+from penstock.gateway.push_position import ForeignPosition, Positions, decode_positions
 from penstock.gateway.push_source import GroupSource, MailboxSource, SingleSource
 from penstock.gateway.push_stream import Stream
 from penstock.gateway.push_topics import OpenStreams
 from penstock.gateway.request_parts import collect_headers, read_parameters
-from penstock.gateway.rights import Need, on_group, on_topic, require_all
-from penstock.gateway.sse import CONTENT_TYPE, EventStream, Source
+from penstock.gateway.rights import require_all
+from penstock.gateway.sse import EventStream, Source
 from penstock.gateway.websocket import SocketStream, refuse
 from penstock.net.routes import TopicRoute
 
 COMMIT_SECONDS = 10.0
 MAX_PARTITIONS = 1_000
 """Of one stream without a group; the id of an event has to name all of them."""
-WINDOW = 1_000
-MAX_WINDOW = 1_000_000
-_STARTS = {"earliest": EARLIEST, "latest": LATEST}
-_NAME = {"type": "string", "minLength": 1, "maxLength": 249}
-_POSITION = {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH}
-
-_TOPIC = path("topic", _NAME, "The topic.")
-_WHERE: tuple[Parameter, ...] = (
-    query("group", _NAME, "The consumer group to read as a member of; without one, all partitions are read."),
-    query("partition", {"type": "integer", "minimum": 0}, "Read this partition alone (without a group)."),
-    query("offset", {"type": "integer", "minimum": 0}, "Where to begin in the partition."),
-    query(
-        "from",
-        {"type": "string", "enum": list(_STARTS)},
-        "Where to begin without an offset or an id: `latest`, or for a group that has no offsets `earliest`.",
-    ),
-    query("last_event_id", _POSITION, "The id of the last event seen, for who cannot send the header."),
-)
-_READS = (on_topic("READ"), on_group("READ"))
-_WINDOW = query(
-    "window",
-    {"type": "integer", "minimum": 1, "maximum": MAX_WINDOW, "default": WINDOW},
-    "After so many events of a group that were not acknowledged the stream ends, for the client to come again with "
-    "Last-Event-ID.",
-)
-_LAST_EVENT_ID = header("Last-Event-ID", {"type": "string", "maxLength": MAX_LENGTH}, "The last event seen.")
-_ACKNOWLEDGEMENT = {
-    "type": "object",
-    "properties": {"id": _POSITION},
-    "required": ["id"],
-    "additionalProperties": False,
-}
-_ACKNOWLEDGED = {
-    "type": "object",
-    "properties": {"partitions": {"type": "array", "items": {"type": "integer"}}},
-    "required": ["partitions"],
-}
-_STREAM = Answer("Events, as long as the client likes.", content_type=CONTENT_TYPE)
 
 
 class Push:
@@ -91,9 +53,7 @@ class Push:
         self._coordinator = GroupCoordinator(gateway.backend.routes)
         self._streams = OpenStreams(gateway.backend.topics)
         self._groups: dict[tuple[str, str], set[GroupStream]] = {}
-        self._stream = Endpoint(
-            "GET", "/v1/topics/{topic}/stream", "streamTopic", "push", "", self.events, {}, (_TOPIC, *_WHERE)
-        )
+        self._stream = socket_endpoint(self)
 
     @property
     def open_streams(self) -> int:
@@ -108,64 +68,18 @@ class Push:
         self._feeds.close()
 
     def endpoints(self) -> Sequence[Endpoint]:
-        return (
-            Endpoint(
-                "GET",
-                "/v1/topics/{topic}/events",
-                "readTopicEvents",
-                "push",
-                "Messages as server-sent events",
-                self.events,
-                {200: _STREAM},
-                (_TOPIC, *_WHERE, _WINDOW, _LAST_EVENT_ID),
-                is_stream=True,
-                needs=_READS,
-            ),
-            Endpoint(
-                "POST",
-                "/v1/groups/{group}/topics/{topic}/acknowledgements",
-                "acknowledgeEvents",
-                "push",
-                "Say that events of a group were handled, all up to one",
-                self.acknowledge,
-                {200: Answer("The partitions it was taken for.", _ACKNOWLEDGED)},
-                (path("group", _NAME, "The consumer group."), _TOPIC),
-                {JSON: _ACKNOWLEDGEMENT},
-                needs=_READS,
-            ),
-            Endpoint(
-                "GET",
-                "/receive/events",
-                "receiveEvents",
-                "messages",
-                "A user's messages as server-sent events",
-                self.mailbox_events,
-                {200: _STREAM},
-                (
-                    query(
-                        "user_id",
-                        {"type": "string", "minLength": 1, "maxLength": 1024},
-                        "The user.",
-                        required=True,
-                    ),
-                    query("last_message_id", _POSITION, "The id of the last message seen."),
-                    _LAST_EVENT_ID,
-                ),
-                is_stream=True,
-                needs=(Need("READ", "TOPIC", MAILBOX),),
-            ),
-        )
+        return push_endpoints(self)
 
     def sockets(self) -> Sequence[BaseRoute]:
-        return (WebSocketRoute("/v1/topics/{topic}/stream", _Socket(self)),)
+        return (WebSocketRoute(self._stream.path, _Socket(self)),)
 
     # --- what clients ask for
 
-    async def events(self, call: Call) -> EventStream:
+    async def events(self, call: Call) -> Response:
         source, _ = await self._open(call.parameters, call.request_id)
         return EventStream(source, call.request_id)
 
-    async def mailbox_events(self, call: Call) -> EventStream:
+    async def mailbox_events(self, call: Call) -> Response:
         user_id = call.parameters["user_id"]
         last = call.parameters.get("Last-Event-ID") or call.parameters.get("last_message_id")
         # What cannot be is said before the stream begins.
@@ -194,7 +108,7 @@ class Push:
                 self._stream, scope["path_params"], scope["query_string"], collect_headers(scope["headers"])
             )
             host = scope["client"][0] if scope["client"] else ""
-            require_all(self._gateway.authorize, host, _READS, parameters, None)
+            require_all(self._gateway.authorize, host, self._stream.needs, parameters, None)
             source, group_stream = await self._open(parameters | {"window": MAX_WINDOW}, request_id)
         except Exception as error:
             problem = problem_of(error)
@@ -232,7 +146,7 @@ class Push:
         if "partition" in parameters or "offset" in parameters:
             raise _invalid("the partitions of a group and where it reads them are the group's business")
         backend, group = self._gateway.backend, parameters["group"]
-        start = _STARTS[parameters.get("from", "earliest")]
+        start = STARTS[parameters.get("from", "earliest")]
         joined = GroupStream(self._feeds, topic, backend.routes, group, request_id, start)
         try:
             await joined.join(seen)
@@ -274,7 +188,7 @@ class Push:
         if "offset" in parameters and not seen:
             return {parameters["partition"]: parameters["offset"]}
         # A partition that was added after the event was sent is new to its reader from the beginning.
-        start = EARLIEST if seen else _STARTS[parameters.get("from", "latest")]
+        start = EARLIEST if seen else STARTS[parameters.get("from", "latest")]
         begin = {**(self._feeds.known_ends(topic, partitions) if start == LATEST else {}), **seen}
         unknown = [partition for partition in partitions if partition not in begin]
         begin |= await self._gateway.backend.records.offsets(topic.name, unknown, start)
