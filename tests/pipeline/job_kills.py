@@ -82,7 +82,7 @@ def _cycles(broker: BrokerProcess, directory: Path, cycles: int, chance: random.
 def _kill_one(bootstrap: str, job: list[str], chance: random.Random) -> str:
     process = _start(bootstrap, job)
     time.sleep(chance.uniform(1, LONGEST_SECONDS))
-    workers = [each for each in _family(process.pid) if "pyspark" in " ".join(_command(each))]
+    workers = [each for each in _family(process.pid) if "pyspark.daemon" in _command(each)]
     if workers and chance.random() < 0.5:
         _kill(chance.choice(workers))
         process.wait(PATIENCE_SECONDS)

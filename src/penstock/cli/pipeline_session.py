@@ -134,6 +134,6 @@ def _stderr_to(descriptor: int) -> Iterator[None]:
 def _last_words(descriptor: int) -> str:
     size = os.fstat(descriptor).st_size
     text = os.pread(descriptor, min(size, 65_536), max(0, size - 65_536)).decode(errors="replace")
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+    lines = [line.strip() for line in text.splitlines() if not line.startswith("\tat ")]
     telling = [line for line in lines if "Exception" in line or "rror" in line]
-    return (telling or lines or [""])[-1]
+    return telling[-1] if telling else ""
