@@ -76,7 +76,10 @@ def pipeline_session(name: str, master: str | None) -> Iterator[PipelineSession]
     try:
         yield session
     except Exception as error:
-        raise (failure_of(error) or error) from error
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        raise failure from error
     finally:
         with suppress(Exception):
             session.close()
