@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+from unittest.mock import Mock
+
 import pytest
+from confluent_kafka import KafkaException, Producer
+from deaths import Killed
 from pyspark.sql.types import StringType, StructField, StructType
 from sink_helpers import Query, committed, new_topic, rows_of
 
-from penstock.pipeline.held import EndedOtherwise, abort
+from penstock.net.partitioner import partition_for
+from penstock.pipeline import sink_decisions
+from penstock.pipeline.held import EndedOtherwise, abort, commit
 from penstock.pipeline.offsets import Unreachable, run
+from penstock.pipeline.sink_decisions import DECISIONS_TOPIC, Decision, Decisions
 from penstock.pipeline.sink_producer import NotWritten
 from penstock.pipeline.sink_stream import Overtaken, StreamWriter
 from penstock.testing.process import BrokerProcess
@@ -118,6 +127,38 @@ def test_tasks_of_a_driver_that_was_replaced_do_not_count(query: Query, bootstra
     with pytest.raises(Overtaken, match="start it again"):
         query.writer.commit(late, 1)
     query.writer.commit(query.run(1, SECOND), 1)
+    assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
+
+
+def test_decision_that_another_query_hides_is_waited_for(
+    query: Query, bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.writer.commit(query.run(0, FIRST), 0)
+    decisions = Decisions(bootstrap, query.id)
+    winners = [each.transaction for each in query.run(1, SECOND) if each.transaction]
+    driver, _ = decisions.lead()
+    partition = partition_for(query.id.encode(), 8)
+    other = Producer({"bootstrap.servers": bootstrap, "transactional.id": "other"})
+    other.init_transactions(30)
+    other.begin_transaction()
+    other.produce(DECISIONS_TOPIC, b"", b"other", partition)
+    assert other.flush(30) == 0
+    with monkeypatch.context() as patch:
+        # The driver is given up when it has decided, but nobody can read it yet.
+        patch.setattr(sink_decisions, "_until_readable", Mock(side_effect=Killed))
+        with pytest.raises(Killed):
+            decisions.record(driver, Decision(1, tuple(winners)))
+    until_readable = sink_decisions._until_readable
+
+    async def waited_for(*arguments: Any) -> None:
+        with suppress(KafkaException):  # it was ended before
+            other.abort_transaction(30)
+        await until_readable(*arguments)
+
+    monkeypatch.setattr(sink_decisions, "_until_readable", waited_for)
+    query.writer.commit(query.run(1, SECOND), 1)
+    # It was not dead, and goes on.
+    run(bootstrap, lambda routes: commit(routes, winners))
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
 
 

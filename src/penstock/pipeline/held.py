@@ -26,8 +26,8 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 _INIT_VERSION = 5
-_TIMEOUT_MS = 60_000
-"""Of those that are not held."""
+_TIMEOUT_MS = 10_000
+"""Of those that are not held: a driver that dies holds up others for so long."""
 _METADATA, _METADATA_VERSION = 3, 12
 _END_TXN, _END_TXN_VERSION = 26, 5
 _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS, _LIST_VERSION = 65, 66, 2

@@ -19,7 +19,7 @@ from penstock.net.partitioner import partition_for
 from penstock.net.routes import Routes, TopicRoute, check, persist
 from penstock.pipeline.fetching import PATIENCE_SECONDS, Reading, read_range
 from penstock.pipeline.held import commit_own, take_over
-from penstock.pipeline.offsets import ends_of, find_offset, run
+from penstock.pipeline.offsets import Partition, ends_of, find_offset, run
 from penstock.pipeline.options import EARLIEST, LATEST
 from penstock.pipeline.ranges import OffsetRange
 from penstock.pipeline.sink_producer import BatchProducer, Identity
@@ -72,8 +72,13 @@ class Decisions:
         """From here on only this driver can decide; and what the last one has decided, which is certain."""
 
         async def ask(routes: Routes) -> tuple[Identity, TopicRoute]:
-            # First the driver, as its transaction may be under way, then what it has left.
-            return await take_over(routes, self._driver_id), await _ensure_topic(routes)
+            # Whatever the last driver was about to record is committed or aborted when this one is known.
+            driver = await take_over(routes, self._driver_id)
+            route = await _ensure_topic(routes)
+            name = (DECISIONS_TOPIC, self._partition(route))
+            # What it has committed may still be hidden by a transaction of another query.
+            await _until_readable(routes, name, await find_offset(routes, name, LATEST, read_committed=False))
+            return driver, route
 
         driver, route = run(self._bootstrap, ask)
         return driver, self._read(route)
@@ -86,13 +91,7 @@ class Decisions:
             record = NewRecord(self._key, decision.encode(), SystemClock().now_ms())
             offset = await BatchProducer(routes, driver).write(DECISIONS_TOPIC, partition, [record])
             await commit_own(routes, driver)
-
-            async def see() -> None:
-                name = (DECISIONS_TOPIC, partition)
-                if await find_offset(routes, name, LATEST, read_committed=True) <= offset:
-                    raise BrokerError(ErrorCode.offset_not_available, "what was decided cannot be read yet")
-
-            await persist(see, PATIENCE_SECONDS)
+            await _until_readable(routes, (DECISIONS_TOPIC, partition), offset + 1)
 
         run(self._bootstrap, ask)
 
@@ -117,6 +116,16 @@ class Decisions:
 
     def _partition(self, route: TopicRoute) -> int:
         return partition_for(self._key, len(route.partitions))
+
+
+async def _until_readable(routes: Routes, name: Partition, end: int) -> None:
+    """Until all before `end` is committed or aborted, which takes no longer than a timeout of who writes here."""
+
+    async def see() -> None:
+        if await find_offset(routes, name, LATEST, read_committed=True) < end:
+            raise BrokerError(ErrorCode.offset_not_available, "what was decided cannot be read yet")
+
+    await persist(see, PATIENCE_SECONDS)
 
 
 async def _find_topic(routes: Routes) -> TopicRoute | None:

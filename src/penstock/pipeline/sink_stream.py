@@ -71,7 +71,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return Written(task.query)
         with TaskWriter(self._options, task.number) as writer:
             held = writer.run(claim(writer.routes, f"{_prefix(task.query)}{task.number}-"))
-            # After the claim: a driver that decides later than this finds the transaction open, or it never is.
+            # Before any row: whatever a driver finds open has not seen what that one is about to decide.
             last = self._decisions(task.query).last()
             if last.batch >= task.batch:
                 for _ in iterator:
