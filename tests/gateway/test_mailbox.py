@@ -116,6 +116,19 @@ async def test_what_is_acknowledged_too_late_for_its_partition_count_is_unknown(
         await sending
 
 
+async def test_what_is_stored_while_the_cluster_goes_away_is_unknown_and_not_refused() -> None:
+    stage = Stage(partitions=1)
+    await stage.mailbox.send("ann", "bob", "first", None)
+    stage.topic.held = asyncio.Event()
+    sending = asyncio.create_task(stage.mailbox.send("ann", "bob", "late", None))
+    await asyncio.sleep(0)
+    stage.topic.is_away = True
+    stage.clock.advance(6)
+    stage.topic.held.set()
+    with pytest.raises(OutcomeUnknown):
+        await sending
+
+
 async def test_gateways_that_see_new_partitions_at_different_times_use_them_from_the_same_time_on() -> None:
     stage = Stage(partitions=1)
     other = stage.another_gateway()

@@ -75,9 +75,17 @@ class Mailbox:
             if error.code is ErrorCode.unknown_topic_or_partition:
                 self._layouts.forget()
             raise
-        if (await self._layouts.view()).is_over(layout, self._clock.now_ms()):
-            raise OutcomeUnknown("the partition count changed while it was sent")
+        await self._check_in_time(layout)
         return message_id.encode(MessageId(layout.partitions, offset, partition), view.topic_id, user)
+
+    async def _check_in_time(self, layout: KeyLayout) -> None:
+        """Whether readers will find what was stored: it may be too late for its layout."""
+        try:
+            view = await self._layouts.view()
+        except (BrokerError, OSError) as error:
+            raise OutcomeUnknown("it cannot be known whether the partition count changed") from error
+        if view.is_over(layout, self._clock.now_ms()):
+            raise OutcomeUnknown("the partition count changed while it was sent")
 
     async def _begin(self) -> tuple[LayoutView, KeyLayout]:
         """The layout to send under; while one takes over from another, after a moment."""

@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 30.0
+MAX_COORDINATORS = 10_000
 MAX_AGE_SECONDS = 30.0
 """What is older is read again: partitions are added, and nobody finds anything wrong."""
 RETRY_SECONDS = 0.05
@@ -212,7 +213,11 @@ class Routes:
             response = await self.ask_any(_FIND_COORDINATOR, _FIND_COORDINATOR_VERSION, fields)
             [answer] = response.coordinators
             check(answer.error_code, answer.error_message)
-            found = self._coordinators[kind, key] = BrokerId(answer.node_id)
+            found = BrokerId(answer.node_id)
+            if len(self._coordinators) >= MAX_COORDINATORS:
+                # The names of groups come from strangers.
+                self._coordinators.clear()
+            self._coordinators[kind, key] = found
             if found not in self.brokers:
                 await self._read([])
         return await self.broker(found)
