@@ -44,12 +44,14 @@ class Mailboxes:
     def __init__(self, warm_up_s: float, size: int) -> None:
         self.acknowledged_ms: list[float] = []
         self.arrived_ms: list[float] = []
+        self.acknowledged = 0
         self.errors = 0
         self.unsent = 0
         self._filler = "x" * (size - _STAMP_LENGTH)
         self._measured_from = time.perf_counter() + warm_up_s
         self._free: deque[HttpConnection] = deque()
         self._queue: deque[tuple[float, str]] = deque()
+        self._under_way: dict[HttpConnection, float] = {}
 
     async def poll(self, connection: HttpConnection, user: str) -> None:
         last = ""
@@ -88,24 +90,36 @@ class Mailboxes:
             self._queue.extend((due, users.draw(draw_user)) for _ in range(count))
             self._send_waiting()
         deadline = time.perf_counter() + DRAIN_S
-        while (self._queue or len(self._free) < len(connections)) and time.perf_counter() < deadline:
+        while (self._queue or self._under_way) and time.perf_counter() < deadline:
             await asyncio.sleep(0.01)
-        self.unsent = len(self._queue) + len(connections) - len(self._free)
+        # What has no answer by now took at least so long.
+        late = [due for due, _ in self._queue] + list(self._under_way.values())
+        self._queue.clear()
+        self.unsent = len(late)
+        for due in late:
+            self._note(due, self.acknowledged_ms)
+
+    def _note(self, due: float, times_ms: list[float]) -> None:
+        if due >= self._measured_from:
+            times_ms.append((time.perf_counter() - due) * 1_000)
 
     def _send_waiting(self) -> None:
         while self._queue and self._free:
             due, user = self._queue.popleft()
             connection = self._free.popleft()
+            self._under_way[connection] = due
             text = _STAMP.format(int(due * 1e9)) + self._filler
             body = f'{{"from_user":"bench","to_user":"{user}","message":"{text}"}}'.encode()
             answer = connection.ask(http_request("POST", "/send", body, _JSON))
             answer.add_done_callback(lambda done, due=due, by=connection: self._sent(done, due, by))
 
     def _sent(self, done: asyncio.Future[HttpAnswer], due: float, connection: HttpConnection) -> None:
+        del self._under_way[connection]
         if done.exception() is not None or done.result().status != 200:
             self.errors += 1
-        elif due >= self._measured_from:
-            self.acknowledged_ms.append((time.perf_counter() - due) * 1_000)
+        else:
+            self.acknowledged += time.perf_counter() >= self._measured_from
+            self._note(due, self.acknowledged_ms)
         self._free.append(connection)
         self._send_waiting()
 
@@ -140,7 +154,9 @@ async def drive_mailboxes(
         asyncio.create_task(mailboxes.poll(connection, user))
         for connection, user in zip(pollers, users.polled, strict=True)
     ]
+    began = time.perf_counter()
     await mailboxes.send(senders, rate, warm_up_s + seconds, random.Random(1), users)
+    measured_s = time.perf_counter() - began - warm_up_s
     await asyncio.sleep(1.0)
     for task in waiting:
         if task.done():
@@ -149,20 +165,16 @@ async def drive_mailboxes(
     await asyncio.gather(*waiting, return_exceptions=True)
     for connection in (*senders, *pollers):
         connection.close()
-    if not mailboxes.acknowledged_ms or not mailboxes.arrived_ms:
-        raise RuntimeError(
-            f"nothing arrived: {mailboxes.errors} errors, {mailboxes.unsent} without an answer"
-        )
+    arrived = mailboxes.arrived_ms or [measured_s * 1_000]
     return {
-        "messages": len(mailboxes.acknowledged_ms),
-        "messages_per_s": len(mailboxes.acknowledged_ms) / seconds,
+        "messages_per_s": mailboxes.acknowledged / measured_s,
         "errors": mailboxes.errors,
         "unsent": mailboxes.unsent,
         "ack_p50_ms": percentile(mailboxes.acknowledged_ms, 0.5),
         "ack_p99_ms": percentile(mailboxes.acknowledged_ms, 0.99),
         "arrivals": len(mailboxes.arrived_ms),
-        "arrival_p50_ms": percentile(mailboxes.arrived_ms, 0.5),
-        "arrival_p99_ms": percentile(mailboxes.arrived_ms, 0.99),
+        "arrival_p50_ms": percentile(arrived, 0.5),
+        "arrival_p99_ms": percentile(arrived, 0.99),
     }
 
 

@@ -134,6 +134,7 @@ _SENDING: Shown = (
     ("ack_p50_ms", "acknowledged, p50", "ms", None),
     ("ack_p99_ms", "acknowledged, p99", "ms", None),
     ("messages_per_s", "acknowledged", "messages/s", None),
+    ("unsent", "not acknowledged after 10 s", "messages", Bar("value", "at most", 0.0)),
     ("errors", "errors", "", Bar("value", "at most", 0.0)),
     ("gateway_cores", "CPU of the gateway", "cores", None),
     ("messages_per_core_s", "sent and received by a core of the gateway", "messages/s", None),
