@@ -89,6 +89,15 @@ def test_a_chunked_body_is_read_like_any_other(broker: BrokerProcess) -> None:
     assert ask(broker.http_port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks).status == 200
 
 
+def test_what_follows_a_request_does_not_take_its_answer(broker: BrokerProcess) -> None:
+    proper = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    for junk in (b"\x00\x01\x02\r\n\r\n", b"GET /a HTTP/1.1\r\n\r\n", b"BREW / HTTP/1.1\r\nHost: x\r\n\r\n"):
+        with RawHttp(broker.http_port) as client:
+            client.send(proper + junk)
+            assert client.receive().status == 200
+            assert wait_until_ended(client, 5) < 5
+
+
 # --- H03: bodies that are too large
 
 

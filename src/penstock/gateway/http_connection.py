@@ -133,8 +133,8 @@ class HttpConnection(HttpToolsProtocol):
     def _end_with(self, refusal: _Refused) -> None:
         if self._running is None:
             self.refuse(refusal.status, str(refusal))
-        elif self._running_cycle is not self.cycle or self.cycle.response_started:
-            # An answer is under way: nothing may be written into it.
+        elif self._running_cycle is not self.cycle or self.cycle.response_started or not self.cycle.more_body:
+            # An earlier request has its answer first, and nothing may be written into one that is under way.
             self._running.add_done_callback(lambda _: self.transport.close())
         else:
             self.cycle.disconnected = True

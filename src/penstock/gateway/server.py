@@ -118,7 +118,7 @@ class HttpServer:
         ):
             connection.refuse(408, f"the head of the request did not come within {HEAD_SECONDS:.0f} s")
         elif connection.is_idle and now - connection.idle_since > IDLE_SECONDS:
-            connection.transport.abort()
+            connection.transport.close()
 
     def _look_after_writes(self, connection: HttpConnection | SocketConnection, now: float) -> None:
         unsent = connection.transport.get_write_buffer_size()
