@@ -14,6 +14,7 @@ from whole_brokers import until
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.backend import EARLIEST, Limits, Page
 from penstock.gateway.push_feed import MAX_KEPT_BYTES, Feeds
+from penstock.gateway.push_group import GroupStream
 from penstock.gateway.push_position import decode_positions
 from penstock.gateway.push_stream import Stream
 from penstock.model import BrokerId, TopicId
@@ -134,6 +135,39 @@ def test_an_id_names_only_where_events_came_from_where_that_is_enough() -> None:
         told.clear()
         [second] = await stream.take(1, 1_000, 1)
         assert decode_positions(topic().id, second.id) == {1: 1}
+
+    run(scenario)
+
+
+class SlowMember:
+    """Commits when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[Mapping[int, int]] = []
+        self.may_commit = asyncio.Event()
+
+    async def commit(self, offsets: Mapping[int, int]) -> None:
+        self.asked.append(offsets)
+        await self.may_commit.wait()
+
+
+def test_what_is_acknowledged_while_a_partition_is_given_up_comes_too_late() -> None:
+    async def scenario() -> None:
+        stream = GroupStream(feeds_of(Records(end=10)), topic(), None, "readers", "me", EARLIEST)  # type: ignore[arg-type]
+        stream._member = member = SlowMember()  # type: ignore[assignment]
+        stream.take({0: 0})
+        await stream.stream.take(10, 1_000, 1)
+        assert stream.unacknowledged == 10
+        assert stream.acknowledge({0: 4, 5: 9}) == [0]
+        assert stream.unacknowledged == 6
+        giving_up = asyncio.create_task(stream.give_up(frozenset({0})))
+        await until(lambda: len(member.asked) == 2)
+        assert stream.acknowledge({0: 6}) == []
+        member.may_commit.set()
+        await giving_up
+        await stream.until_committed()
+        assert member.asked == [{0: 4}, {0: 4}]
+        assert stream.unacknowledged == 0
 
     run(scenario)
 

@@ -90,15 +90,7 @@ class Push:
         group, name = call.parameters["group"], call.parameters["topic"]
         topic = await self._gateway.backend.topics.get(name)
         positions = _read_positions(topic, call.body["id"])
-        taken: set[int] = set()
-        async with asyncio.timeout(COMMIT_SECONDS):
-            for stream in tuple(self._groups.get((group, name), ())):
-                taken.update(stream.acknowledge(positions))
-                await stream.until_committed()
-            left = {partition: positions[partition] for partition in positions.keys() - taken}
-            if left:
-                taken |= await acknowledge_elsewhere(self._coordinator, group, topic, left)
-        return json_answer({"partitions": sorted(taken)})
+        return json_answer({"partitions": sorted(await self._acknowledge(group, topic, positions))})
 
     async def serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = f"{self._id_prefix}-s{next(self._numbers):x}"
@@ -125,6 +117,18 @@ class Push:
 
         await SocketStream(source, acknowledge, request_id).serve(receive, send)
 
+    async def _acknowledge(self, group: str, topic: TopicRoute, positions: Positions) -> set[int]:
+        """Have it committed that a group has got so far; the partitions of which that is so now."""
+        taken: set[int] = set()
+        async with asyncio.timeout(COMMIT_SECONDS):
+            for stream in tuple(self._groups.get((group, topic.name), ())):
+                taken.update(stream.acknowledge(positions))
+                await stream.until_committed()
+            left = {partition: positions[partition] for partition in positions.keys() - taken}
+            if left:
+                taken |= await acknowledge_elsewhere(self._coordinator, group, topic, left)
+        return taken
+
     # --- opening streams
 
     async def _open(
@@ -147,9 +151,11 @@ class Push:
             raise _invalid("the partitions of a group and where it reads them are the group's business")
         backend, group = self._gateway.backend, parameters["group"]
         start = STARTS[parameters.get("from", "earliest")]
+        if seen:
+            await self._acknowledge(group, topic, seen)
         joined = GroupStream(self._feeds, topic, backend.routes, group, request_id, start)
         try:
-            await joined.join(seen)
+            await joined.join()
         except BaseException:
             # The group may have taken it, and would wait for it.
             await joined.close()

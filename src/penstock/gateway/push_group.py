@@ -33,17 +33,14 @@ class GroupStream:
         self._records = feeds.records
         self._start = start
         self._member = GroupMember(routes, group, topic, member_id, self)
-        self._resumed: dict[int, int] = {}
         self._acknowledged: dict[int, int] = {}
         """By partition that it reads, at least what the group had when it was taken."""
         self._uncommitted: set[int] = set()
         self._membership: asyncio.Task[None] | None = None
         self._committing: asyncio.Task[None] | None = None
 
-    async def join(self, resumed: Positions) -> None:
-        """`resumed`: as far as events were handled on an earlier connection. BrokerError or OSError where the group
-        cannot be joined."""
-        self._resumed = dict(resumed)
+    async def join(self) -> None:
+        """BrokerError or OSError where the group cannot be joined."""
         await self._member.join()
         self._membership = asyncio.get_running_loop().create_task(self._stay())
 
@@ -71,7 +68,7 @@ class GroupStream:
 
     def acknowledge(self, positions: Positions) -> list[int]:
         """Everything before these positions has been handled; the partitions this stream reads of them."""
-        mine = sorted(positions.keys() & self._acknowledged.keys())
+        mine = sorted(positions.keys() & self.stream.positions.keys())
         for partition in mine:
             # Nobody has handled what was not sent.
             offset = min(positions[partition], self.stream.positions[partition])
@@ -96,12 +93,7 @@ class GroupStream:
 
     def take(self, positions: Mapping[int, int]) -> None:
         self._acknowledged |= positions
-        known = {
-            partition: max(offset, self._resumed.pop(partition, offset))
-            for partition, offset in positions.items()
-        }
-        self.stream.read_from(known)
-        self.acknowledge(known)
+        self.stream.read_from(positions)
 
     async def give_up(self, partitions: frozenset[int]) -> None:
         self.stream.leave_out(partitions)
