@@ -15,6 +15,7 @@ from whole_brokers import Brokers, run, until
 
 from penstock.cluster.memory import MemoryStore
 from penstock.errors import ErrorCode
+from penstock.records.building import NewRecord, build_batch
 from penstock.storage.data_directory import CLEAN_STOP_FILE
 
 ORDERS = "orders"
@@ -70,6 +71,29 @@ def test_a_follower_copies_what_its_leader_has_on_disk_only(tmp_path: Path) -> N
         copy = second.context.logs.get(first.context.image.topics[ORDERS].id, 0)
         assert copy is not None
         assert copy.log_end_offset == log.log_end_offset == 50
+
+    run(tmp_path, scenario)
+
+
+def test_a_follower_begins_where_records_were_deleted_up_to_the_middle_of_a_batch(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, _ = await started(brokers, 2)
+        await create(first, [1, 2])
+        await brokers.stop(2)
+        five = memoryview(build_batch([NewRecord(None, b"%d" % number, 1_000) for number in range(5)]))
+        for _ in range(2):
+            (result,) = await produce(first, topic(ORDERS, five))
+            assert result.error_code == 0
+        asked = {"name": ORDERS, "partitions": [{"partition_index": 0, "offset": 3}]}
+        response = await first.ask(21, 2, {"topics": [asked], "timeout": 5_000})
+        assert response.topics[0].partitions[0].low_watermark == 3
+        second = await brokers.start(2)
+        await until(lambda: brokers.members(1, ORDERS) == {1, 2})
+        copy = second.context.replicas.get(ORDERS, 0).log
+        assert (copy.log_start_offset, copy.log_end_offset) == (3, 10)
+        (result,) = await produce(first, topic(ORDERS, five))
+        assert result.error_code == 0
+        assert copy.log_end_offset == 15
 
     run(tmp_path, scenario)
 

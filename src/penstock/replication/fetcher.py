@@ -24,6 +24,7 @@ from penstock.config import (
 from penstock.errors import BrokerError, ErrorCode, PenstockError, StorageError
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from penstock.net.client import Client, ConnectionLost
+from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.replication.authentication import prove
 from penstock.replication.leader_session import LeaderSession
 from penstock.replication.replica import Replica
@@ -241,12 +242,12 @@ class Fetcher:
         if result.diverging_epoch is not None:
             epoch, end_offset = result.diverging_epoch
             return self._truncate(replica, LeaderEpoch(epoch), Offset(end_offset))
+        first = _first_offset(result)
+        if first is not None and first < replica.log.log_end_offset == replica.log.log_start_offset:
+            return self._begin_within_a_batch(replica, first, result)
+        log_start = replica.log.log_start_offset
         try:
-            if result.records:
-                assert isinstance(result.records, memoryview)
-                replica.append_fetched(result.records, self._services.clock.now_ms())
-            log_start = replica.log.log_start_offset
-            replica.on_heard(Offset(result.high_watermark), Offset(result.log_start_offset))
+            self._apply(replica, result)
         except BrokerError as error:
             self._services.log.error_rarely("replica could not follow", error, partition=replica.name)
             self._say_later(key)
@@ -261,6 +262,22 @@ class Fetcher:
         elif replica.log.log_start_offset != log_start:
             self._say(key)  # whoever deletes records waits for it
         return None
+
+    def _apply(self, replica: Replica, result: FetchResult) -> None:
+        if result.records:
+            assert isinstance(result.records, memoryview)
+            replica.append_fetched(result.records, self._services.clock.now_ms())
+        replica.on_heard(Offset(result.high_watermark), Offset(result.log_start_offset))
+
+    async def _begin_within_a_batch(self, replica: Replica, first: Offset, result: FetchResult) -> None:
+        """Records were deleted up to the middle of a batch, and this log, which is empty, has begun there. It takes the
+        whole batch, and starts where the leader's does all the same."""
+        epoch = replica.partition.leader_epoch
+        await self._cut(replica, partial(self._services.logs.restart, replica.log, first))
+        if replica.partition.leader_epoch == epoch:
+            self._apply(replica, result)
+            if replica.flushes_as_follower:
+                await replica.flushed()
 
     def _on_flushed(self, key: Key, replica: Replica, error: BrokerError | None) -> None:
         if error is None:
@@ -301,3 +318,11 @@ class Fetcher:
         now_ms = self._services.clock.now_ms()
         if not await self._around.cut(replica, lambda: cut(now_ms)):
             raise StorageError(f"{replica.name} cannot be cut while another job changes its files")
+
+
+def _first_offset(result: FetchResult) -> Offset | None:
+    """Of the first batch, if there is one."""
+    if len(result.records) < HEADER_SIZE:
+        return None
+    assert isinstance(result.records, memoryview)
+    return Offset(read_header(result.records).base_offset)
