@@ -80,7 +80,7 @@ def test_every_endpoint_answers_as_the_document_says(interface: Any, name: str, 
     try:
         strategy = operation.as_strategy(generation_mode=mode)
 
-        @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=5, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(strategy)
         def ask(case: Any) -> None:
             response = case.call(timeout=30)
