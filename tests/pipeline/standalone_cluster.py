@@ -24,8 +24,8 @@ from penstock.pipeline.java import java_home
 from penstock.testing.process import BrokerProcess, free_ports
 
 WORKERS = 2
-RECORDS = 5_000
-PATIENCE_SECONDS = 300.0
+RECORDS = 500
+PATIENCE_SECONDS = 600.0
 
 
 def main() -> int:

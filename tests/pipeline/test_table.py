@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from archive_helpers import START_MS, archive, delete, delete_records, job, make, produce
+from in_process import InProcess
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.pipeline.archive import Archiver
 from penstock.pipeline.archive_table import ArchiveTable
 from penstock.pipeline.options import parse
 from penstock.pipeline.table import TableReader, read_table
@@ -109,6 +111,23 @@ def test_a_topic_that_is_only_archived_is_read_from_there(
     assert numbers(late) == list(range(70, 80))
     with pytest.raises(PySparkException, match="there is no topic 'unheard', and none of it is archived"):
         load(spark, bootstrap, place, "unheard").count()
+
+
+def test_partitions_of_a_topic_that_is_only_archived_are_assigned(bootstrap: str, tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    make(bootstrap, "assigned")
+    produce(bootstrap, "assigned", range(30))
+    list(Archiver(job(bootstrap, place, "assigned"), InProcess(), pytest.fail).run())
+    delete(bootstrap, "assigned")
+    given = {
+        "assign": '{"assigned": [1]}',
+        "startingOffsets": '{"assigned": {"1": 5}}',
+        "archive": str(place),
+    }
+    options = parse({"bootstrap": bootstrap, **given})
+    [part] = TableReader(options).partitions()
+    found = [row["offset"] for rows in read_table(options, part) for row in rows.to_pylist()]  # type: ignore[arg-type]
+    assert found == list(range(5, 15))
 
 
 def test_what_is_archived_and_truncated_while_it_is_read_is_found_in_the_archive(

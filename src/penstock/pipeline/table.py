@@ -49,7 +49,7 @@ class TablePlan(Plan):
         log_starts = ends_of(plan.reading, plan.partitions, EARLIEST)
         table = ArchiveTable.at(options.archive)
         view = table.view()
-        topics = {**plan.topics, **{name: _last_known(view, name) for name in gone}}
+        topics = {**plan.topics, **{name: _last_known(view, name, options.assigned) for name in gone}}
         return cls(options, topics, table, log_starts, view)
 
     def find(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
@@ -102,7 +102,7 @@ class TablePlan(Plan):
         return TablePartition(wanted, self.table.store, files, archived)
 
 
-def _last_known(view: ArchiveView, name: str) -> Topic:
+def _last_known(view: ArchiveView, name: str, assigned: Mapping[str, tuple[int, ...]]) -> Topic:
     """A topic that is only archived: of those that had the name, the one with the newest record."""
     files = [file for file in view.files(name) if file.topic_ids and file.partitions]
     if not files:
@@ -110,7 +110,7 @@ def _last_known(view: ArchiveView, name: str) -> Topic:
     newest = max(files, key=lambda file: (file.date, file.times[1].timestamp() if file.times else 0.0))
     topic_id = (newest.topic_ids or ("", ""))[1]
     numbers = [file.partitions[1] for file in files if file.partitions and topic_id in (file.topic_ids or ())]
-    return Topic(name, topic_id, tuple(range(max(numbers) + 1)))
+    return Topic(name, topic_id, assigned.get(name) or tuple(range(max(numbers) + 1)))
 
 
 class TablePartition(InputPartition):
