@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.net.partitioner import partition_for
 from penstock.net.routes import Routes
+from penstock.pipeline.sink_keys import partitions_for
 from penstock.pipeline.sink_options import HEADERS, KEY, PARTITION, TOPIC, VALUE
 from penstock.records.building import NewRecord
 from penstock.records.iteration import Headers
@@ -35,16 +35,19 @@ class Placing:
     async def place(self, rows: pa.RecordBatch, timestamp_ms: int) -> Placed:
         """The records of each partition, in the order of the rows."""
         count = rows.num_rows
-        keys, values = _binary(rows, KEY), _binary(rows, VALUE)
+        binary_keys = _binary(rows, KEY)
+        keys, values = binary_keys.to_pylist(), _binary(rows, VALUE).to_pylist()
         headers = [*map(_headers, _plain(rows, HEADERS))]
         chosen = _plain(rows, PARTITION)
         topics = [self._topic] * count if self._topic is not None else _plain(rows, TOPIC)
         sizes = {topic: await self._partitions(topic) for topic in set(topics)}
+        of_keys = {size: partitions_for(binary_keys, size) for size in set(sizes.values())}
         placed: Placed = {}
-        for topic, key, value, header, partition in zip(topics, keys, values, headers, chosen, strict=True):
+        columns = zip(topics, keys, values, headers, chosen, strict=True)
+        for row, (topic, key, value, header, partition) in enumerate(columns):
             size = sizes[topic]
             if partition is None:
-                partition = self._next() % size if key is None else partition_for(key, size)
+                partition = self._next() % size if key is None else of_keys[size][row]
             elif not 0 <= partition < size:
                 raise BadRow(f"a row names partition {partition} of {topic}, which has {size}")
             record = NewRecord(key, value, timestamp_ms, header)
@@ -68,11 +71,10 @@ def _plain(rows: pa.RecordBatch, name: str) -> list[Any]:
     return rows.column(name).to_pylist() if name in rows.schema.names else [None] * rows.num_rows
 
 
-def _binary(rows: pa.RecordBatch, name: str) -> list[bytes | None]:
+def _binary(rows: pa.RecordBatch, name: str) -> pa.BinaryArray:
     if name not in rows.schema.names:
-        return [None] * rows.num_rows
-    found: list[bytes | None] = rows.column(name).cast(pa.binary()).to_pylist()
-    return found
+        return pa.nulls(rows.num_rows, pa.binary())
+    return rows.column(name).cast(pa.binary())
 
 
 def _headers(found: list[dict[str, Any]] | None) -> Headers:
