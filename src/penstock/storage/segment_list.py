@@ -140,7 +140,7 @@ class SegmentList:
     def drop_last(self, kept: int) -> tuple[Segment, ...]:
         """Keep the first `kept`; a flush that is under way no longer counts."""
         dropped, self.all = self.all[kept:], self.all[:kept]
-        self.active = self.all[-1]
+        self.active = self.all[-1] if self.all else None
         self.generation += 1
         self.forget(dropped)
         return dropped
