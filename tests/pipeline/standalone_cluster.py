@@ -37,11 +37,11 @@ def main() -> int:
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_WORKER_DIR": directory,
         }
-        master = _start_spark(stack)
         broker = BrokerProcess(Path(directory))
         broker.start()
         stack.callback(broker.kill)
         os.environ["PENSTOCK_BOOTSTRAP"] = broker.bootstrap
+        master = _start_spark(stack)
         return _try_out(broker.bootstrap, Path(directory) / "archive", master)
 
 
