@@ -151,15 +151,16 @@ def test_a_log_that_is_deleted_is_no_error_of_the_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("had_records", [True, False])
-def test_a_log_that_goes_on_before_its_end_is_there_again_after_a_crash(
-    tmp_path: Path, had_records: bool
+@pytest.mark.parametrize("offsets", [(27,), (30, 27)])
+def test_a_log_that_goes_on_elsewhere_is_there_again_after_a_crash(
+    tmp_path: Path, had_records: bool, offsets: tuple[int, ...]
 ) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager, SMALL)
     for number in range(9 if had_records else 0):
         append(log, b"%d" % number)
-    for offset in (30, 27):
+    for offset in offsets:
         assert log.begin_cut()
         manager.restart(log, Offset(offset), NOW_MS)
         log.finish_cut()
@@ -170,7 +171,9 @@ def test_a_log_that_goes_on_before_its_end_is_there_again_after_a_crash(
     assert (log.log_start_offset, log.log_end_offset) == (27, 27)
     append(log, b"there")
     disk.close()
-    assert read_all(the_log(open_manager(RealDisk(str(tmp_path))))) == [(27, b"there")]
+    manager = open_manager(RealDisk(str(tmp_path)))
+    assert read_all(the_log(manager)) == [(27, b"there")]
+    assert not any(report.problems for report in manager.reports)
 
 
 def test_a_second_broker_on_the_directory_is_refused(tmp_path: Path) -> None:

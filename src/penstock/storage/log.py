@@ -321,33 +321,31 @@ class Log(ServedLog):
         self._rebuild_state(end_offset, now_ms)
 
     def restart_at(self, offset: Offset, now_ms: int, keep_mark: Callable[[], None]) -> None:
-        """Drop everything and go on at `offset`, as when the leader has nothing older; as `truncate_to`."""
+        """Drop everything and go on at `offset`, as when the leader has nothing older; as `truncate_to`.
+
+        The mark alone says then where the log begins: without it recovery would miss what is before its first segment.
+        """
         self.truncate_to(self.log_start_offset, now_ms, keep_mark)
-        goes_back = offset < self.log_end_offset
         self.leader_epochs, self._epoch = LeaderEpochs(), NO_LEADER_EPOCH
         self.producers.restore(())
         self.high_watermark = self.flushed_offset = self.log_start_offset = self.log_end_offset = offset
         self.cleaned_offset = min(self.cleaned_offset, offset)
-        if goes_back:
-            self._forget_where_it_ended(keep_mark)
-        elif self._segments.active is not None:
-            self._start_empty_segment()  # its name says where the offsets go on
-
-    def _forget_where_it_ended(self, keep_mark: Callable[[], None]) -> None:
-        """It is empty, and goes on before its old end: neither a mark nor the name of a file may say where that was."""
-        self.mark = RecoveryMark(self.log_end_offset, self.log_end_offset)
+        self.mark = RecoveryMark(offset, offset)
         keep_mark()
-        disk = self._context.disk
         try:
-            for segment in self._segments.drop_last(0):
-                segment.remove_files(disk)
-            for snapshot in self._snapshots:
-                disk.remove(f"{self.directory}/{snapshot_name(snapshot)}")
-            disk.sync_dir(self.directory)
+            self._remove_all()
         except OSError as error:
             self.fail(error)
             raise StorageError(f"{self.topic_partition} could not be truncated: {error}") from error
+
+    def _remove_all(self) -> None:
+        disk = self._context.disk
+        for segment in self._segments.drop_last(0):
+            segment.remove_files(disk)
+        for snapshot in self._snapshots:
+            disk.remove(f"{self.directory}/{snapshot_name(snapshot)}")
         self._snapshots = ()
+        disk.sync_dir(self.directory)
 
     def _cut(self, kept: int, segment: Segment, position: int, end_offset: Offset) -> None:
         dropped = self._segments.drop_last(kept)
