@@ -69,10 +69,14 @@ class SimulatedClient:
         self._random = random
         self._client: Client | None = None
 
+    @property
+    def is_connected(self) -> bool:
+        return self._client is not None and self._client.is_connected
+
     async def connect(self) -> None:
         """Make sure that there is a connection."""
         await self._gate.wait()
-        if self._client is None or not self._client.is_connected:
+        if not self.is_connected:
             self.connections += 1
             connecting = Client.connect(self._network, self._host, self._port, self.name)
             self._client = await self._within_time(connecting)

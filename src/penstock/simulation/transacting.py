@@ -307,7 +307,9 @@ class TransactionalProducer:
 
     async def _send_late(self) -> None:
         late, self._late = self._late, None
-        if late is not None:
+        if (
+            late is not None and late.client.is_connected
+        ):  # what was on its way over one that is gone never comes
             self._note("late end", late.producer, late.commit)
             await self._client.end_late(late.client, late.producer, commit=late.commit)
             late.client.disconnect()
