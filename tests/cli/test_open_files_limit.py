@@ -11,7 +11,9 @@ from penstock.config import BrokerConfig
 from penstock.observability.log_lines import json_line
 from penstock.observability.logs import Log
 
-CONFIG = BrokerConfig({"max.connections": "490", "gateway.max.connections": "10", "log.open.files.max": "300"})
+CONFIG = BrokerConfig(
+    {"max.connections": "490", "gateway.max.connections": "10", "log.open.files.max": "300"}
+)
 NEEDED = 1_000
 
 
