@@ -60,7 +60,7 @@ faults: $(VENV)/.dev  ## Maltreat clusters of real processes in all ways we test
 	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest tests/faults $(ARGS)
 
 pipeline-crashes: $(VENV)/.dev  ## Kill drivers, tasks and brokers under the streaming sink for Spark, an hour; ARGS="--cases 10"
-	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest tests/pipeline/test_sink_deaths.py
+	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest tests/pipeline/test_sink_deaths.py tests/pipeline/test_sink_kills.py
 	$(BIN)/python tests/pipeline/sink_kills.py $(ARGS)
 
 kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times (200), resumable; BROKERS=3 is a cluster
