@@ -15,7 +15,7 @@ from penstock.simulation.running import Report, Sink
 from penstock.simulation.seeds import run_cluster_seed, run_seed
 
 SEEDS = range(1, 65)
-CLUSTER_SEEDS = range(1, 81)
+CLUSTER_SEEDS = range(1, 97)
 SEEDS_PER_TEST = 8
 
 Run = Callable[[int, Sink | None], Report]
