@@ -50,7 +50,7 @@ class Copies:
         self.has_news, self.is_waiting = False, True
         return FetchRequest(500, 1, [], [], session_id=session_id, session_epoch=session_epoch)
 
-    def take(self, response: FetchResponse) -> None:
+    def take(self, response: FetchResponse, session_epoch: int) -> None:
         self.taken.append(response)
         if self.trouble is not None:
             raise self.trouble

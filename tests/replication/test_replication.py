@@ -197,10 +197,10 @@ def test_a_replica_that_hears_of_itself_before_its_leader_does_joins_the_set(
 ) -> None:
     take, answered = Fetcher.take, []
 
-    def noting_take(fetcher: Fetcher, response: FetchResponse) -> None:
+    def noting_take(fetcher: Fetcher, response: FetchResponse, session_epoch: int) -> None:
         if fetcher._services.node_id == 4:
             answered.extend(response.topics)
-        take(fetcher, response)
+        take(fetcher, response, session_epoch)
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.produce(b"first")

@@ -37,6 +37,11 @@ def test_a_cluster_keeps_its_promises(first: int) -> None:
         assert report.starts >= 3
 
 
+@pytest.mark.parametrize("seed", [127, 3138, 3437, 4194, 5311])
+def test_a_seed_that_found_a_loss_passes(seed: int) -> None:
+    assert run_cluster_seed(seed).operations > 0
+
+
 @pytest.mark.parametrize(
     ("run", "seed"),
     [(run_seed, 3), (run_seed, 14), (run_seed, 15), (run_cluster_seed, 8), (run_cluster_seed, 9)],

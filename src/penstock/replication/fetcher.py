@@ -57,10 +57,12 @@ class Surroundings(Protocol):
     def pause_seconds(self, replica: Replica, received_bytes: int) -> float: ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Followed:
     replica: Replica
     leader_epoch: LeaderEpoch
+    said_in: int = 0
+    """The session's epoch in which it was last named."""
 
     @property
     def is_current(self) -> bool:
@@ -178,6 +180,7 @@ class Fetcher:
         for topic_id, index in unsaid:
             key = (topic_id, index)
             followed = self._said[key] = self._followed[key]
+            followed.said_in = session_epoch
             replica, log = followed.replica, followed.replica.log
             if replica.flushes_as_follower and not log.failed:
                 # What it has from before, of another leader or as one, may not be durable yet.
@@ -206,7 +209,7 @@ class Fetcher:
             uses_topic_ids=True,
         )
 
-    def take(self, response: FetchResponse) -> None:
+    def take(self, response: FetchResponse, session_epoch: int) -> None:
         for topic in response.topics:
             assert topic.topic_id is not None
             for result in topic.partitions:
@@ -214,6 +217,8 @@ class Fetcher:
                 followed = self._followed.get(key)
                 if followed is None or followed is not self._said.get(key) or not followed.is_current:
                     continue
+                if session_epoch < followed.said_in:
+                    continue  # it was on its way when the partition was named anew, perhaps at another offset
                 work = self._take_one(key, followed.replica, result)
                 if work is not None:
                     finishing = self._finish(key, followed.replica, work)

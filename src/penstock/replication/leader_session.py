@@ -37,7 +37,9 @@ class Follower(Protocol):
 
     def request(self, session_id: int, session_epoch: int) -> FetchRequest: ...
 
-    def take(self, response: FetchResponse) -> None: ...
+    def take(self, response: FetchResponse, session_epoch: int) -> None:
+        """The answer to the request of that epoch."""
+        ...
 
 
 class LeaderSession:
@@ -101,6 +103,7 @@ class LeaderSession:
 
     def set_result(self, frame: memoryview) -> None:
         self._in_flight -= 1
+        epoch = self._answered  # answers come in the order of requests
         self._answered += 1
         self._is_due = True
         try:
@@ -108,7 +111,7 @@ class LeaderSession:
             if response.error_code:
                 raise BrokerError(ErrorCode(response.error_code))
             self._id = response.session_id
-            self._follower.take(response)
+            self._follower.take(response, epoch)
             self._ask()
         except Exception as error:  # noqa: BLE001 - as above
             self._end(error)
