@@ -6,10 +6,8 @@ its beginning, and in the end every key is read from the start.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
@@ -25,6 +23,7 @@ from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.history import FILLING, InvariantViolated, ReadRecord
 from penstock.simulation.keyed_model import Claim, KeyedModel
 from penstock.simulation.partition_history import Place
+from penstock.simulation.patience import tried
 from penstock.simulation.reading import read_records
 from penstock.simulation.stage import CLIENT_HOST
 from penstock.storage.key_entries import IDEMPOTENCY_HEADER
@@ -38,9 +37,6 @@ _SEND_SECONDS = 2.0
 _READ_SECONDS = 2.0
 _EARLIEST, _LATEST = -2, -1
 _MAX_BYTES = 1_000_000
-_ATTEMPTS = 30
-
-T = TypeVar("T")
 Places = list[Place]
 
 
@@ -78,7 +74,7 @@ class KeyedCast:
             "segment.bytes": str(self._random.choice((1_500, 5_000, 1_000_000))),
             "min.insync.replicas": str(self._random.choice((1, 2)) if copies > 2 else 1),
         }
-        await self._tried(partial(self._create, configs, copies), "the indexed topic is not made")
+        await tried(partial(self._create, configs, copies), "the indexed topic is not made")
         stage, model, places = self._stage, self._model, self._places
         self._actors = [
             MailWriter(stage, model, places, 0),
@@ -103,8 +99,8 @@ class KeyedCast:
         reader = KeyReader(self._stage, self._model, self._places, 99)
         for place in self._places:
             for key in _KEYS:
-                await self._tried(partial(reader.read_all, place, key), f"{place}: {key!r} cannot be read")
-            start, records = await self._tried(partial(self._read, place), f"{place} cannot be read")
+                await tried(partial(reader.read_all, place, key), f"{place}: {key!r} cannot be read")
+            start, records = await tried(partial(self._read, place), f"{place} cannot be read")
             self._model.check(place, start, records)
 
     async def _read(self, place: Place) -> tuple[int, list[ReadRecord]]:
@@ -124,15 +120,6 @@ class KeyedCast:
         except (BrokerError, NoAnswer):
             self._routing.mistrust(*place)
             raise
-
-    async def _tried(self, act: Callable[[], Awaitable[T]], complaint: str) -> T:
-        for _ in range(_ATTEMPTS):
-            try:
-                return await act()
-            except (BrokerError, NoAnswer) as error:
-                last = error
-                await asyncio.sleep(0.2)
-        raise InvariantViolated("I13", f"{complaint}: {last!r}") from last
 
 
 class Way:

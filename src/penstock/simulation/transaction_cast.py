@@ -6,9 +6,9 @@ When there is peace and nobody writes any more, every transaction ends: what is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.records.building import NewRecord, build_batch
@@ -17,6 +17,7 @@ from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.copying import Copier, Copies
 from penstock.simulation.history import FILLING, InvariantViolated
 from penstock.simulation.partition_history import Place
+from penstock.simulation.patience import tried
 from penstock.simulation.transacting import Role, Strike, TransactionalProducer
 from penstock.simulation.transaction_client import VERSION_1, VERSION_2, TransactionClient
 from penstock.simulation.transaction_model import TransactionModel
@@ -29,9 +30,6 @@ _END_SECONDS = 3.0 + 10.0
 """The longest timeout, and what a coordinator may take beyond it."""
 _LATEST = -1
 _MAX_BYTES = 1_000_000
-_ATTEMPTS = 30
-
-T = TypeVar("T")
 
 
 class Actor(Protocol):
@@ -117,7 +115,7 @@ class TransactionCast:
                 "segment.bytes": str(self._random.choice((2_000, 20_000, 1_000_000))),
                 "min.insync.replicas": str(self._random.choice((1, 2)) if copies > 2 else 1),
             }
-            await self._tried(partial(self._create, topic, count, configs, copies), f"{topic} is not made")
+            await tried(partial(self._create, topic, count, configs, copies), f"{topic} is not made")
 
     async def _create(self, topic: str, count: int, configs: dict[str, str], copies: int) -> None:
         try:
@@ -152,7 +150,7 @@ class TransactionCast:
         await self._until_stable()
         committed: dict[Place, Sequence[Shown]] = {}
         for place in self._places:
-            everything, committed[place] = await self._tried(
+            everything, committed[place] = await tried(
                 partial(self._read_all, place), f"{place} cannot be read"
             )
             self._model.check_partition(place, everything, committed[place])
@@ -160,14 +158,14 @@ class TransactionCast:
                 reader.check(place, committed[place] if reader.is_committed else everything)
         self._model.check_atomic(committed)
         for copies in self._all_copies:
-            progress = await self._tried(self._copiers[0].progress, f"{copies.group} is not served")
+            progress = await tried(self._copiers[0].progress, f"{copies.group} is not served")
             copies.check(progress, committed)
 
     async def _end_held(self) -> None:
         """Nothing else would: a successor comes, and goes."""
         for role in [role for role in self._roles if role.is_held]:
             client = TransactionClient(role.transactional_id, role.dialect, self._routing, self._random)
-            producer = await self._tried(
+            producer = await tried(
                 partial(client.initialise, role.timeout_ms, None, is_held=False),
                 f"{role.transactional_id} is not served",
             )
@@ -210,15 +208,6 @@ class TransactionCast:
             records += shown
             position = following
         return records
-
-    async def _tried(self, act: Callable[[], Awaitable[T]], complaint: str) -> T:
-        for _ in range(_ATTEMPTS):
-            try:
-                return await act()
-            except (BrokerError, NoAnswer) as error:
-                last = error
-                await asyncio.sleep(0.2)
-        raise InvariantViolated("I13", f"{complaint}: {last!r}") from last
 
 
 class PlainProducer:
