@@ -6,7 +6,6 @@ its new offset: so a request costs what has moved, not what is followed. Loop th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -45,7 +44,7 @@ class FollowerSession:
         """Those that have more, but for which a throttle has no room now."""
         self.wake: Callable[[], None] | None = None
         self.finish: Callable[[], None] | None = None
-        """What looks again, and what ends the wait, of a request that waits."""
+        """Of a request that waits: what looks again, and what ends the wait for the sake of the next request."""
         self._waiting: dict[FollowedKey, FollowedPartition] = {}
         self._by_replica: dict[Replica, FollowedPartition] = {}
 
@@ -100,11 +99,10 @@ class FollowerSession:
                 self.wake()
 
     def end_wait(self) -> None:
-        """The follower has something to say: answer the request that waits."""
+        """The follower has something to say: answer the request that waits, with nothing of what is said now."""
         finish, self.finish, self.wake = self.finish, None, None
         if finish is not None:
-            # Not from within the dispatch of the next request, which its answer has to leave before.
-            asyncio.get_running_loop().call_soon(finish)
+            finish()
 
     def close(self) -> None:
         for key in tuple(self._waiting):

@@ -93,6 +93,8 @@ class _ReplicaFetch:
         self._timer: asyncio.TimerHandle | None = None
         self._room_timer: asyncio.TimerHandle | None = None
         self._is_due = False
+        self._is_over = False
+        """Whether it waits no more: what is named from then on is for the next request to look at."""
 
     def start(self) -> Answer:
         self._session.release()
@@ -106,7 +108,7 @@ class _ReplicaFetch:
         else:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._wait_seconds, self._on_time_over)
-            self._session.wake, self._session.finish = self._on_move, self._on_time_over
+            self._session.wake, self._session.finish = self._on_move, self._on_next_request
             self._await_room()
         return self._later
 
@@ -253,8 +255,8 @@ class _ReplicaFetch:
             else:
                 code = error.code if isinstance(error, BrokerError) else ErrorCode.kafka_storage_error
                 each.result.error_code = code
-            if left == 0 and self._later is not None and not self._later.done:
-                self._later.resolve(self._response(found))
+            if left == 0:
+                self._resolve(self._response(found))
 
         for each in reading:
             assert each.cold is not None
@@ -268,7 +270,7 @@ class _ReplicaFetch:
 
     def _go_on(self) -> None:
         self._is_due = False
-        if self._later is None or self._later.done:
+        if self._is_over:
             return
         found = self._look()
         if not found:
@@ -278,16 +280,26 @@ class _ReplicaFetch:
         if any(each.cold for each in found):
             self._read_cold(found)
         else:
-            self._later.resolve(self._response(found))
+            self._resolve(self._response(found))
 
     def _on_time_over(self) -> None:
+        self._stop_waiting()
+        self._resolve(self._response([]))
+
+    def _on_next_request(self) -> None:
+        """The follower takes what it names now for unanswered until that request is."""
+        self._stop_waiting()
+        # Not from within the dispatch of the next request, which its answer has to leave before.
+        asyncio.get_running_loop().call_soon(self._resolve, self._response([]))
+
+    def _resolve(self, parts: Parts) -> None:
         assert self._later is not None
         if not self._later.done:
-            self._stop_waiting()
-            self._later.resolve(self._response([]))
+            self._later.resolve(parts)
 
     def _stop_waiting(self) -> None:
-        if self._session.finish == self._on_time_over:
+        self._is_over = True
+        if self._session.finish == self._on_next_request:
             self._session.wake = self._session.finish = None
         for timer in (self._timer, self._room_timer):
             if timer is not None:
