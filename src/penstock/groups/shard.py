@@ -47,6 +47,9 @@ R = TypeVar("R")
 MAX_STRING_LENGTH = 8_191
 """Characters of a name that is kept: in UTF-8 that is no more than the 32,767 bytes Kafka's strings can have."""
 
+_NOTHING = GroupRecord(OffsetKey("", "", -1), None)
+"""A record that changes nothing."""
+
 
 class Shard:
     def __init__(
@@ -173,6 +176,18 @@ class Shard:
         elif member_id or member_epoch != NO_GENERATION:
             raise no_group(group_id)
         return self.offsets.fetch(group_id, partitions, self._around.image)
+
+    def confirmed(self) -> asyncio.Future[None]:
+        """Done when it is certain that no other broker answered for this shard before now. One that is cut off from
+        the store and the others does not know that it was replaced: it cannot commit a record, and that is tried."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._closed is None and self._appender.replica.partition.in_sync.is_alone:
+            future.set_result(None)
+            return future
+        self._appender.add([_NOTHING], partial(self.settle, future))
+        if not future.done():
+            self.limit_wait(future)
+        return future
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]

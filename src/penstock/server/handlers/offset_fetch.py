@@ -1,14 +1,16 @@
 """OffsetFetch: what groups have committed. One group up to version 7, then several; topics by id from version 10 on.
 
 A partition without a committed offset is answered with -1, whether it exists or not. Who asks for stable offsets is
-told to ask again while a transaction may be about to commit one (KIP-447).
+told to ask again while a transaction may be about to commit one (KIP-447), and gets the newest: a coordinator that was
+replaced and does not know it yet would have a transaction begin where another one did already.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Container, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.offsets import CommittedOffset
@@ -24,6 +26,10 @@ FIRST_VERSION_WITH_SEVERAL = 8
 FIRST_VERSION_BY_ID = 10
 
 
+_Doubts: TypeAlias = Mapping[str, BrokerError | None]
+"""By group, for who asks for stable offsets: why it is not certain that its coordinator is still here."""
+
+
 class Asked(NamedTuple):
     """A topic in the request; without a name where its id is nobody's."""
 
@@ -32,30 +38,57 @@ class Asked(NamedTuple):
     indexes: tuple[int, ...]
 
 
-def handle(request: Request, message: Any) -> Fields:
-    stable = getattr(message, "require_stable", False)
-    if request.version >= FIRST_VERSION_WITH_SEVERAL:
-        counts = Counter(group.group_id for group in message.groups)
-        groups = [
-            {"group_id": group.group_id, **_group(request, group, counts[group.group_id], stable)}
-            for group in message.groups
-        ]
-        return {"throttle_time": NO_TIME, "groups": groups}
-    return {"throttle_time": NO_TIME, **_group(request, message, 1, stable)}
+def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
+    if getattr(message, "require_stable", False):
+        return _stable(request, message)
+    return _fields(request, message)
 
 
 API = Api(9, 1, 10, handle)
 
 
-def _group(request: Request, asked: Any, times: int, require_stable: bool) -> Fields:
+async def _stable(request: Request, message: Any) -> Fields:
+    groups = message.groups if request.version >= FIRST_VERSION_WITH_SEVERAL else [message]
+    ids = list({group.group_id for group in groups})
+    confirmed = await asyncio.gather(*(_confirm(request, group_id) for group_id in ids))
+    return _fields(request, message, dict(zip(ids, confirmed, strict=True)))
+
+
+async def _confirm(request: Request, group_id: str) -> BrokerError | None:
+    """Why nobody can say that the group's coordinator is still here."""
+    try:
+        await _shard(request, group_id).confirmed()
+    except BrokerError as error:
+        return error
+    return None
+
+
+def _shard(request: Request, group_id: str) -> Shard:
+    return shard_for(request, Operation.DESCRIBE, group_id, may_be_empty=True)
+
+
+def _fields(request: Request, message: Any, doubts: _Doubts | None = None) -> Fields:
+    if request.version >= FIRST_VERSION_WITH_SEVERAL:
+        counts = Counter(group.group_id for group in message.groups)
+        groups = [
+            {"group_id": group.group_id, **_group(request, group, counts[group.group_id], doubts)}
+            for group in message.groups
+        ]
+        return {"throttle_time": NO_TIME, "groups": groups}
+    return {"throttle_time": NO_TIME, **_group(request, message, 1, doubts)}
+
+
+def _group(request: Request, asked: Any, times: int, doubts: _Doubts | None) -> Fields:
     topics = None if asked.topics is None else [_asked(request, topic) for topic in asked.topics]
     try:
         # A few bytes can ask for all offsets of a group, so one request may not ask again and again.
         if times > 1:
             raise BrokerError(ErrorCode.invalid_request, "the group is in the request twice")
-        shard = shard_for(request, Operation.DESCRIBE, asked.group_id, may_be_empty=True)
+        if doubts is not None and (doubt := doubts[asked.group_id]) is not None:
+            raise doubt
+        shard = _shard(request, asked.group_id)
         found = _find(shard, asked, topics)
-        unstable = shard.offsets.unstable(asked.group_id) if require_stable else set()
+        unstable = set() if doubts is None else shard.offsets.unstable(asked.group_id)
     except BrokerError as error:
         if request.version < FIRST_VERSION_WITH_GROUP_ERROR:
             return {"topics": [_refused(topic, error.code) for topic in topics or ()]}
