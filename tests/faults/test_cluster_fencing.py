@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
-from linked_cluster import LinkedCluster, StartCluster
+from linked_cluster import ZOOKEEPER, LinkedCluster, StartCluster
 from load import create, high_watermarks
 
 import raw
@@ -14,6 +14,7 @@ from penstock.records.building import NewRecord, build_batch
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
 TOPIC = "orders"
+GROUP = "readers"
 LONG_LAG = "replica.lag.time.max.ms=60000"
 
 
@@ -89,3 +90,49 @@ def fetch_as(client: raw.RawClient, replica_id: int) -> int:
     )
     code: int = response.error_code
     return code or response.responses[0].partitions[0].error_code
+
+
+def commit_offset(port: int, offset: int) -> int:
+    partition = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1}
+    topics = [{"name": TOPIC, "partitions": [partition]}]
+    with raw.RawClient(port, patience_seconds=60) as client:
+        client.send(
+            raw.request(raw.OFFSET_COMMIT, 8, group_id=GROUP, generation_id_or_member_epoch=-1, topics=topics)
+        )
+        response = raw.decode_response(raw.OFFSET_COMMIT, 8, client.read_frame())
+    code: int = response.topics[0].partitions[0].error_code
+    return code
+
+
+def fetch_stable_offset(port: int) -> tuple[int, int | None]:
+    """The error of the group, and the offset."""
+    topics = [{"name": TOPIC, "partition_indexes": [0]}]
+    with raw.RawClient(port, patience_seconds=60) as client:
+        client.send(raw.request(raw.OFFSET_FETCH, 7, group_id=GROUP, topics=topics, require_stable=True))
+        response = raw.decode_response(raw.OFFSET_FETCH, 7, client.read_frame())
+    offset = response.topics[0].partitions[0].committed_offset if response.topics else None
+    return response.error_code, offset
+
+
+def test_a_coordinator_that_was_replaced_shows_no_stable_offsets(start_cluster: StartCluster) -> None:
+    cluster = start_cluster("offsets.topic.num.partitions=1", LONG_LAG)
+    create(cluster, NewTopic(TOPIC, 1, 3))
+    cluster.make_groups_known()
+    alone = cluster.leader("__consumer_offsets")
+    others = followers(cluster, alone)
+    port = cluster.brokers[alone].port
+    cluster.until(lambda: commit_offset(port, 1) == 0, "an offset is committed")
+    assert fetch_stable_offset(port) == (0, 1)
+    cluster.links.cut(alone, ZOOKEEPER)
+    for other in others:
+        cluster.cut(alone, other)
+
+    def another_has_taken_it() -> bool:
+        return any(commit_offset(cluster.brokers[other].port, 2) == 0 for other in others)
+
+    cluster.until(another_has_taken_it, "another coordinates")
+    assert fetch_stable_offset(port) == (ErrorCode.not_coordinator, None)
+    cluster.links.heal()
+    cluster.wait_until_healed()
+    now = cluster.brokers[cluster.leader("__consumer_offsets")].port
+    cluster.until(lambda: fetch_stable_offset(now) == (0, 2), "the offset is shown")

@@ -27,7 +27,7 @@ FIRST_VERSION_BY_ID = 10
 
 
 _Doubts: TypeAlias = Mapping[str, BrokerError | None]
-"""By group, for who asks for stable offsets: why it is not certain that its coordinator is still here."""
+"""By group, for who asks for stable offsets: why its coordinator may not be here; None if it is."""
 
 
 class Asked(NamedTuple):
@@ -55,11 +55,16 @@ async def _stable(request: Request, message: Any) -> Fields:
 
 
 async def _confirm(request: Request, group_id: str) -> BrokerError | None:
-    """Why nobody can say that the group's coordinator is still here."""
+    """Why the group's coordinator may not be here; None if it is."""
     try:
-        await _shard(request, group_id).confirmed()
+        confirmed = _shard(request, group_id).confirmed()
     except BrokerError as error:
         return error
+    try:
+        await confirmed
+    except BrokerError as error:
+        # Java's consumer ends with an exception at every other error of a log that takes nothing.
+        return BrokerError(ErrorCode.not_coordinator, str(error))
     return None
 
 
