@@ -103,27 +103,6 @@ async def test_an_error_of_ours_shows_its_request_id_and_the_log_has_the_rest() 
     assert stage.metrics.http_answers.counts == {"500": 1}
 
 
-async def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.gateway.request_parts.BODY_SECONDS", 0.05)
-
-    async def nothing(call: Call) -> Response:
-        return Response()
-
-    stage = Stage([endpoint(nothing, bodies={JSON: None})])
-    sent: list[Any] = []
-    came = [{"type": "http.request", "body": b"{", "more_body": True}]
-
-    async def receive() -> Any:
-        return came.pop() if came else await asyncio.Event().wait()
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    await stage.front(_scope(), receive, send)
-    assert sent[0]["status"] == 408
-    assert (b"connection", b"close") in sent[0]["headers"]
-
-
 async def test_a_call_whose_client_goes_leaves_nothing_behind() -> None:
     started = asyncio.Event()
 

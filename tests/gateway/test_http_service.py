@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from penstock.gateway.health import BrokerState, Health
-from penstock.gateway.server import MAX_CONNECTIONS
+from penstock.gateway.server import MAX_CONNECTIONS, HttpServer
 from penstock.gateway.service import HttpService
 from penstock.observability.metrics import BrokerMetrics
 from penstock.threads import ThreadPools
@@ -183,6 +184,34 @@ def test_a_request_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) 
         writer.close()
 
     served(test)
+
+
+def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.gateway.server.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("penstock.gateway.server.SWEEP_SECONDS", 0.02)
+
+    is_given_up = asyncio.Event()
+
+    async def read_body(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            while (await receive())["more_body"]:
+                pass
+        except asyncio.CancelledError:
+            is_given_up.set()
+
+    async def test() -> None:
+        server = HttpServer(read_body)
+        port = await server.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
+        answer = Answer(await asyncio.wait_for(reader.read(), 5))
+        assert answer.status == 408
+        assert "connection: close" in answer.headers
+        await asyncio.wait_for(is_given_up.wait(), 5)
+        writer.close()
+        await server.stop()
+
+    asyncio.run(test())
 
 
 def test_a_connection_that_is_used_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,30 @@ def test_where_nobody_can_say_what_became_of_a_record_that_is_said(tmp_path: Pat
     run(tmp_path, scenario)
 
 
+def test_who_waits_behind_others_hears_in_time_too(tmp_path: Path) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        broker = await brokers.start(1)
+        await broker.create(ORDERS)
+        routes = routes_to(brokers)
+        sender = Sender(routes, delivery_seconds=1.0)
+        assert await sender.send(ORDERS, 0, record(0)) == 0
+        replica = broker.context.replicas.get(ORDERS, 0)
+        replica.when_committed = lambda info, callback: False  # type: ignore[method-assign]
+        sent = [sender.send(ORDERS, 0, record(number), is_alone=True) for number in range(1, 4)]
+        async with asyncio.timeout(2.0):
+            outcomes = await asyncio.gather(*sent, return_exceptions=True)
+        assert isinstance(outcomes[0], OutcomeUnknown)
+        assert [error.code for error in outcomes[1:] if isinstance(error, BrokerError)] == [
+            ErrorCode.request_timed_out,
+            ErrorCode.request_timed_out,
+        ]
+        assert stored(broker) == [0, 1]
+        await sender.close()
+        routes.close()
+
+    run(tmp_path, scenario)
+
+
 def test_the_coordinator_of_a_group_is_found(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         await brokers.start(1)

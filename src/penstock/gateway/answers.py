@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -36,4 +37,9 @@ def iso_time(time_ms: int) -> str:
     """UTC with milliseconds; a time that no calendar has becomes the nearest that one has."""
     shown = min(max(time_ms, 0), _MAX_TIME_MS)
     seconds, milliseconds = divmod(shown, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{milliseconds:03d}Z"
+    return f"{_iso_seconds(seconds)}.{milliseconds:03d}Z"
+
+
+@lru_cache(maxsize=256)
+def _iso_seconds(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]

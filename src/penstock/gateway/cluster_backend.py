@@ -33,7 +33,7 @@ class ClusterBackend:
         self._writes = way.routes()
         self._sender = Sender(self._writes, delivery_seconds)
         self._keyed_reads = KeyedReads(way.network, self._reads, CLIENT_ID)
-        self.records = ClusterRecords(self._reads, self._sender, delivery_seconds, self._keyed_reads, threads)
+        self.records = ClusterRecords(self._reads, self._sender, self._keyed_reads, threads)
         self.topics = ClusterTopics(self._administration)
         self.configs = ClusterConfigs(self._administration)
         self.groups = ClusterGroups(self._administration, self.records)

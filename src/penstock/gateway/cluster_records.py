@@ -17,7 +17,7 @@ from penstock.model import BrokerId
 from penstock.net.client import Client
 from penstock.net.keyed_reads import KeyedRead, KeyedReads
 from penstock.net.routes import Routes, check
-from penstock.net.sender import OF_THE_CONTENT, OutcomeUnknown, Sender
+from penstock.net.sender import OF_THE_CONTENT, Sender
 from penstock.records.building import NewRecord
 from penstock.threads import Threads
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
@@ -33,8 +33,6 @@ _LIST_OFFSETS, _LIST_OFFSETS_VERSION = 2, 7
 _READ_COMMITTED = 1
 _POOL_FROM_BYTES = 64 * 1024
 _NONE = -1
-_SLACK_SECONDS = 1.0
-"""The sender knows best what became of a record, if it knows in time."""
 
 
 class ClusterRecords:
@@ -42,23 +40,17 @@ class ClusterRecords:
         self,
         routes: Routes,
         sender: Sender,
-        delivery_seconds: float,
         keyed_reads: KeyedReads,
         threads: Threads,
     ) -> None:
         self._routes = routes
         self._sender = sender
-        self._delivery_seconds = delivery_seconds
         self._keyed_reads = keyed_reads
         self._threads = threads
         self._waiting = 0
 
     async def produce(self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False) -> int:
-        try:
-            async with asyncio.timeout(self._delivery_seconds + _SLACK_SECONDS):
-                return await self._sender.send(topic, partition, record, is_alone=is_alone)
-        except TimeoutError:
-            raise OutcomeUnknown(f"no answer within {self._delivery_seconds:.0f} s") from None
+        return await self._sender.send(topic, partition, record, is_alone=is_alone)
 
     async def produce_many(
         self, topic: str, records: Sequence[tuple[int, NewRecord]]
@@ -86,8 +78,8 @@ class ClusterRecords:
         return [outcome for _, outcome in sorted(outcomes.items())]
 
     async def _wait(self, sent: Sequence[asyncio.Future[int]]) -> list[int | Exception]:
-        await asyncio.wait(sent, timeout=self._delivery_seconds + _SLACK_SECONDS)
-        return [_outcome(future, self._delivery_seconds) for future in sent]
+        await asyncio.wait(sent)
+        return [_outcome(future) for future in sent]
 
     async def read(self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0) -> Page:
         try:
@@ -229,10 +221,7 @@ def _is_of_the_content(outcome: int | Exception) -> bool:
     return isinstance(outcome, BrokerError) and outcome.code in OF_THE_CONTENT
 
 
-def _outcome(future: asyncio.Future[int], seconds: float) -> int | Exception:
-    if not future.done():
-        future.cancel()
-        return OutcomeUnknown(f"no answer within {seconds:.0f} s")
+def _outcome(future: asyncio.Future[int]) -> int | Exception:
     error = future.exception()
     if error is None:
         return future.result()

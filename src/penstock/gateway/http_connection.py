@@ -48,6 +48,8 @@ class HttpConnection(HttpToolsProtocol):
     max_connections: int
     head_since: float | None = None
     """When the head began that is not complete yet."""
+    body_since: float | None = None
+    """When the body did."""
     waiting_to_send: int = 0
     """Bytes that the peer had not taken when that was last looked at."""
     stalled_since: float | None = None
@@ -130,6 +132,12 @@ class HttpConnection(HttpToolsProtocol):
         if self._framing_bytes > MAX_FRAMING_BYTES:
             raise _Refused(400, "the body has more framing than content")
 
+    def give_up_body(self, detail: str) -> None:
+        """The body does not come."""
+        self.body_since = None
+        self._refusal = self._refusal or _Refused(HTTPStatus.REQUEST_TIMEOUT, detail)
+        self._end_with(self._refusal)
+
     def _end_with(self, refusal: _Refused) -> None:
         if self._running is None:
             self.refuse(refusal.status, str(refusal))
@@ -147,6 +155,7 @@ class HttpConnection(HttpToolsProtocol):
             self.handle_websocket_upgrade()
         else:
             # What follows is taken for another protocol by the parser: this request is answered, as one without a body.
+            self.body_since = None
             self.cycle.keep_alive = False
             self.cycle.more_body = False
             self.cycle.message_event.set()
@@ -194,6 +203,7 @@ class HttpConnection(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             self._refuse_later(429, f"more than {MAX_PIPELINED} requests before an answer")
         self._check_target()
+        self.body_since = self.loop.time()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -202,6 +212,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
+        self.body_since = None
         # The next head begins with the next byte.
         self._is_in_head = True
 

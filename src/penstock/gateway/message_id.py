@@ -1,6 +1,6 @@
 """The id of a message in a mailbox: opaque to clients, in the order of delivery as text, and checked.
 
-    layout 2 | offset 8 | partition 2 | checksum 4 over these, the topic's id and the user     as base32hex, lower case
+    layout 2 | offset 8 | partition 2 | checksum 4 over these, the topic's id and the user     in hexadecimal
 
 The layout is the partition count under which it was written: counts only grow, so within one user's messages the order
 of ids is that of delivery. An id of another user, of another topic or with a typing error does not pass.
@@ -8,18 +8,15 @@ of ids is that of delivery. An id of another user, of another topic or with a ty
 
 from __future__ import annotations
 
-from base64 import b32hexdecode, b32hexencode
-from binascii import Error
 from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
 
 from penstock.model import TopicId
 
-TEXT_LENGTH = 26
 _PLACE = Struct(">HQH")
 _CHECKSUM_BYTES = 4
-_PADDING = "======"
+TEXT_LENGTH = 2 * (_PLACE.size + _CHECKSUM_BYTES)
 
 
 class MessageId(NamedTuple):
@@ -30,22 +27,20 @@ class MessageId(NamedTuple):
 
 def encode(message_id: MessageId, topic_id: TopicId, user: bytes) -> str:
     place = _PLACE.pack(*message_id)
-    return b32hexencode(place + _checksum(place, topic_id, user)).decode()[:TEXT_LENGTH].lower()
+    return (place + _checksum(place, topic_id, user)).hex()
 
 
 def decode(text: str, topic_id: TopicId, user: bytes) -> MessageId | None:
     """None for what is no id of this user in this topic."""
-    if len(text) != TEXT_LENGTH or text != text.lower():
-        return None
     try:
-        data = b32hexdecode(text.upper() + _PADDING)
-    except (Error, ValueError):
+        data = bytes.fromhex(text)
+    except ValueError:
         return None
     place, checksum = data[: _PLACE.size], data[_PLACE.size :]
-    message_id = MessageId(*_PLACE.unpack(place))
-    if checksum != _checksum(place, topic_id, user) or encode(message_id, topic_id, user) != text:
+    # Hexadecimal may be written in several ways: an id has one.
+    if data.hex() != text or checksum != _checksum(place, topic_id, user):
         return None
-    return message_id
+    return MessageId(*_PLACE.unpack(place))
 
 
 def _checksum(place: bytes, topic_id: TopicId, user: bytes) -> bytes:

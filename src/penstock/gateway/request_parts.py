@@ -5,7 +5,6 @@ Nothing is taken that was not declared: an unknown parameter is a mistake of the
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -17,8 +16,6 @@ from penstock.gateway.endpoint import JSON, Endpoint, Parameter
 from penstock.gateway.problems import Problem
 from penstock.gateway.schema import Mismatch, check, parse
 
-BODY_SECONDS = 30.0
-"""In which the whole body has to come."""
 MAX_QUERY_PARAMETERS = 32
 
 Headers = Mapping[bytes, bytes]
@@ -85,21 +82,17 @@ async def read_body(receive: Receive, headers: Headers, max_bytes: int) -> bytes
         raise _too_large(max_bytes)
     chunks: list[bytes] = []
     size = 0
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGone
-                chunk = message.get("body", b"")
-                size += len(chunk)
-                if size > max_bytes:
-                    raise _too_large(max_bytes)
-                chunks.append(chunk)
-                if not message.get("more_body"):
-                    return b"".join(chunks)
-    except TimeoutError:
-        raise Problem(408, f"the body did not come within {BODY_SECONDS:.0f} s", retriable=True) from None
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        chunks.append(chunk)
+        if not message.get("more_body"):
+            return b"".join(chunks)
 
 
 def read_json(endpoint: Endpoint, body: bytes) -> Any:

@@ -23,6 +23,8 @@ IDLE_SECONDS = 30.0
 """Without a request for this long, or a sweep longer, a connection is closed."""
 HEAD_SECONDS = 10.0
 """In which the head of a request has to come."""
+BODY_SECONDS = 30.0
+"""In which its body has to, or a sweep longer."""
 WRITE_SECONDS = 30.0
 KEEP_ALIVE_SECONDS = 75
 SEND_BUFFER_BYTES = 128 * 1024
@@ -117,6 +119,8 @@ class HttpServer:
             HEAD_SECONDS, IDLE_SECONDS
         ):
             connection.refuse(408, f"the head of the request did not come within {HEAD_SECONDS:.0f} s")
+        elif connection.body_since is not None and now - connection.body_since > BODY_SECONDS:
+            connection.give_up_body(f"the body did not come within {BODY_SECONDS:.0f} s")
         elif connection.is_idle and now - connection.idle_since > IDLE_SECONDS:
             connection.transport.close()
 

@@ -10,11 +10,11 @@ import asyncio
 from dataclasses import dataclass
 
 from penstock.config import Address
-from penstock.errors import ProtocolError
+from penstock.errors import BrokerError, ProtocolError
 from penstock.model import TopicId
 from penstock.net.client import Client, ConnectionLost
 from penstock.net.network import Network
-from penstock.net.routes import CONNECT_SECONDS, Routes, check
+from penstock.net.routes import CONNECT_SECONDS, Routes, check, persist
 from penstock.wire.fetch_by_key import (
     FetchByKeyRequest,
     KeyLookup,
@@ -59,21 +59,24 @@ class KeyedReads:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
 
-        async def ask(_: Client) -> KeyResult:
+        async def attempt() -> KeyResult:
             left_ms = max(0, round((deadline - loop.time()) * 1000))
-            return await self._ask_leader(wanted, min(wanted.max_wait_ms, left_ms))
+            try:
+                return await self._ask_leader(wanted, min(wanted.max_wait_ms, left_ms))
+            except (BrokerError, OSError):
+                self._routes.forget(wanted.topic)
+                raise
 
-        return await self._routes.at_leader(wanted.topic, wanted.partition, ask, seconds)
+        return await persist(attempt, seconds)
 
     async def _ask_leader(self, wanted: KeyedRead, max_wait_ms: int) -> KeyResult:
-        topic = await self._routes.topic(wanted.topic)
-        partition = topic.partitions[wanted.partition]
-        leader = self._routes.brokers[partition.leader]
+        topic, leader = await self._routes.find_leader(wanted.topic, wanted.partition)
         conversation = self._conversations.get(leader.address)
         if conversation is None or conversation.is_over:
             conversation = _Conversation(self._network, leader.address, self._client_id)
             self._conversations[leader.address] = conversation
-        result = await conversation.look_up(wanted, topic.id, partition.leader_epoch, max_wait_ms)
+        epoch = topic.partitions[wanted.partition].leader_epoch
+        result = await conversation.look_up(wanted, topic.id, epoch, max_wait_ms)
         check(result.error_code)
         return result
 

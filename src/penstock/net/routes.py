@@ -148,22 +148,22 @@ class Routes:
 
     async def leader(self, topic: str, partition: int) -> Client:
         """A connection to the broker that leads the partition."""
-        return await self._connect(await self._leader_address(topic, partition))
+        _, broker = await self.find_leader(topic, partition)
+        return await self._connect(broker.address)
 
     async def open_to_leader(self, topic: str, partition: int) -> Client:
         """A connection of the caller's own, for answers that wait: nobody else's have to wait behind them."""
-        address = await self._leader_address(topic, partition)
+        _, broker = await self.find_leader(topic, partition)
         async with asyncio.timeout(CONNECT_SECONDS):
-            return await Client.connect(self._network, address.host, address.port, self._client_id)
+            return await Client.connect(
+                self._network, broker.address.host, broker.address.port, self._client_id
+            )
 
-    async def _leader_address(self, topic: str, partition: int) -> Address:
+    async def find_leader(self, topic: str, partition: int) -> tuple[TopicRoute, BrokerRoute]:
+        """The topic, and the broker that leads the partition; BrokerError where there is none."""
         route = await self.topic(topic)
         if partition >= len(route.partitions):
             # Partitions may have been added since.
-            self.forget(topic)
-            route = await self.topic(topic)
-        if partition >= len(route.partitions):
-            # There may be more by now.
             self.forget(topic)
             route = await self.topic(topic)
         if not 0 <= partition < len(route.partitions):
@@ -173,7 +173,7 @@ class Routes:
         leader = self.brokers.get(route.partitions[partition].leader)
         if leader is None:
             raise BrokerError(ErrorCode.leader_not_available, f"nobody leads {topic}-{partition} at present")
-        return leader.address
+        return route, leader
 
     def forget(self, topic: str) -> None:
         """What is known of it has turned out wrong."""

@@ -2,7 +2,8 @@
 
 One batch of a partition is on its way at a time; what comes meanwhile makes the next. A batch is repeated with its
 sequence until there is an answer, so it is stored once. Where time is over and nobody can say what became of it,
-`OutcomeUnknown` says so, and the partition goes on under another producer id. Loop thread only.
+`OutcomeUnknown` says so, and the partition goes on under another producer id. Whoever sends hears within the time that
+was given for a delivery, however many wait before it. Loop thread only.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class _Waiting:
     records: Sequence[NewRecord]
     size: int
     is_alone: bool
+    deadline: float
     done: asyncio.Future[int]
 
 
@@ -122,10 +124,12 @@ class Sender:
         lane = self._lanes.get((topic, partition))
         if lane is None:
             lane = self._lanes[topic, partition] = _Lane()
-        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        lane.waiting.append(_Waiting(records, sum(map(_size_of, records)), is_alone, done))
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[int] = loop.create_future()
+        deadline = loop.time() + self._delivery_seconds
+        lane.waiting.append(_Waiting(records, sum(map(_size_of, records)), is_alone, deadline, done))
         if lane.task is None:
-            lane.task = asyncio.get_running_loop().create_task(self._run(lane, topic, partition))
+            lane.task = loop.create_task(self._run(lane, topic, partition))
         return done
 
     async def _run(self, lane: _Lane, topic: str, partition: int) -> None:
@@ -159,15 +163,20 @@ class Sender:
             offset += len(each.records)
 
     async def _deliver(self, lane: _Lane, topic: str, partition: int, batch: list[_Waiting]) -> int:
-        deadline = asyncio.get_running_loop().time() + self._delivery_seconds
+        loop, deadline = asyncio.get_running_loop(), batch[0].deadline
+        if loop.time() >= deadline:
+            raise BrokerError(
+                ErrorCode.request_timed_out, "others before it took all the time; it was not sent"
+            )
         pause, may_be_stored = RETRY_SECONDS, False
         while True:
             try:
-                if lane.producer_id < 0:
-                    await self._take_producer_id(lane)
-                client = await self._routes.leader(topic, partition)
-                was_stored, may_be_stored = may_be_stored, True
-                result = await self._produce(client, lane, topic, partition, batch)
+                async with asyncio.timeout_at(min(deadline, loop.time() + 2 * _ATTEMPT_SECONDS)):
+                    if lane.producer_id < 0:
+                        await self._take_producer_id(lane)
+                    client = await self._routes.leader(topic, partition)
+                    was_stored, may_be_stored = may_be_stored, True
+                    result = await self._produce(client, lane, topic, partition, batch)
                 may_be_stored = was_stored or result.error_code in _PERHAPS_AFTER_APPEND
                 if result.error_code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
                     if not batch[0].is_alone:
@@ -184,7 +193,7 @@ class Sender:
                 if is_orphaned and not may_be_stored:
                     lane.producer_id = -1
                     continue
-                if not _is_worth_repeating(error) or asyncio.get_running_loop().time() + pause > deadline:
+                if not _is_worth_repeating(error) or loop.time() + pause > deadline:
                     if may_be_stored:
                         lane.producer_id = -1
                         raise OutcomeUnknown(str(error) or type(error).__name__) from error
@@ -206,8 +215,7 @@ class Sender:
         request = ProduceRequest(None, _ACKS_ALL, timeout_ms, topics)
         correlation_id = client.next_correlation_id()
         frame = encode_produce_request(correlation_id, _PRODUCE_VERSION, client.client_id, request)
-        async with asyncio.timeout(2 * _ATTEMPT_SECONDS):
-            answer = await client.exchange(correlation_id, frame)
+        answer = await client.exchange(correlation_id, frame)
         [answered] = decode_produce_response(answer, _PRODUCE_VERSION).topics
         return answered.partitions[0]
 
