@@ -1,4 +1,4 @@
-"""A follower's fetches at its leader, by a second voice of the follower: what is said of a partition, in which answer."""
+"""Fetches of a follower at its leader, by a second voice of it: what is said of a partition in which answer."""
 
 from __future__ import annotations
 
