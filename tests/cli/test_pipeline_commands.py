@@ -31,12 +31,19 @@ penstock.pipeline.fetching.OffsetsLost: offset 3 of orders-0 is gone
 \tat org.apache.spark.api.python.BasePythonRunner.hasNext(PythonRunner.scala:525)
 Caused by: java.lang.Exception: never mind
 """
+IN_JAVA = """An error occurred while calling o50.load.
+: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)
+\tat org.apache.spark.api.python.PythonPlannerRunner.runInPython(PythonPlannerRunner.scala:160)
+Caused by: java.io.EOFException
+"""
 
 
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
         (IN_A_TASK, "offset 3 of orders-0 is gone"),
+        (IN_JAVA, "Python worker exited unexpectedly (crashed)"),
+        ("An error occurred while calling o50.load.\n: java.io.EOFException\n\tat java", "EOFException"),
         ("[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'. SQLSTATE: 42601 (line 1)\n\n== SQL ==", None),
         ("[UNRESOLVED_COLUMN] There is no `x`. SQLSTATE: 42703; line 1 pos 7;\n'Project", "There is no `x`."),
         ("", "RuntimeError"),

@@ -26,6 +26,7 @@ LOCAL = "local[*,4]"
 _SETTINGS = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
 """Rows of any size go to tasks in batches that fit."""
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]*\.)?(\w+)(?:: (.*))?$")
+_JAVA_ERROR = re.compile(r"^: (?:[\w.$]*[.$])?(\w+)(?:: (.*))?$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+.*")
 _NO_SPARK = "Install it: pip install 'penstock[pipeline]'"
 
@@ -104,6 +105,8 @@ def cause_of(error: BaseException) -> str:
     for line in reversed(_traceback_lines(text)):
         if found := _PYTHON_ERROR.match(line):
             return found[2] or found[1]
+    if text.startswith("An error occurred while calling") and (found := _JAVA_ERROR.search(text)):
+        return _CONDITION.sub("", found[2] or found[1]).strip()
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return _CONDITION.sub("", first).strip()
 
