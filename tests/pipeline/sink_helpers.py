@@ -37,10 +37,10 @@ def rows_of(values: Iterable[str], **columns: Sequence[object]) -> pa.RecordBatc
 class Query:
     """Each call is what one process would do."""
 
-    def __init__(self, bootstrap: str, topic: str, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, bootstrap: str, topic: str, patch: pytest.MonkeyPatch, **options: str) -> None:
         self.bootstrap = bootstrap
         self.id = str(uuid4())
-        self.writer = StreamWriter(parse_sink({"bootstrap": bootstrap, "topic": topic}))
+        self.writer = StreamWriter(parse_sink({"bootstrap": bootstrap, "topic": topic, **options}))
         self._patch = patch
 
     def write(self, batch: int, number: int, rows: Iterable[pa.RecordBatch]) -> Written:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -77,6 +79,17 @@ def test_batch_that_failed_leaves_nothing_and_can_be_run_again(
     assert committed(bootstrap, topic) == []
     query.writer.commit(query.run(0, FIRST), 0)
     assert committed(bootstrap, topic) == sorted(FIRST)
+
+
+def test_batch_of_which_no_task_came_back_is_found_by_its_checkpoint(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    query = Query(bootstrap, topic, monkeypatch, checkpointLocation=tmp_path.as_uri())
+    (tmp_path / "metadata").write_text(json.dumps({"id": query.id}))
+    query.write(0, 0, [rows_of(FIRST)])
+    assert len(query.open_ids) == 1
+    query.writer.abort([None], 0)
+    assert query.open_ids == []
 
 
 def test_task_that_fails_aborts_what_it_wrote(query: Query, bootstrap: str, topic: str) -> None:

@@ -56,6 +56,8 @@ class SinkOptions:
     topic: str | None
     """Of all rows, whatever their column of that name says."""
     codec: Codec
+    checkpoint: str | None = None
+    """Where Spark notes which query it is."""
 
 
 def parse_sink(given: Mapping[str, str]) -> SinkOptions:
@@ -66,7 +68,8 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
         )
     values = {_KNOWN[name]: value for name, value in options.items() if name in _KNOWN}
     codec = choice_of(values, "kafka.compression.type", tuple(each.name.lower() for each in Codec))
-    return SinkOptions(bootstrap_of(values), values.get("topic"), Codec[codec.upper()])
+    checkpoint = options.get("checkpointlocation")
+    return SinkOptions(bootstrap_of(values), values.get("topic"), Codec[codec.upper()], checkpoint)
 
 
 def check_schema(schema: StructType, options: SinkOptions) -> None:

@@ -8,6 +8,7 @@ not, and nothing of the first time is ever read.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import PenstockError
 from penstock.net.routes import Routes
+from penstock.pipeline.archive_store import store_at
 from penstock.pipeline.held import abort, claim, commit, open_under
 from penstock.pipeline.offsets import run
 from penstock.pipeline.sink import check_topic
@@ -97,10 +99,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._settle(written[0].query, batchId, written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        for each in messages:
-            if isinstance(each, Written):
-                self._settle(each.query, batchId, None)
-                return
+        told = next((each.query for each in messages if isinstance(each, Written)), None)
+        query = told or _query_of(self._options.checkpoint)
+        if query is not None:
+            self._settle(query, batchId, None)
 
     def _settle(self, query: str, batch: int, written: Sequence[Written] | None) -> None:
         """Decide the batch, unless it is decided or has failed; make what was decided come true, and nothing else."""
@@ -128,6 +130,15 @@ def _decide(batch: int, written: Sequence[Written], last: Decision) -> Decision:
     if any(each.is_decided or (each.transaction and each.seen != last.offset) for each in written):
         raise Overtaken(f"another run of the query went on while batch {batch} was written: start it again")
     return Decision(batch, tuple(each.transaction for each in written if each.transaction))
+
+
+def _query_of(checkpoint: str | None) -> str | None:
+    """As Spark has noted it, where this machine has the file: for a batch of which no task has come back."""
+    if checkpoint is None or not (store := store_at(checkpoint)).has("metadata"):
+        return None
+    with store.open("metadata") as file:
+        query: str = json.loads(file.read())["id"]
+    return query
 
 
 def _prefix(query: str) -> str:
