@@ -12,7 +12,7 @@ import pytest
 from penstock.clock import SystemClock
 from penstock.config import CleanupPolicy, Durability
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import BatchHeader, read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.control import Marker
@@ -334,3 +334,22 @@ async def test_a_marker_that_is_not_written_again_still_ends_what_is_held(tmp_pa
     replica.verified.hold(header, verify, lambda: None, refused.append)
     assert replica.append_marker(marker, is_epoch_new=False, now_ms=NOW_MS).duplicate
     assert [error.code for error in refused] == [ErrorCode.invalid_txn_state]
+
+
+async def test_who_waits_for_a_flush_of_what_is_cut_waits_for_what_is_left(tmp_path: Path) -> None:
+    """A follower that is told nothing would never ask for more."""
+    bench, outcomes = Bench(tmp_path), []
+    replica = bench.replica()
+    for _ in range(3):
+        append(replica)
+    replica.become_follower(LeaderEpoch(2))
+    assert not replica.when_flushed(outcomes.append)
+    await bench.threads.settle()
+    assert replica.log.begin_cut()
+    replica.cutting = asyncio.get_running_loop().create_future()
+    await bench.threads.finish_one()
+    replica.log.truncate_to(Offset(1), NOW_MS, lambda: None)
+    replica.log.finish_cut()
+    replica.on_cut()
+    await bench.threads.finish_one()
+    assert outcomes == [None]

@@ -225,6 +225,10 @@ class Replica:
         self.cutting = None
         self._changed[self] = None
         self.partition.on_truncate(self.log.log_end_offset, self.log.flushed_offset, self.log.high_watermark)
+        self._flush_waiters.cut(self.log.log_end_offset)
+        self._flush_waiters.committed(self.log.flushed_offset)
+        if self._flush_waiters:
+            self._flusher.request(self)
 
     async def flushed(self) -> None:
         """Wait until everything that is in the log now is durable; BrokerError when it will not be."""

@@ -52,6 +52,10 @@ class CommitWaiters:
         while waiting and waiting[0][0] <= high_watermark:
             waiting.popleft()[1](None)
 
+    def cut(self, end: Offset) -> None:
+        """Nothing is left from `end` on: who waited for that waits for what is before it."""
+        self._waiting = deque((min(offset, end), callback) for offset, callback in self._waiting)
+
     def fail(self, error: BrokerError) -> None:
         """The partition cannot commit any more: tell everybody."""
         waiting, self._waiting = self._waiting, deque()
