@@ -69,7 +69,7 @@ kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times
 copy-cycles: $(VENV)/.dev  ## Move MESSAGES (100000) exactly once while brokers and copiers are killed, KILLS times (30)
 	$(BIN)/python tests/faults/copiers.py --messages $(MESSAGES) --kills $(KILLS) $(ARGS)
 
-job-cycles: $(VENV)/.dev  ## Archive and replay with a real Spark while jobs, tasks and the broker are killed (ARGS="--cycles 40")
+job-cycles: $(VENV)/.dev  ## Archive, replay, compact and count with a real Spark while jobs, tasks and the broker are killed (ARGS="--cycles 40")
 	$(BIN)/python tests/pipeline/job_kills.py $(ARGS)
 
 spark-cluster: $(VENV)/.dev  ## Run the pipeline's jobs on a standalone Spark with two workers

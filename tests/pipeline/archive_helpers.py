@@ -17,7 +17,7 @@ from penstock.pipeline.archive import ArchiveJob, Archiver, Progress
 from penstock.pipeline.archive_table import ArchiveTable
 from penstock.pipeline.options import parse
 
-DAY_MS = 86_400_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 START_MS = 1_700_000_000_000 // DAY_MS * DAY_MS
 
 
@@ -32,20 +32,30 @@ def delete(bootstrap: str, topic: str) -> None:
     admin.delete_topics([topic])[topic].result(30)
 
 
-def produce(bootstrap: str, topic: str, numbers: Iterable[int], partitions: int = 2) -> None:
-    """An hour from each record to the next, so that they lie in many days."""
+def produce(
+    bootstrap: str, topic: str, numbers: Iterable[int], partitions: int = 2, step_ms: int = HOUR_MS
+) -> None:
+    """An hour from each record to the next, if nothing else is said, so that they lie in many days."""
     producer = Producer({"bootstrap.servers": bootstrap})
+    refused: list[KafkaError] = []
+
+    def note(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            refused.append(error)
+
     for number in numbers:
         producer.produce(
             topic,
             b"value %d" % number,
             b"key %d" % (number % 10),
             partition=number % partitions,
-            timestamp=START_MS + number * 3_600_000,
+            timestamp=START_MS + number * step_ms,
             headers=[("number", b"%d" % number)],
+            on_delivery=note,
         )
         producer.poll(0)
     assert producer.flush(60) == 0
+    assert refused == []
 
 
 def job(bootstrap: str, place: object, topics: str, **options: Any) -> ArchiveJob:

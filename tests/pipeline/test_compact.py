@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from archive_helpers import archive, job, make, produce
 from confluent_kafka import Producer
+from deaths import Killed
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -61,6 +64,51 @@ def test_the_first_of_those_that_are_alike_is_kept(
     assert compact(spark, CompactJob(options, str(tmp_path / "once"), "key, value", Keep.FIRST)) == 20
     offsets = DeltaTable(str(tmp_path / "once")).to_pyarrow_table()["offset"].to_pylist()
     assert sorted(offsets) == list(range(20))
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_driver_that_dies_at_the_commit_leaves_a_whole_table_and_the_next_run_replaces_it(
+    spark: SparkSession, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    topic, place = f"committed-{is_committed}", tmp_path / "table"
+    make(bootstrap, topic)
+    produce(bootstrap, topic, range(20))
+    work = CompactJob(parse({"bootstrap": bootstrap, "subscribe": topic}), str(place))
+    compact(spark, work)
+    first = values(place)
+    produce(bootstrap, topic, range(20, 40))
+    commit = DeltaTable.create_write_transaction
+
+    def dying(*arguments: Any, **options: Any) -> None:
+        if is_committed:
+            commit(*arguments, **options)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "create_write_transaction", dying)
+        with pytest.raises(Killed):
+            compact(spark, work)
+    last = {b"key %d" % (number % 10): b"value %d" % number for number in range(30, 40)}
+    assert values(place) == (last if is_committed else first)
+    assert compact(spark, work) == 10
+    assert values(place) == last
+
+
+def test_files_that_no_version_of_the_last_week_has_are_deleted(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    make(bootstrap, "tidy")
+    produce(bootstrap, "tidy", range(20))
+    work = CompactJob(parse({"bootstrap": bootstrap, "subscribe": "tidy"}), str(tmp_path / "table"))
+    compact(spark, work)
+    of_a_killed_run, recent = tmp_path / "table" / "killed.parquet", tmp_path / "table" / "recent.parquet"
+    recent.touch()
+    of_a_killed_run.touch()
+    os.utime(of_a_killed_run, (0, 0))
+    compact(spark, work)
+    assert not of_a_killed_run.exists()
+    assert recent.exists()
+    assert len(values(tmp_path / "table")) == 10
 
 
 def test_a_place_that_holds_something_else_is_left_alone(

@@ -12,8 +12,10 @@ import pytest
 from archive_helpers import START_MS, make
 from confluent_kafka import Consumer, Producer, TopicPartition
 from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from penstock.pipeline import stats
 from penstock.pipeline.archive_store import store_at
 from penstock.pipeline.charts import in_terminal, to_png
 from penstock.pipeline.stats import SCHEMA, StatsJob, start
@@ -64,6 +66,35 @@ def test_windows_that_are_over_are_counted_once(
     found = read_json(bootstrap, "measures")
     assert [each["records"] for each in found] == [60, 30, 1]
     assert found[0]["window_start"] == begin.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@pytest.mark.process
+@pytest.mark.spark
+def test_a_query_that_dies_while_it_writes_a_batch_goes_on_and_counts_once(
+    spark: SparkSession,
+    penstock_session_broker: BrokerProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bootstrap = penstock_session_broker.bootstrap
+    make(bootstrap, "interrupted")
+    make(bootstrap, "counts", 1)
+    work = StatsJob(bootstrap, ("interrupted",), str(tmp_path / "stats"), to_topic="counts")
+    produce(bootstrap, "interrupted", [START_MS + second * 1000 for second in range(90)])
+    produce(bootstrap, "interrupted", [START_MS + 10 * MINUTE_MS])
+    for output in (write_to_table, write_to_topic):
+
+        def dying(*arguments: Any, output: Any = output) -> None:
+            output(*arguments)
+            raise RuntimeError("killed")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(stats, output.__name__, dying)
+            with pytest.raises(StreamingQueryException, match="killed"):
+                start(spark, work, once=True).awaitTermination(100)
+    assert start(spark, work, once=True).awaitTermination(100)
+    assert [window["records"] for window in windows(tmp_path / "stats")] == [60, 30]
+    assert [each["records"] for each in read_json(bootstrap, "counts")] == [60, 30]
 
 
 def read_json(bootstrap: str, topic: str) -> list[dict[str, Any]]:

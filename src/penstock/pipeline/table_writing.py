@@ -1,7 +1,7 @@
 """Any rows that Spark has become a Delta table, without Delta's own jars: tasks write Parquet, the driver commits.
 
-What was there before is replaced at once or, where the commit fails, not at all. A table of other columns is left
-alone.
+What was there before is replaced at once or, where the commit fails, not at all; its files, and those of runs that were
+killed, are deleted after a while. A table of other columns is left alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from penstock.clock import SystemClock
 from penstock.errors import PenstockError
 from penstock.pipeline.archive_files import GROUP_BYTES
 from penstock.pipeline.archive_store import Store, storage_options
+from penstock.pipeline.archive_upkeep import KEEP_HOURS
 
 _RESULT = "name string, size_bytes long, rows long"
 
@@ -51,6 +52,9 @@ def overwrite(frame: DataFrame, store: Store) -> int:
         table.create_write_transaction(added, "overwrite", table.schema(), [])
     except CommitFailedError as error:
         raise TableRefused(f"somebody else has written to {store.uri} meanwhile: {error}") from error
+    DeltaTable(store.uri, storage_options=storage_options(store)).vacuum(
+        retention_hours=KEEP_HOURS, dry_run=False, enforce_retention_duration=False, full=True
+    )
     return sum(each.rows for each in written)
 
 

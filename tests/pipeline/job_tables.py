@@ -1,0 +1,92 @@
+"""What the jobs that `job_kills` maltreats have made so far: whole at any time, and right at the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from archive_helpers import digest, numbers, read_topic, rows
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from deltalake import DeltaTable
+
+KEYS = 10
+WINDOW = 60
+"""Records of an hour: they are a minute apart."""
+
+
+class Tables:
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        self.written = 0
+        """So many records are in the topics."""
+        self.archive = directory / "archive"
+        self._bootstrap = bootstrap
+        self._latest = directory / "latest"
+        self._stats = directory / "stats"
+
+    def jobs(self) -> list[list[str]]:
+        of_all = ["--topics", "source", "--archive", str(self.archive)]
+        counted = ["--topics", "counted", "--window", "1h", "--to-topic", "counts"]
+        return [
+            ["archive", "--topics", "source", "--to", str(self.archive), "--truncate", "--grace", "0s"],
+            ["replay", *of_all, "--to", "target", "--name", "kills"],
+            ["compact", *of_all, "--to", str(self._latest)],
+            ["stats", *counted, "--to", str(self._stats)],
+        ]
+
+    def check_whole(self) -> str:
+        """The table of last values is that of some moment; windows are counted in full, one after the other."""
+        latest = numbers(_rows(self._latest))
+        if latest:
+            end = latest[-1] + 1
+            assert latest == list(range(end - KEYS, end)), latest
+        windows = _rows(self._stats)
+        _check_windows(windows)
+        return f"{latest[-1] + 1 if latest else 0} compacted, {len(windows)} windows"
+
+    def are_right(self) -> bool:
+        self.check_whole()
+        wanted = digest(b"value %d" % number for number in range(self.written))
+        archived = [row["value"] for row in rows(self.archive)]
+        replayed = [b"value %d" % record.number for record in read_topic(self._bootstrap, "target")]
+        told = _told(self._bootstrap, "counts")
+        _check_windows(told)
+        # A window is over when a record is a minute behind its end.
+        windows = (self.written - 2) // WINDOW
+        found = {
+            "archive": len(archived) == self.written and digest(archived) == wanted,
+            "target": len(replayed) == self.written and digest(replayed) == wanted,
+            "latest": max(numbers(_rows(self._latest))) == self.written - 1,
+            "stats": len(_rows(self._stats)) == windows,
+            "counts": len(told) == windows,
+        }
+        print(f"{len(archived)} archived, {len(replayed)} replayed of {self.written}; {windows} windows")
+        for name, is_right in found.items():
+            print(f"{name}: {'each once' if is_right else 'WRONG'}")
+        return all(found.values())
+
+
+def _check_windows(windows: list[dict[str, Any]]) -> None:
+    assert len({window["window_start"] for window in windows}) == len(windows), "a window is there twice"
+    assert [window for window in windows if window["records"] != WINDOW] == []
+
+
+def _rows(place: Path) -> list[dict[str, Any]]:
+    if not (place / "_delta_log").exists():
+        return []
+    found: list[dict[str, Any]] = DeltaTable(str(place)).to_pyarrow_table().to_pylist()
+    return found
+
+
+def _told(bootstrap: str, topic: str) -> list[dict[str, Any]]:
+    """Everything that readers of committed data get from its one partition."""
+    settings = {"isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "told", **settings})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    found = []
+    while (message := consumer.poll(30)) is not None and message.error() is None:
+        found.append(json.loads(message.value()))
+    consumer.close()
+    assert message is not None
+    assert message.error().code() == KafkaError._PARTITION_EOF
+    return found
