@@ -1,4 +1,4 @@
-"""The door of the gateway, without a server or a cluster: rights, slow bodies, errors of ours, clients that go."""
+"""The door of the gateway, without a server or a cluster: rights, large bodies, errors of ours, clients that go."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from penstock.gateway.page import example
 from penstock.observability.log_lines import json_line
 from penstock.observability.logs import Log
 from penstock.observability.metrics import BrokerMetrics
+from penstock.threads import ThreadPools
 
 SECRET = "the password is in /etc/secret.py"
 LISTS = {"listTopics", "listGroups", "listTransactions"}
@@ -35,7 +36,7 @@ class Stage:
         self.lines: list[str] = []
         self.metrics = BrokerMetrics({}, 1)
         log = Log(SystemClock(), self.lines.append, json_line)
-        gateway = Gateway(backend, BrokerConfig({}), SystemClock(), log, backend, allowed)
+        gateway = Gateway(backend, BrokerConfig({}), SystemClock(), ThreadPools(), log, backend, allowed)
         self.front = Front(gateway, endpoints, [], self.metrics, "test")
         transport = httpx.ASGITransport(self.front, raise_app_exceptions=False)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://gateway")
@@ -101,6 +102,21 @@ async def test_an_error_of_ours_shows_its_request_id_and_the_log_has_the_rest() 
     assert answer.json()["request_id"] in line
     assert SECRET in line
     assert stage.metrics.http_answers.counts == {"500": 1}
+
+
+async def test_a_large_body_is_taken_apart_while_the_loop_goes_on() -> None:
+    async def count(call: Call) -> Response:
+        return Response(str(len(call.body)))
+
+    stage = Stage([endpoint(count, bodies={JSON: None})])
+    body = b"[" + b"{}," * 300_000 + b"{}]"
+    asking = asyncio.create_task(stage.http.post("/x", content=body, headers={"content-type": JSON}))
+    turns = 0
+    while not asking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert (await asking).text == "300001"
+    assert turns > 20
 
 
 async def test_a_call_whose_client_goes_leaves_nothing_behind() -> None:

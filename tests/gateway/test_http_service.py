@@ -10,6 +10,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from penstock.gateway.health import BrokerState, Health
+from penstock.gateway.http_connection import HttpConnection
 from penstock.gateway.server import MAX_CONNECTIONS, HttpServer
 from penstock.gateway.service import HttpService
 from penstock.observability.metrics import BrokerMetrics
@@ -184,6 +185,35 @@ def test_a_request_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) 
         writer.close()
 
     served(test)
+
+
+def test_nothing_is_written_into_an_answer_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte of a next request that never comes, while this one is answered."""
+    monkeypatch.setattr("penstock.gateway.server.HEAD_SECONDS", 0.05)
+    monkeypatch.setattr("penstock.gateway.server.SWEEP_SECONDS", 0.02)
+    given_up = asyncio.Event()
+    give_up = HttpConnection.give_up
+    monkeypatch.setattr(HttpConnection, "give_up", lambda *given: (give_up(*given), given_up.set()))
+
+    async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"o", "more_body": True})
+        await given_up.wait()
+        await send({"type": "http.response.body", "body": b"k"})
+
+    async def test() -> None:
+        server = HttpServer(stream)
+        port = await server.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        begun = await reader.readuntil(b"\r\n\r\no")
+        writer.write(b"G")
+        answer = Answer(begun + await asyncio.wait_for(reader.read(), 5))
+        assert (answer.status, answer.body) == (200, b"ok")
+        writer.close()
+        await server.stop()
+
+    asyncio.run(test())
 
 
 def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

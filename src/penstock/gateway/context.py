@@ -1,4 +1,4 @@
-"""What every endpoint of a gateway shares: the way to the cluster, its settings, the clock, the log."""
+"""What every endpoint of a gateway shares: the way to the cluster, its settings, the clock, threads, the log."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.gateway.backend import Backend
 from penstock.gateway.mailbox import Mailbox
 from penstock.gateway.rights import Authorize, allow_all
 from penstock.observability.logs import Log
+from penstock.threads import Threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class Gateway:
     backend: Backend
     config: BrokerConfig
     clock: Clock
+    threads: Threads
     log: Log
     mailbox: Mailbox
     authorize: Authorize = allow_all

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -47,6 +48,8 @@ _SAFETY = (
 
 _CLIENT_GONE = 499
 """As proxies count it."""
+_POOL_FROM_BYTES = 32 * 1024
+"""A larger JSON body may take long to take apart, and others would wait for it."""
 
 
 class Front:
@@ -162,7 +165,11 @@ class Front:
         limit = self._max_json_bytes if content_type == JSON else self._max_body_bytes
         body = await read_body(receive, headers, limit)
         answering.is_body_unread = False
-        return (read_json(endpoint, body) if content_type == JSON else body), content_type
+        if content_type != JSON:
+            return body, content_type
+        if len(body) < _POOL_FROM_BYTES:
+            return read_json(endpoint, body), content_type
+        return await self._gateway.threads.run("read", partial(read_json, endpoint, body)), content_type
 
     async def _call(self, endpoint: Endpoint, call: Call, answering: _Answering) -> None:
         response = await endpoint.handler(call)

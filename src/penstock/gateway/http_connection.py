@@ -91,7 +91,7 @@ class HttpConnection(HttpToolsProtocol):
         """Whether no request of it is being answered."""
         return self._running is None
 
-    def refuse(self, status: int, detail: str) -> None:
+    def _refuse(self, status: int, detail: str) -> None:
         """Answer with a problem and close."""
         if self.transport.is_closing():
             return
@@ -132,22 +132,22 @@ class HttpConnection(HttpToolsProtocol):
         if self._framing_bytes > MAX_FRAMING_BYTES:
             raise _Refused(400, "the body has more framing than content")
 
-    def give_up_body(self, detail: str) -> None:
-        """The body does not come."""
-        self.body_since = None
+    def give_up(self, detail: str) -> None:
+        """What was begun does not come."""
+        self.head_since = self.body_since = None
         self._refusal = self._refusal or _Refused(HTTPStatus.REQUEST_TIMEOUT, detail)
         self._end_with(self._refusal)
 
     def _end_with(self, refusal: _Refused) -> None:
         if self._running is None:
-            self.refuse(refusal.status, str(refusal))
+            self._refuse(refusal.status, str(refusal))
         elif self._running_cycle is not self.cycle or self.cycle.response_started or not self.cycle.more_body:
             # An earlier request has its answer first, and nothing may be written into one that is under way.
             self._running.add_done_callback(lambda _: self.transport.close())
         else:
             self.cycle.disconnected = True
             self._running.cancel()
-            self.refuse(refusal.status, str(refusal))
+            self._refuse(refusal.status, str(refusal))
 
     def _on_upgrade(self) -> None:
         if self._should_upgrade():

@@ -45,7 +45,13 @@ class OpenGateway:
         self._backend = ClusterBackend(surroundings.way, surroundings.threads, delivery_seconds)
         self._mailbox = Mailbox(self._backend, config, clock)
         gateway = Gateway(
-            self._backend, config, clock, surroundings.log, self._mailbox, surroundings.authorize
+            self._backend,
+            config,
+            clock,
+            surroundings.threads,
+            surroundings.log,
+            self._mailbox,
+            surroundings.authorize,
         )
         self._push = Push(gateway, surroundings.id_prefix)
         self.endpoints = system_endpoints((*RESOURCES, *self._push.endpoints()), health, render_metrics)
