@@ -1,8 +1,8 @@
 """Kills jobs of a real Spark, whole or one of their tasks, at random moments: `make job-cycles`.
 
-Each cycle writes new records, starts `penstock pipeline archive`, `replay`, `compact` or `stats` and kills it; every
-fifth is left alone. Whenever a job is over the tables are whole; at the end each record is there, and counted, once.
-`--cycles N`, `--seed N`.
+Each cycle writes new records, starts `penstock pipeline archive`, `replay`, `compact` or `stats` and kills it; the
+first of each, and every fifth, is left alone, which tells how long it takes here. Whenever a job is over the tables are
+whole; at the end each record is there, and counted, once. `--cycles N`, `--seed N`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from penstock.testing.process import BrokerProcess
 RECORDS = 2_000
 STEP_MS = 60_000
 """From each record to the next: of hundreds of cycles none lies in the future, which brokers refuse."""
-LONGEST_SECONDS = 25.0
-PATIENCE_SECONDS = 300.0
+PATIENCE_SECONDS = 600.0
+EARLIEST, LATEST = 0.3, 1.1
+"""When a job is maltreated, in times of how long it takes: before, Spark is about to start."""
 
 
 def main() -> int:
@@ -54,46 +55,55 @@ def _cycles(broker: BrokerProcess, directory: Path, cycles: int, chance: random.
     make(bootstrap, "source", archive_required="true")
     make(bootstrap, "counts", 1)
     jobs = tables.jobs()
+    usual: dict[str, float] = {}
     for cycle in range(cycles):
         for topic in ("source", "counted"):
             produce(bootstrap, topic, range(tables.written, tables.written + RECORDS), step_ms=STEP_MS)
         tables.written += RECORDS
-        job = jobs[cycle % len(jobs)] if tables.archive.exists() else jobs[0]
-        if cycle % 5 == 4:
-            _leave_alone(bootstrap, job)
-            ending = "left alone"
-        elif chance.random() < 0.2:
-            process = _start(bootstrap, job)
-            time.sleep(chance.uniform(0, LONGEST_SECONDS))
-            broker.kill()
-            broker.start()
-            process.wait(PATIENCE_SECONDS)
-            ending = f"broker killed, ended {process.returncode}"
+        job = jobs[cycle % len(jobs)]
+        name = job[0]
+        if name not in usual or cycle % 5 == 4:
+            usual[name] = _leave_alone(bootstrap, job)
+            ending = f"left alone, {usual[name]:.0f} s"
         else:
-            ending = _kill_one(bootstrap, job, chance)
-        print(f"{cycle} {job[0]} {ending}; {tables.check_whole()}", flush=True)
+            moment = usual[name] * chance.uniform(EARLIEST, LATEST)
+            if chance.random() < 0.2:
+                ending = _kill_broker(broker, job, moment)
+            else:
+                ending = _kill_job(bootstrap, job, moment, chance)
+        print(f"{cycle} {name} {ending}; {tables.check_whole()}", flush=True)
     for job in jobs:
         _leave_alone(bootstrap, job)
     return 0 if tables.are_right() else 1
 
 
-def _kill_one(bootstrap: str, job: list[str], chance: random.Random) -> str:
+def _kill_broker(broker: BrokerProcess, job: list[str], moment: float) -> str:
+    process = _start(broker.bootstrap, job)
+    time.sleep(moment)
+    broker.kill()
+    broker.start()
+    return f"broker killed after {moment:.0f} s, ended {process.wait(PATIENCE_SECONDS)}"
+
+
+def _kill_job(bootstrap: str, job: list[str], moment: float, chance: random.Random) -> str:
     process = _start(bootstrap, job)
-    time.sleep(chance.uniform(1, LONGEST_SECONDS))
+    time.sleep(moment)
     workers = [each for each in _family(process.pid) if "pyspark.daemon" in _command(each)]
     if workers and chance.random() < 0.5:
         _kill(chance.choice(workers))
-        process.wait(PATIENCE_SECONDS)
-        return f"a task killed, ended {process.returncode}"
-    for each in [*_family(process.pid), process]:
+        return f"a task killed after {moment:.0f} s, ended {process.wait(PATIENCE_SECONDS)}"
+    for each in [process, *_family(process.pid)]:
         _kill(each)
-    process.wait()
-    return "killed"
+    ended = process.wait()
+    return f"killed after {moment:.0f} s" if ended < 0 else f"over before {moment:.0f} s, ended {ended}"
 
 
-def _leave_alone(bootstrap: str, job: list[str]) -> None:
+def _leave_alone(bootstrap: str, job: list[str]) -> float:
+    """How long it took."""
+    began = time.monotonic()
     process = _start(bootstrap, job)
     assert process.wait(PATIENCE_SECONDS) == 0, f"{job[0]} failed"
+    return time.monotonic() - began
 
 
 def _start(bootstrap: str, job: list[str]) -> subprocess.Popen[bytes]:

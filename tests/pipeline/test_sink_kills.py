@@ -31,7 +31,7 @@ ROWS = 500
 ATTEMPTS = 4
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_task_and_driver_are_killed_and_each_row_is_there_once(
     spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path
 ) -> None:
@@ -49,7 +49,7 @@ def test_task_and_driver_are_killed_and_each_row_is_there_once(
     assert digest(map(str.encode, found)) == digest(b"%d" % number for number in range(ROWS))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_task_that_is_killed_at_each_attempt_leaves_no_transaction_open(
     spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path
 ) -> None:
