@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
 import httpx
 import pytest
@@ -279,6 +280,72 @@ def test_messages_are_found_by_time_and_by_key(http: httpx.Client, topic_name: s
     by_time = http.get(path, params={"partition": stored[0]["partition"], "time_ms": 1_000_003}).json()
     assert by_time["messages"][-1]["timestamp_ms"] >= 1_000_003
     assert all(each["timestamp_ms"] >= 1_000_003 for each in by_time["messages"])
+
+
+def test_a_key_is_found_in_all_partitions_also_after_some_were_added(
+    http: httpx.Client, topic_name: str
+) -> None:
+    configs = {"index.by.key": "true"}
+    http.post("/v1/topics", json={"name": topic_name, "partitions": 2, "configs": configs}).raise_for_status()
+    path = f"/v1/topics/{topic_name}/messages"
+
+    def write(*values: str, **where: int) -> None:
+        for value in values:
+            message = {"key": "k", "value": value, **where}
+            http.post(path, json={"messages": [message]}).raise_for_status()
+
+    def read(**asked: Any) -> tuple[list[str], str]:
+        answer = http.get(path, params={"key": "k", **asked}).json()
+        return [each["value"] for each in answer["messages"]], answer["positions"]
+
+    write("1", partition=1)
+    write("2", partition=0)
+    http.patch(f"/v1/topics/{topic_name}", json={"partitions": 5}).raise_for_status()
+    write("3", "4", partition=4)
+    write("5", partition=0)
+    values, positions = read(limit=2)
+    rest, end = read(positions=positions)
+    assert values + rest == ["1", "2", "3", "4", "5"]
+    assert read(positions=end) == ([], end)
+    later: list[Any] = []
+    waiting = threading.Thread(target=lambda: later.append(read(positions=end, wait=20)))
+    waiting.start()
+    write("6", partition=3)
+    waiting.join(30)
+    assert later[0][0] == ["6"]
+    assert http.get(path, params={"key": "k", "positions": "1:x"}).status_code == 400
+
+
+def test_an_idempotency_key_is_that_of_one_message(http: httpx.Client, topic_name: str) -> None:
+    configs = {"index.by.key": "true"}
+    http.post("/v1/topics", json={"name": topic_name, "partitions": 2, "configs": configs}).raise_for_status()
+    path = f"/v1/topics/{topic_name}/messages"
+
+    def write(message: Any) -> httpx.Response:
+        return http.post(path, json={"messages": [message]}, headers={"Idempotency-Key": "one"})
+
+    first = write({"key": "k", "value": "a"})
+    assert write({"key": "k", "value": "a"}).json() == first.json()
+    assert write({"key": "k", "value": "b"}).status_code == 422
+    assert write({"key": "k", "value": "a", "headers": {"n": "v"}}).status_code == 422
+    assert write({"value": "a"}).status_code == 400
+    assert len(http.get(path, params={"key": "k"}).json()["messages"]) == 1
+    sent = {"from_user": "ann", "to_user": topic_name, "message": "pay 5"}
+    of_others = (sent | {"from_user": "eve"}, 422), (sent | {"message": "pay 500"}, 422)
+    for body, status in ((sent, 200), (sent, 200), *of_others):
+        assert http.post("/send", json=body, headers={"Idempotency-Key": "1"}).status_code == status
+
+
+def test_a_page_of_large_messages_is_short(http: httpx.Client, topic_name: str) -> None:
+    for number in range(4):
+        send(http, topic_name, f"{number}" * 700_000)
+    received: list[str] = []
+    last: dict[str, str] = {}
+    while page := http.get("/receive", params={"user_id": topic_name, **last}).json()["messages"]:
+        assert len(page) <= 2
+        received += [each["message"][0] for each in page]
+        last = {"last_message_id": page[-1]["message_id"]}
+    assert received == ["0", "1", "2", "3"]
 
 
 def test_a_topic_without_the_index_says_what_it_lacks(http: httpx.Client, topic: str) -> None:

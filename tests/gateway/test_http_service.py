@@ -216,6 +216,16 @@ def test_nothing_is_written_into_an_answer_that_is_under_way(monkeypatch: pytest
     asyncio.run(test())
 
 
+def test_a_request_to_upgrade_that_is_not_a_get_is_answered_as_it_is() -> None:
+    async def test(fixture: Fixture) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
+        writer.write(b"POST /health HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+        assert Answer(await asyncio.wait_for(reader.read(), 5)).status == 405
+        writer.close()
+
+    served(test)
+
+
 def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.gateway.server.BODY_SECONDS", 0.05)
     monkeypatch.setattr("penstock.gateway.server.SWEEP_SECONDS", 0.02)

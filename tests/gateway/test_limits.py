@@ -53,3 +53,16 @@ def test_a_client_that_has_gone_leaves_nothing() -> None:
     limits.leave("a")
     assert limits.open_requests == 0
     assert not limits._open
+
+
+def test_bodies_take_so_much_memory_and_those_of_one_client_half_of_it() -> None:
+    limits = ClientLimits(BrokerConfig({"gateway.bodies.max.bytes": str(1 << 20)}), Clock())
+    limits.hold("a", 1 << 19)
+    with pytest.raises(Problem):
+        limits.hold("a", 1)
+    limits.hold("b", 1 << 18)
+    limits.hold("c", 1 << 18)
+    with pytest.raises(Problem):
+        limits.hold("d", 1)
+    limits.give_back("a", 1 << 19)
+    limits.hold("d", 1)

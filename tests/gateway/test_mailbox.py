@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mailbox_stage import Stage
 
+from penstock.errors import BrokerError
 from penstock.gateway.backend import Limits
 from penstock.gateway.problems import Problem
 from penstock.net.partitioner import partition_for
@@ -100,6 +101,9 @@ async def test_a_send_that_is_repeated_after_partitions_were_added_is_stored_onc
     first = await stage.mailbox.send("ann", user, "once", "key-1")
     await stage.grow(5)
     assert await stage.mailbox.send("ann", user, "once", "key-1") == first
+    for sender, message in (("eve", "once"), ("ann", "another")):
+        with pytest.raises(BrokerError):
+            await stage.mailbox.send(sender, user, message, "key-1")
     assert await stage.mailbox.send("ann", user, "twice", "key-2") != first
     assert await stage.received(user) == ["once", "twice"]
 

@@ -36,7 +36,7 @@ def originals_are_sought_among_the_committed() -> AbstractContextManager[Any]:
 
     def find_committed(index: KeyIndex, view: LogView, key: Any, own_key: Any) -> Any:
         original = find_original(index, view, key, own_key)
-        return original if original is not None and original < view.below else None
+        return original if original is not None and original.offset < view.below else None
 
     return patch.object(keyed_log, "find_original", find_committed)
 

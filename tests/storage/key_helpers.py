@@ -75,7 +75,8 @@ class KeyReader:
         while True:
             view = self.view()
             try:
-                return find_original(self.index, view, key, own_key)
+                original = find_original(self.index, view, key, own_key)
+                return None if original is None else original.offset
             except KeysMissing:
                 assert self.file_one()
 

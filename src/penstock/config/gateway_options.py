@@ -36,6 +36,13 @@ GATEWAY_BODY_MAX_BYTES: Option[int] = GATEWAY.option(
     16 * 1024 * 1024,
     "The largest body of a request that is not JSON; a larger one is refused with 413.",
 )
+GATEWAY_BODIES_MAX_BYTES: Option[int] = GATEWAY.option(
+    "gateway.bodies.max.bytes",
+    Integer(1024 * 1024, LONG_MAX),
+    256 * 1024 * 1024,
+    "Memory for the bodies of all requests that are unanswered, of which one address gets half; a request that finds "
+    "no room is refused with 429.",
+)
 GATEWAY_CLIENT_MAX_REQUESTS: Option[int] = GATEWAY.option(
     "gateway.client.max.requests",
     Integer(1, INT_MAX),

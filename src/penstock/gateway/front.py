@@ -143,7 +143,7 @@ class Front:
             raise _stopping()
         self.limits.enter(client)
         try:
-            body, content_type = await self._read_body(endpoint, receive, headers, answering)
+            body, content_type = await self._read_body(endpoint, receive, headers, answering, client)
             require_all(self._gateway.authorize, client, endpoint.needs, parameters, body)
             request = Request(scope, receive)
             call = Call(self._gateway, request, answering.request_id, client, parameters, body, content_type)
@@ -151,10 +151,11 @@ class Front:
                 self._lasting.add(task)
             await self._call(endpoint, call, answering)
         finally:
+            self.limits.give_back(client, answering.body_bytes)
             self.limits.leave(client)
 
     async def _read_body(
-        self, endpoint: Endpoint, receive: Receive, headers: Headers, answering: _Answering
+        self, endpoint: Endpoint, receive: Receive, headers: Headers, answering: _Answering, client: str
     ) -> tuple[Any, str]:
         if not answering.is_body_unread:
             if endpoint.bodies and endpoint.is_body_required:
@@ -163,7 +164,12 @@ class Front:
             return None, ""
         content_type = content_type_of(endpoint, headers)
         limit = self._max_json_bytes if content_type == JSON else self._max_body_bytes
-        body = await read_body(receive, headers, limit)
+
+        def hold(size: int) -> None:
+            self.limits.hold(client, size)
+            answering.body_bytes += size
+
+        body = await read_body(receive, headers, limit, hold)
         answering.is_body_unread = False
         if content_type != JSON:
             return body, content_type
@@ -242,6 +248,7 @@ class _Answering:
         self.status = 0
         self.endpoint = "none"
         self.is_body_unread = False
+        self.body_bytes = 0
         self.headers: list[tuple[bytes, bytes]] = [*_SAFETY, (b"x-request-id", request_id.encode())]
         self._send = send
 

@@ -149,6 +149,10 @@ class HttpConnection(HttpToolsProtocol):
             self._running.cancel()
             self._refuse(refusal.status, str(refusal))
 
+    def _should_upgrade(self) -> bool:
+        # Of any other method nobody would say anything to it.
+        return self.parser.get_method() == b"GET" and super()._should_upgrade()
+
     def _on_upgrade(self) -> None:
         if self._should_upgrade():
             self.server_connections.pop(self, None)

@@ -1,4 +1,4 @@
-"""How much one client may ask at a time and in a second, so that no client takes what others need.
+"""How much one client may ask at a time and in a second, and send, so that no client takes what others need.
 
 A client is an address until there are users. Memory is bounded by the clients that ask at present. Loop thread only.
 """
@@ -6,7 +6,12 @@ A client is an address until there are users. Memory is bounded by the clients t
 from __future__ import annotations
 
 from penstock.clock import Clock
-from penstock.config import GATEWAY_CLIENT_MAX_REQUEST_RATE, GATEWAY_CLIENT_MAX_REQUESTS, BrokerConfig
+from penstock.config import (
+    GATEWAY_BODIES_MAX_BYTES,
+    GATEWAY_CLIENT_MAX_REQUEST_RATE,
+    GATEWAY_CLIENT_MAX_REQUESTS,
+    BrokerConfig,
+)
 from penstock.gateway.problems import Problem
 
 _WINDOW_SECONDS = 1.0
@@ -19,6 +24,9 @@ class ClientLimits:
         self._max_open = config[GATEWAY_CLIENT_MAX_REQUESTS]
         self._max_rate = config[GATEWAY_CLIENT_MAX_REQUEST_RATE]
         self._clock = clock
+        self._max_bytes = config[GATEWAY_BODIES_MAX_BYTES]
+        self._bytes = 0
+        self._bytes_of: dict[str, int] = {}
         self._open: dict[str, int] = {}
         self._recent: dict[str, int] = {}
         self._window_end = 0.0
@@ -46,6 +54,24 @@ class ClientLimits:
             self._open[client] = left
         else:
             del self._open[client]
+
+    def hold(self, client: str, size: int) -> None:
+        """So many bytes of a body more; a Problem where there is no room. Whoever holds some gives them back."""
+        own = self._bytes_of.get(client, 0) + size
+        if own > self._max_bytes // 2 or self._bytes + size > self._max_bytes:
+            raise self._refuse("the bodies of unanswered requests take all the memory there is for them")
+        self._bytes_of[client] = own
+        self._bytes += size
+
+    def give_back(self, client: str, size: int) -> None:
+        if not size:
+            return
+        self._bytes -= size
+        left = self._bytes_of[client] - size
+        if left:
+            self._bytes_of[client] = left
+        else:
+            del self._bytes_of[client]
 
     def _refuse(self, detail: str) -> Problem:
         self.refusals += 1

@@ -58,14 +58,14 @@ class Mailbox:
         """The id of the message, once it is committed; with a key, of the first that was sent with it."""
         user = to_user.encode()
         view, layout = await self._begin()
-        if idempotency_key is not None and len(view.layouts) > 1:
-            earlier = await self._find_earlier(view, layout, user, idempotency_key.encode())
-            if earlier is not None:
-                return message_id.encode(earlier, view.topic_id, user)
         headers = [(FROM_USER, from_user.encode()), (LAYOUT, str(layout.partitions).encode())]
         if idempotency_key is not None:
             headers.append((IDEMPOTENCY_KEY, idempotency_key.encode()))
         record = NewRecord(user, message.encode(), self._clock.now_ms(), tuple(headers))
+        if idempotency_key is not None and len(view.layouts) > 1:
+            earlier = await self._find_earlier(view, layout, record)
+            if earlier is not None:
+                return message_id.encode(earlier, view.topic_id, user)
         partition = partition_for(user, layout.partitions)
         try:
             offset = await self._backend.records.produce(
@@ -99,9 +99,12 @@ class Mailbox:
             await asyncio.sleep(left_ms / 1000)
 
     async def _find_earlier(
-        self, view: LayoutView, current: KeyLayout, user: bytes, key: bytes
+        self, view: LayoutView, current: KeyLayout, message: NewRecord
     ) -> MessageId | None:
-        """A message with this idempotency key that was sent under an earlier layout, not long before its end."""
+        """A message with the idempotency key of this one that was sent under an earlier layout, not long before the end
+        of that. BrokerError where it is another message, as from the broker."""
+        user = message.key or b""
+        sender, _, key = message.headers
         ends = [later.since_ms for later in view.layouts[1:]]
         for layout, end_ms in zip(view.layouts, ends, strict=False):
             if layout.partitions >= current.partitions or self._clock.now_ms() > end_ms + RETRY_WINDOW_MS:
@@ -112,7 +115,12 @@ class Mailbox:
             while not is_complete:
                 page = await self._backend.records.read_key(TOPIC, partition, user, offset, _PAGE)
                 for record in page.records:
-                    if (IDEMPOTENCY_KEY, key) in record.headers:
+                    if key in record.headers:
+                        if record.value != message.value or sender not in record.headers:
+                            raise BrokerError(
+                                ErrorCode.invalid_record,
+                                "the idempotency key was used before, for another message",
+                            )
                         written = _layout_of(view, record, partition, user)
                         return MessageId(written, record.offset, partition)
                 offset, is_complete = page.next_offset, page.is_complete
@@ -156,24 +164,27 @@ class Mailbox:
         if after is not None:
             positions[after.partition] = after.offset + 1
         found: list[tuple[MessageId, Record]] = []
+        left_bytes = limits.max_bytes
         for layout in view.layouts:
             if after is not None and layout.partitions < after.layout:
                 continue
             partition = partition_for(user, layout.partitions)
             is_last = layout == current
-            while len(found) < limits.max_records:
+            while len(found) < limits.max_records and left_bytes > 0:
                 page = await self._backend.records.read_key(
                     TOPIC,
                     partition,
                     user,
                     positions.get(partition, 0),
-                    Limits(limits.max_records - len(found), limits.max_bytes),
+                    Limits(limits.max_records - len(found), left_bytes),
                     wait_ms if is_last and not found else 0,
                 )
-                found += self._take(view, layout, page, partition, user, positions)
+                taken = self._take(view, layout, page, partition, user, positions)
+                left_bytes -= sum(len(record.value or b"") for _, record in taken)
+                found += taken
                 if page.is_complete or positions[partition] != page.next_offset:
                     break
-            if is_last or len(found) >= limits.max_records:
+            if is_last or len(found) >= limits.max_records or left_bytes <= 0:
                 break
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -13,6 +13,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.answers import json_answer
 from penstock.gateway.backend import EARLIEST, Backend, ConfigResource, Limits
 from penstock.gateway.endpoint import JSON, OCTETS, Answer, Call, Endpoint, header, path, query
+from penstock.gateway.key_reading import parse_positions, read_key
 from penstock.gateway.message_forms import (
     MAX_MESSAGES,
     MESSAGE,
@@ -35,6 +36,7 @@ from penstock.gateway.schemas import (
 )
 from penstock.net.partitioner import partition_for
 from penstock.records.building import NewRecord
+from penstock.records.iteration import Record
 
 TAG = "Messages"
 FRAMED = "application/vnd.penstock.messages"
@@ -42,6 +44,7 @@ IDEMPOTENCY_HEADER = "penstock-idempotency-key"
 MAX_PAGE_BYTES = 1024 * 1024
 _TOPIC = path("topic", TOPIC_NAME, "The topic.")
 _KEY = {"type": "string", "maxLength": 10_000}
+_POSITIONS = {"type": "string", "maxLength": 7_000}
 _turns = count()
 """Messages without a key go to the partitions in turn, request by request."""
 
@@ -98,8 +101,10 @@ def _read(call: Call) -> tuple[list[NewRecord], list[int | None]]:
 async def _with_idempotency_key(
     backend: Backend, topic: str, records: Sequence[NewRecord], key: str
 ) -> NewRecord:
-    if len(records) != 1:
-        raise Problem(400, "an Idempotency-Key goes with one message", error="INVALID_REQUEST")
+    if len(records) != 1 or records[0].key is None:
+        raise Problem(
+            400, "an Idempotency-Key goes with one message, and that has a key", error="INVALID_REQUEST"
+        )
     entries = await backend.configs.get(ConfigResource.TOPIC, topic)
     if not any(entry.name == INDEX_BY_KEY.name and entry.value == "true" for entry in entries):
         raise Problem(
@@ -143,46 +148,61 @@ def _outcome(partition: int, outcome: int | Exception) -> dict[str, Any]:
 async def read(call: Call) -> Response:
     asked = call.parameters
     name, backend = asked["topic"], call.gateway.backend
-    topic = await backend.topics.get(name)
     limits = Limits(asked["limit"], MAX_PAGE_BYTES)
     wait_ms = min(round(asked["wait"] * 1000), call.gateway.config[GATEWAY_MAX_WAIT_MS])
+    beginnings = asked.keys() & {"offset", "time_ms", "positions"}
+    if len(beginnings) > 1:
+        raise Problem(400, f"give only one of {' and '.join(sorted(beginnings))}", error="INVALID_REQUEST")
     key = asked["key"].encode() if "key" in asked else None
     partition = asked.get("partition")
-    if partition is None:
+    try:
+        if key is not None and partition is None:
+            return await _read_key(call, key, limits, wait_ms)
+        if partition is None or "positions" in asked:
+            raise Problem(400, "which partition? give partition, or key alone", error="INVALID_REQUEST")
+        offset = asked["offset"] if "offset" in asked else (await _starts(call, [partition]))[partition]
         if key is None:
-            raise Problem(400, "which partition? give partition, or key", error="INVALID_REQUEST")
-        partition = partition_for(key, len(topic.partitions))
-    offset = await _start(call, name, partition)
-    if key is not None:
-        try:
-            found = await backend.records.read_key(name, partition, key, offset, limits, wait_ms)
-        except BrokerError as error:
-            if error.code is not ErrorCode.invalid_request:
-                raise
-            raise Problem(
-                400,
-                f"to be read by key the topic needs {INDEX_BY_KEY.name}=true; PATCH /v1/topics/{name}/configs sets it",
-                error="INVALID_REQUEST",
-            ) from None
-        records, next_offset = found.records, found.next_offset
-        more: dict[str, Any] = {}
-    else:
-        page = await backend.records.read(name, partition, offset, limits, wait_ms)
-        records, next_offset = page.records, page.next_offset
-        more = {"log_start_offset": page.log_start_offset, "high_watermark": page.high_watermark}
+            page = await backend.records.read(name, partition, offset, limits, wait_ms)
+            more = {"log_start_offset": page.log_start_offset, "high_watermark": page.high_watermark}
+            return _page(page.records, partition, page.next_offset, **more)
+        found = await backend.records.read_key(name, partition, key, offset, limits, wait_ms)
+        return _page(found.records, partition, found.next_offset)
+    except BrokerError as error:
+        if key is None or error.code is not ErrorCode.invalid_request:
+            raise
+        raise Problem(
+            400,
+            f"to be read by key the topic needs {INDEX_BY_KEY.name}=true; PATCH /v1/topics/{name}/configs sets it",
+            error="INVALID_REQUEST",
+        ) from None
+
+
+async def _read_key(call: Call, key: bytes, limits: Limits, wait_ms: int) -> Response:
+    asked, backend = call.parameters, call.gateway.backend
+    if "offset" in asked:
+        raise Problem(
+            400, "an offset is that of a partition: give partition too, or positions", error="INVALID_REQUEST"
+        )
+    partitions = range(len((await backend.topics.get(asked["topic"], fresh=True)).partitions))
+    starts = dict.fromkeys(partitions, 0)
+    if "time_ms" in asked:
+        starts = dict(await _starts(call, partitions))
+    elif "positions" in asked:
+        known = parse_positions(asked["positions"])
+        starts |= {partition: offset for partition, offset in known.items() if partition in starts}
+    found = await read_key(backend.records, asked["topic"], starts, key, limits, wait_ms)
+    messages = [show_record(record, partition) for partition, record in found.found]
+    return json_answer({"messages": messages, "positions": found.positions})
+
+
+async def _starts(call: Call, partitions: Sequence[int]) -> Mapping[int, int]:
+    time_ms = call.parameters.get("time_ms", EARLIEST)
+    return await call.gateway.backend.records.offsets(call.parameters["topic"], partitions, time_ms)
+
+
+def _page(records: Sequence[Record], partition: int, next_offset: int, **more: int) -> Response:
     messages = [show_record(record, partition) for record in records]
     return json_answer({"messages": messages, "partition": partition, "next_offset": next_offset, **more})
-
-
-async def _start(call: Call, topic: str, partition: int) -> int:
-    asked = call.parameters
-    if "offset" in asked and "time_ms" in asked:
-        raise Problem(400, "give offset or time_ms, not both", error="INVALID_REQUEST")
-    if "offset" in asked:
-        offset: int = asked["offset"]
-        return offset
-    time_ms = asked.get("time_ms", EARLIEST)
-    return (await call.gateway.backend.records.offsets(topic, [partition], time_ms))[partition]
 
 
 _STORED = an_object({"messages": an_array(an_object({"partition": INTEGER, "offset": INTEGER}))})
@@ -193,8 +213,9 @@ _PAGE = an_object(
         "next_offset": {"type": "integer", "description": "The offset to go on with."},
         "log_start_offset": INTEGER,
         "high_watermark": INTEGER,
+        "positions": {"type": "string", "description": "Of a key in all partitions: where to go on."},
     },
-    required=("messages", "partition", "next_offset"),
+    required=("messages",),
 )
 
 ENDPOINTS = (
@@ -230,7 +251,7 @@ ENDPOINTS = (
         {200: Answer("Messages, in order.", _PAGE)},
         parameters=(
             _TOPIC,
-            query("partition", PARTITION, "Needed unless there is a key."),
+            query("partition", PARTITION, "Needed unless there is a key, which is sought in all of them."),
             query("offset", OFFSET, "Where to begin; the oldest message unless given."),
             query(
                 "time_ms",
@@ -238,6 +259,7 @@ ENDPOINTS = (
                 "Begin with the first message at or after this time.",
             ),
             query("key", _KEY, "Only messages with this key; the topic needs index.by.key."),
+            query("positions", _POSITIONS, "With a key and no partition: go on where an answer ended."),
             query(
                 "limit",
                 {"type": "integer", "minimum": 1, "maximum": 1_000, "default": 100},

@@ -5,7 +5,7 @@ Nothing is taken that was not declared: an unknown parameter is a mistake of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -77,7 +77,8 @@ def content_type_of(endpoint: Endpoint, headers: Headers) -> str:
     return media_type
 
 
-async def read_body(receive: Receive, headers: Headers, max_bytes: int) -> bytes:
+async def read_body(receive: Receive, headers: Headers, max_bytes: int, hold: Callable[[int], None]) -> bytes:
+    """`hold` is told of every piece before it is kept."""
     if int(headers.get(b"content-length", b"0")) > max_bytes:
         raise _too_large(max_bytes)
     chunks: list[bytes] = []
@@ -90,6 +91,7 @@ async def read_body(receive: Receive, headers: Headers, max_bytes: int) -> bytes
         size += len(chunk)
         if size > max_bytes:
             raise _too_large(max_bytes)
+        hold(len(chunk))
         chunks.append(chunk)
         if not message.get("more_body"):
             return b"".join(chunks)

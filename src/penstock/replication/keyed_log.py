@@ -192,7 +192,14 @@ class KeyedLog:
         try:
             [record] = iterate(check.batch, check.header, max_decompressed_bytes=view.max_decompressed_bytes)
             own_key = idempotency_key(record.headers)
-            return None if own_key is None else find_original(self._index, view, record.key, own_key)
+            original = None if own_key is None else find_original(self._index, view, record.key, own_key)
+            if original is None:
+                return None
+            if not original.says(record.value, record.headers):
+                return BrokerError(
+                    ErrorCode.invalid_record, "the idempotency key was used before, for another message"
+                )
+            return original.offset
         except KeysMissing:
             # A producer of any age tries again after this.
             return BrokerError(ErrorCode.not_enough_replicas, str(_NOT_YET))

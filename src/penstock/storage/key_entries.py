@@ -24,7 +24,9 @@ from penstock.records.compression import decompress
 from penstock.records.iteration import Headers, walk
 from penstock.records.varints import decode_int, decode_long
 
-IDEMPOTENCY_HEADER = "penstock-idempotency-key"
+OUR_HEADERS = "penstock-"
+"""What the names of headers begin with that senders have not given."""
+IDEMPOTENCY_HEADER = f"{OUR_HEADERS}idempotency-key"
 HASH_BYTES = 8
 ENTRY_SIZE = 24
 PLACE = Struct(">IIII")

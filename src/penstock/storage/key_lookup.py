@@ -17,9 +17,16 @@ from penstock.errors import CorruptLog, InvalidBatch
 from penstock.model import Offset
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.records.building import with_records
-from penstock.records.iteration import walk
+from penstock.records.iteration import Headers, walk
 from penstock.records.varints import decode_int
-from penstock.storage.key_entries import batch_body, idempotency_hash, idempotency_key, key_hash, read_key
+from penstock.storage.key_entries import (
+    OUR_HEADERS,
+    batch_body,
+    idempotency_hash,
+    idempotency_key,
+    key_hash,
+    read_key,
+)
 from penstock.storage.key_file import KeysDamaged
 from penstock.storage.key_index import KeyIndex, KeysMissing, LogView
 from penstock.storage.reading import floor_segment
@@ -76,8 +83,24 @@ def look_up(index: KeyIndex, view: LogView, query: KeyQuery) -> KeyRecords:
     return records
 
 
-def find_original(index: KeyIndex, view: LogView, key: bytes | None, own_key: bytes) -> Offset | None:
-    """The offset of the record with this key and this idempotency key, committed or not."""
+class Original(NamedTuple):
+    """The record that was stored first with a key and an idempotency key."""
+
+    offset: Offset
+    value: bytes | None
+    headers: Headers
+
+    def says(self, value: bytes | None, headers: Headers) -> bool:
+        """Whether it is the same message, whatever we have noted in its headers."""
+        return self.value == value and _of_the_sender(self.headers) == _of_the_sender(headers)
+
+
+def _of_the_sender(headers: Headers) -> list[tuple[str, bytes | None]]:
+    return [header for header in headers if not header[0].startswith(OUR_HEADERS)]
+
+
+def find_original(index: KeyIndex, view: LogView, key: bytes | None, own_key: bytes) -> Original | None:
+    """Committed or not."""
     wanted = idempotency_hash(key, own_key)
     for entry in _entries(index, view, wanted, view.log_start_offset):
         try:
@@ -85,11 +108,12 @@ def find_original(index: KeyIndex, view: LogView, key: bytes | None, own_key: by
             found = batch.find(entry)
             if batch.is_aborted or found is None or found.key != key:
                 continue
-            [(*_, headers)] = walk(found.content, 1)
+            [(*_, value_start, value_length, headers)] = walk(found.content, 1)
         except (CorruptLog, InvalidBatch):
             continue  # nobody can be shown it
         if idempotency_key(headers) == own_key:
-            return Offset(entry.offset)
+            value = None if value_length < 0 else found.content[value_start : value_start + value_length]
+            return Original(Offset(entry.offset), value, headers)
     return None
 
 

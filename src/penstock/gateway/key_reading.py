@@ -1,0 +1,83 @@
+"""The messages of one key in all partitions of a topic.
+
+Every producer spreads keys in its own way, and partitions are added: only looking in each of them finds everything.
+Where a reader is, is a text that it gives back: `partition:offset`, of the partitions in which something was found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from penstock.gateway.backend import KeyPage, Limits, Records
+from penstock.gateway.problems import Problem
+from penstock.records.iteration import Record
+
+_POSITION = re.compile(r"(\d{1,5}):(\d{1,18})", re.ASCII)
+
+Positions = Mapping[int, int]
+
+
+class KeyMessages(NamedTuple):
+    found: Sequence[tuple[int, Record]]
+    """With their partitions, by time."""
+    positions: str
+    """Where to go on."""
+
+
+def parse_positions(text: str) -> Positions:
+    places = [_POSITION.fullmatch(item) for item in text.split(",") if item]
+    if None in places:
+        raise Problem(400, "positions is not as an answer gave it", error="INVALID_REQUEST")
+    return {int(place[1]): int(place[2]) for place in places if place}
+
+
+async def read_key(
+    records: Records, topic: str, starts: Positions, key: bytes, limits: Limits, wait_ms: int
+) -> KeyMessages:
+    """Of the partitions in `starts`, each from there on. With a wait, the answer is held until there is something."""
+
+    async def look(partition: int, wait_ms: int) -> tuple[int, KeyPage]:
+        return partition, await records.read_key(topic, partition, key, starts[partition], limits, wait_ms)
+
+    pages = await asyncio.gather(*(look(partition, 0) for partition in starts))
+    if wait_ms and not any(page.records for _, page in pages):
+        waiting = [asyncio.ensure_future(look(partition, wait_ms)) for partition in starts]
+        try:
+            pages = [await _first_with_records(waiting)]
+        finally:
+            for each in waiting:
+                each.cancel()
+    return _merge(pages, starts, limits)
+
+
+async def _first_with_records(waiting: Sequence[asyncio.Future[tuple[int, KeyPage]]]) -> tuple[int, KeyPage]:
+    for done in asyncio.as_completed(waiting):
+        partition, page = await done
+        if page.records:
+            break
+    return partition, page
+
+
+def _merge(pages: Sequence[tuple[int, KeyPage]], starts: Positions, limits: Limits) -> KeyMessages:
+    """As many as wanted, the oldest first; within a partition as they are stored."""
+    queues = {partition: list(reversed(page.records)) for partition, page in pages if page.records}
+    ends = {partition: page.next_offset for partition, page in pages}
+    found: list[tuple[int, Record]] = []
+    left_bytes = limits.max_bytes
+    while queues and len(found) < limits.max_records and left_bytes > 0:
+        partition = min(queues, key=lambda each: (queues[each][-1].timestamp, each))
+        record = queues[partition].pop()
+        left_bytes -= len(record.value or b"")
+        found.append((partition, record))
+        if not queues[partition]:
+            del queues[partition]
+    reached = {partition: start for partition, start in starts.items() if start}
+    for partition, _ in found:
+        left = queues.get(partition)
+        reached[partition] = left[-1].offset if left else ends[partition]
+    return KeyMessages(
+        found, ",".join(f"{partition}:{offset}" for partition, offset in sorted(reached.items()))
+    )
