@@ -438,6 +438,20 @@ async def test_refused_record_closes_the_shard_and_tells_everybody() -> None:
     )
 
 
+async def test_an_end_behind_a_refused_record_is_carried_out_by_nobody() -> None:
+    """Another coordinator may have decided otherwise."""
+    bench = Bench()
+    producer = await bench.init()
+    await bench.add(producer)
+    refused = asyncio.ensure_future(bench.shard.init_producer_id("u", NOBODY, 60_000, False, 1))
+    await turns()
+    ending = asyncio.ensure_future(bench.shard.end("t", producer, False, VERSION_1))
+    await turns()
+    bench.log.refuse()
+    await asyncio.gather(refused, ending, return_exceptions=True)
+    assert bench.endings == []
+
+
 async def test_who_waits_for_an_end_learns_that_the_shard_has_gone() -> None:
     bench = Bench()
     producer = await bench.init()

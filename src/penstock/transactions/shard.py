@@ -285,7 +285,8 @@ class Shard:
         if error is not None:
             self._lose()
         self._settle(future, error)
-        if changed.is_ending and self._transactions.get(transactional_id) is changed:
+        # Of what is not committed nobody may hear, not even while the shard is being closed.
+        if error is None and changed.is_ending and self._transactions.get(transactional_id) is changed:
             self._end(transactional_id, changed)
 
     def _end(self, transactional_id: str, transaction: Transaction) -> None:
