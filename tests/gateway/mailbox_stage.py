@@ -12,9 +12,11 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.backend import ConfigEntry, ConfigResource, KeyPage, Limits, NewTopic
 from penstock.gateway.mailbox import Mailbox
 from penstock.model import BrokerId, TopicId
+from penstock.net.keyed_reads import RecordDamaged
+from penstock.net.partitioner import partition_for
 from penstock.net.routes import PartitionRoute, TopicRoute
 from penstock.records.building import NewRecord
-from penstock.records.iteration import Record
+from penstock.records.iteration import Headers, Record
 
 
 class ManualClock:
@@ -42,6 +44,8 @@ class MemoryTopic:
         self.held: asyncio.Event | None = None
         """While it is there, and not set, what is sent is not acknowledged."""
         self.is_away = False
+        self.damaged = -1
+        """The offset of a record that cannot be read."""
         self.page_records = 1_000
 
     @property
@@ -89,7 +93,12 @@ class MemoryTopic:
     ) -> KeyPage:
         start = max(from_offset, self.log_start)
         matching = [each for each in self.partitions[partition][start:] if each.key == key]
-        taken = tuple(matching[: min(limits.max_records, self.page_records)])
+        if matching and matching[0].offset == self.damaged:
+            raise RecordDamaged(self.damaged + 1)
+        whole = matching[
+            : next((at for at, each in enumerate(matching) if each.offset == self.damaged), None)
+        ]
+        taken = tuple(whole[: min(limits.max_records, self.page_records)])
         end = len(self.partitions[partition])
         is_complete = len(taken) == len(matching)
         return KeyPage(taken, end if is_complete else taken[-1].offset + 1, is_complete)
@@ -113,6 +122,11 @@ class Stage:
 
     def another_gateway(self) -> Mailbox:
         return Mailbox(self.topic, self.config, self.clock)  # type: ignore[arg-type]
+
+    def append(self, user: str, message: str, headers: Headers = ()) -> None:
+        """As a Kafka producer does that knows all partitions."""
+        log = self.topic.partitions[partition_for(user.encode(), len(self.topic.partitions))]
+        log.append(Record(len(log), self.clock.now_ms(), user.encode(), message.encode(), headers))
 
     async def grow(self, partitions: int) -> None:
         """Add partitions, and let the time pass until they are used."""

@@ -469,6 +469,14 @@ def test_allowed_origins_and_no_others_may_use_it_from_a_page(http: httpx.Client
     assert "POST" in preflight.headers["access-control-allow-methods"]
 
 
+def test_a_page_of_elsewhere_changes_nothing(http: httpx.Client, topic: str) -> None:
+    """A browser sends such a request without asking, and keeps only the answer from the page."""
+    abort = "/v1/transactions/nobodys/abort"
+    assert http.post(abort, headers={"origin": "https://evil.example"}).status_code == 403
+    assert http.post(abort, headers={"origin": str(http.base_url).rstrip("/")}).status_code == 404
+    assert http.get("/v1/topics", headers={"origin": "https://evil.example"}).status_code == 200
+
+
 def test_the_page_needs_nothing_from_elsewhere(http: httpx.Client) -> None:
     page = http.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"

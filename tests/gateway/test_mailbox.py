@@ -16,6 +16,8 @@ from penstock.records.iteration import Record
 
 ALL = Limits(1_000, 1 << 20)
 USERS = [f"user-{number}" for number in range(6)]
+WAYS = ["gateway", "kafka"]
+"""How messages are sent."""
 
 
 async def test_messages_come_in_order_and_after_the_last_one_seen() -> None:
@@ -59,9 +61,12 @@ async def test_a_topic_that_was_made_again_knows_no_old_ids() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from([*USERS, "grow"]), max_size=40), st.integers(1, 7))
+@given(
+    st.lists(st.tuples(st.sampled_from([*USERS, "grow"]), st.sampled_from(WAYS)), max_size=40),
+    st.integers(1, 7),
+)
 def test_a_reader_misses_nothing_and_sees_nothing_twice_while_partitions_are_added(
-    steps: list[str], page: int
+    steps: list[tuple[str, str]], page: int
 ) -> None:
     async def run() -> None:
         stage = Stage(partitions=1)
@@ -69,6 +74,7 @@ def test_a_reader_misses_nothing_and_sees_nothing_twice_while_partitions_are_add
         seen: dict[str, list[str]] = {user: [] for user in USERS}
         last: dict[str, str | None] = dict.fromkeys(USERS)
         partitions, number = 1, 0
+        await stage.received("nobody")
 
         async def read(user: str) -> bool:
             found = await stage.mailbox.receive(user, last[user], Limits(page, 1 << 20), 0)
@@ -77,12 +83,15 @@ def test_a_reader_misses_nothing_and_sees_nothing_twice_while_partitions_are_add
                 last[user] = found[-1].id
             return bool(found)
 
-        for step in steps:
+        for step, way in steps:
             if step == "grow":
                 partitions += 3
                 await stage.grow(partitions)
             else:
-                await stage.mailbox.send("x", step, str(number), None)
+                if way == "gateway":
+                    await stage.mailbox.send("x", step, str(number), None)
+                else:
+                    stage.append(step, str(number))
                 sent[step].append(str(number))
                 number += 1
                 await read(step)
@@ -159,6 +168,28 @@ async def test_a_gateway_that_cannot_see_the_cluster_does_not_send() -> None:
     stage.clock.advance(6)
     with pytest.raises(ConnectionRefusedError):
         await stage.mailbox.send("ann", "bob", "m", None)
+
+
+async def test_a_damaged_message_is_told_and_passed() -> None:
+    stage = Stage(partitions=1)
+    sent = [await stage.mailbox.send("ann", "bob", str(number), None) for number in range(3)]
+    stage.topic.damaged = 1
+    assert await stage.received("bob") == ["0"]
+    with pytest.raises(Problem) as caught:
+        await stage.received("bob", sent[0])
+    assert (caught.value.status, caught.value.error) == (500, "CORRUPT_MESSAGE")
+    assert await stage.received("bob", caught.value.extra["last_message_id"]) == ["2"]
+
+
+async def test_a_forged_layout_hides_no_other_message() -> None:
+    stage = Stage(partitions=1)
+    await stage.received("nobody")
+    await stage.grow(4)
+    user = next(user for user in USERS if partition_for(user.encode(), 4) != 0)
+    for layout in (b"1", b"4", b"7", b"x"):
+        stage.append(user, "forged", (("penstock-layout", layout),))
+        await stage.mailbox.send("ann", user, "true", None)
+    assert (await stage.received(user)).count("true") == 4
 
 
 async def test_what_others_have_written_by_kafka_is_received_too() -> None:

@@ -1,6 +1,7 @@
 """Which web pages may use the gateway from a browser (CORS): those of the origins that are configured, else none.
 
-Credentials are never allowed across origins. A WebSocket is not held back by browsers, so its origin is checked here.
+Credentials are never allowed across origins. Browsers hold back neither a WebSocket nor a POST without a body, only its
+answer: so the origin of whatever may change something is checked here.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class CrossOrigin:
             answer.headers["access-control-max-age"] = str(_MAX_AGE_SECONDS)
         return answer
 
-    def check_socket(self, headers: Headers) -> None:
-        """A Problem for a page of another origin."""
+    def check(self, headers: Headers) -> None:
+        """A Problem for a page of another origin, whatever browsers let it do."""
         origin = headers.get(b"origin", b"")
         if not origin or origin in self._allowed:
             return
         if origin.partition(b"://")[2] != headers.get(b"host", b""):
             raise Problem(
-                403, "pages of this origin may not connect; gateway.allowed.origins names those that may"
+                403, "pages of this origin may not do this; gateway.allowed.origins names those that may"
             )

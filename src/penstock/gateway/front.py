@@ -46,6 +46,7 @@ _SAFETY = (
     (b"cache-control", b"no-store"),
 )
 
+_SAFE = ("GET", "HEAD")
 _CLIENT_GONE = 499
 """As proxies count it."""
 _POOL_FROM_BYTES = 32 * 1024
@@ -130,6 +131,8 @@ class Front:
             response = self._cross_origin.preflight(headers, allowed)
             await response(scope, receive, answering.send)
             return
+        if method not in _SAFE:
+            self._cross_origin.check(headers)
         endpoint, in_path = self._table.find(method, scope["raw_path"])
         answering.endpoint = endpoint.name
         parameters = read_parameters(endpoint, in_path, scope["query_string"], headers)
@@ -189,7 +192,7 @@ class Front:
         client = scope["client"][0] if scope["client"] else ""
         request_id = f"{self._id_prefix}-{next(self._numbers):x}"
         try:
-            self._cross_origin.check_socket(collect_headers(scope["headers"]))
+            self._cross_origin.check(collect_headers(scope["headers"]))
             if self._is_stopping:
                 raise _stopping()
             self.limits.enter(client)

@@ -19,6 +19,7 @@ from penstock.gateway.backend import Backend, KeyPage, Limits
 from penstock.gateway.mailbox_layouts import BEGIN_MS, TOPIC, LayoutView, MailboxLayouts
 from penstock.gateway.message_id import MessageId
 from penstock.gateway.problems import Problem
+from penstock.net.keyed_reads import RecordDamaged
 from penstock.net.partitioner import partition_for
 from penstock.net.sender import OutcomeUnknown
 from penstock.records.building import NewRecord
@@ -169,17 +170,23 @@ class Mailbox:
             if after is not None and layout.partitions < after.layout:
                 continue
             partition = partition_for(user, layout.partitions)
-            is_last = layout == current
+            is_last, has_come_here = layout == current, partition in positions
             while len(found) < limits.max_records and left_bytes > 0:
-                page = await self._backend.records.read_key(
-                    TOPIC,
-                    partition,
-                    user,
-                    positions.get(partition, 0),
-                    Limits(limits.max_records - len(found), left_bytes),
-                    wait_ms if is_last and not found else 0,
-                )
-                taken = self._take(view, layout, page, partition, user, positions)
+                try:
+                    page = await self._backend.records.read_key(
+                        TOPIC,
+                        partition,
+                        user,
+                        positions.get(partition, 0),
+                        Limits(limits.max_records - len(found), left_bytes),
+                        wait_ms if is_last and not found else 0,
+                    )
+                except RecordDamaged as damage:
+                    if found:
+                        return found
+                    place = MessageId(layout.partitions, damage.next_offset - 1, partition)
+                    raise _damaged(message_id.encode(place, view.topic_id, user)) from damage
+                taken = self._take(view, layout, page, partition, user, positions, has_come_here)
                 left_bytes -= sum(len(record.value or b"") for _, record in taken)
                 found += taken
                 if page.is_complete or positions[partition] != page.next_offset:
@@ -196,16 +203,18 @@ class Mailbox:
         partition: int,
         user: bytes,
         positions: dict[int, int],
+        has_come_here: bool,
     ) -> Sequence[tuple[MessageId, Record]]:
-        """The page's records of this layout. Later ones stay, for the turn of theirs."""
+        """The page's records of this layout. Later ones stay, for the turn of theirs. Earlier ones have been received,
+        unless the reader has come to this place before them."""
         taken: list[tuple[MessageId, Record]] = []
         for record in page.records:
             written = _layout_of(view, record, partition, user)
             if written > layout.partitions:
                 positions[partition] = record.offset
                 return taken
-            if written == layout.partitions:
-                taken.append((MessageId(written, record.offset, partition), record))
+            if written == layout.partitions or has_come_here:
+                taken.append((MessageId(layout.partitions, record.offset, partition), record))
         positions[partition] = page.next_offset
         return taken
 
@@ -220,10 +229,22 @@ class Mailbox:
         )
 
 
+def _damaged(damaged_id: str) -> Problem:
+    return Problem(
+        500,
+        "the next message is damaged on the disk; go on behind it with this last_message_id",
+        error=ErrorCode.corrupt_message.name.upper(),
+        last_message_id=damaged_id,
+    )
+
+
 def _layout_of(view: LayoutView, record: Record, partition: int, user: bytes) -> int:
-    """As the gateway that wrote it says; for what others wrote, the first under which the user is in this partition."""
+    """As the gateway that wrote it says; for what others wrote, by its time. One under which the user is in this
+    partition, whatever a record says."""
+    possible = [layout for layout in view.layouts if partition_for(user, layout.partitions) == partition]
     said = next((value for name, value in record.headers if name == LAYOUT), None)
-    known = [layout.partitions for layout in view.layouts]
-    if said is not None and said.isdigit() and len(said) <= 5 and int(said) in known:
-        return int(said)
-    return next((count for count in known if partition_for(user, count) == partition), known[0])
+    for layout in possible:
+        if said == b"%d" % layout.partitions:
+            return layout.partitions
+    begun = [layout for layout in possible if layout.since_ms <= record.timestamp]
+    return (begun[-1] if begun else [*possible, *view.layouts][0]).partitions

@@ -41,6 +41,7 @@ _STATUSES: Mapping[ErrorCode, int] = {
     _E.transactional_id_authorization_failed: 403,
     _E.throttling_quota_exceeded: 429,
     _E.group_max_size_reached: 429,
+    _E.corrupt_message: 500,
     _E.invalid_record: 422,
     _E.request_timed_out: 504,
     _E.unknown_server_error: 500,

@@ -126,6 +126,9 @@ class Push:
                 await stream.until_committed()
             left = {partition: positions[partition] for partition in positions.keys() - taken}
             if left:
+                ends = await self._gateway.backend.records.offsets(topic.name, sorted(left), LATEST)
+                if any(offset > ends[partition] for partition, offset in left.items()):
+                    raise _invalid("the id is that of no message there is")
                 taken |= await acknowledge_elsewhere(self._coordinator, group, topic, left)
         return taken
 

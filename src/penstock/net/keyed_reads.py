@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 
 from penstock.config import Address
-from penstock.errors import BrokerError, ProtocolError
+from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.model import TopicId
 from penstock.net.client import Client, ConnectionLost
 from penstock.net.network import Network
@@ -38,6 +38,14 @@ class KeyedRead:
     max_records: int = 1000
     max_bytes: int = 1024 * 1024
     max_wait_ms: int = 0
+
+
+class RecordDamaged(BrokerError):
+    """A record of the key cannot be read from the disk; what lies behind it can, perhaps."""
+
+    def __init__(self, next_offset: int) -> None:
+        super().__init__(ErrorCode.corrupt_message, "a record is damaged on the disk")
+        self.next_offset = next_offset
 
 
 class KeyedReads:
@@ -77,6 +85,8 @@ class KeyedReads:
             self._conversations[leader.address] = conversation
         epoch = topic.partitions[wanted.partition].leader_epoch
         result = await conversation.look_up(wanted, topic.id, epoch, max_wait_ms)
+        if result.error_code == ErrorCode.corrupt_message:
+            raise RecordDamaged(result.next_offset)
         check(result.error_code)
         return result
 
