@@ -36,11 +36,23 @@ IN_JAVA = """An error occurred while calling o50.load.
 \tat org.apache.spark.api.python.PythonPlannerRunner.runInPython(PythonPlannerRunner.scala:160)
 Caused by: java.io.EOFException
 """
+IN_A_STREAM = """[STREAM_FAILED] Query [id = 0b56a246, runId = 1faeec05] terminated with exception: \
+[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset: \
+Traceback (most recent call last):
+  File "python_streaming_source_runner.py", line 1, in main
+    latest_offset_func(reader, outfile)
+penstock.pipeline.offsets.Unreachable: no broker answers at localhost:9092
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: [id = 0b56a246, runId = 1faeec05]
+Current State: ACTIVE
+"""
 
 
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
+        (IN_A_STREAM, "no broker answers at localhost:9092"),
         (IN_A_TASK, "offset 3 of orders-0 is gone"),
         (IN_JAVA, "Python worker exited unexpectedly (crashed)"),
         ("An error occurred while calling o50.load.\n: java.io.EOFException\n\tat java", "EOFException"),

@@ -112,13 +112,13 @@ def cause_of(error: BaseException) -> str:
 
 
 def _traceback_lines(text: str) -> list[str]:
-    """The unindented lines after the last Python traceback, up to Java's."""
+    """The unindented lines after the last Python traceback, up to Java's or to what is known of a stream."""
     _, found, rest = text.rpartition("Traceback (most recent call last):")
     if not found:
         return []
     lines: list[str] = []
     for line in rest.splitlines()[1:]:
-        if line.startswith("\tat ") or (lines and not line.strip()):
+        if line.startswith(("\tat ", "===")) or (lines and not line.strip()):
             break
         if line and not line[0].isspace():
             lines.append(line)
