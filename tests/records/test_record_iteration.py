@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidBatch
-from penstock.records.batch import TimestampType, read_header
+from penstock.records.batch import TimestampType, read_header, write_crc
 from penstock.records.building import NewRecord, build_batch, rebuild_batch
 from penstock.records.compression import Codec
 from penstock.records.iteration import Record, iterate, read_batches
@@ -34,6 +34,16 @@ def test_what_was_built_is_valid_and_reads_back(
         Record(base_offset + i, r.timestamp, r.key, r.value, r.headers) for i, r in enumerate(records)
     ]
     assert header.max_timestamp == max(r.timestamp for r in records)
+
+
+def test_a_header_name_that_is_not_utf8_is_read_and_rebuilt_as_it_was() -> None:
+    buffer = memoryview(build_batch([NewRecord(b"k", b"v", 5, (("a-name", b"x"),))]))
+    buffer[bytes(buffer).index(b"a-name")] = 0xFF
+    write_crc(buffer)
+    header = read_header(buffer)
+    [record] = iterate(buffer, header)
+    assert record.headers[0][0].encode(errors="surrogateescape") == b"\xff-name"
+    assert rebuild_batch(header, [record]) == buffer
 
 
 def test_header_carries_what_the_builder_was_told() -> None:

@@ -12,6 +12,7 @@ from whole_brokers import Brokers, run, until
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
+from penstock.net.answer import Later
 from penstock.net.keyed_reads import KeyedRead, KeyedReads
 from penstock.net.network import TcpNetwork
 from penstock.net.routes import Routes
@@ -112,6 +113,22 @@ def test_a_wait_ends_with_its_time(tmp_path: Path) -> None:
         mail = Mailboxes(brokers)
         result = await mail.read("nobody", max_wait_ms=50)
         assert (result.records, result.is_complete, result.next_offset) == (b"", True, 0)
+        await mail.close()
+
+    run(tmp_path, scenario)
+
+
+def test_a_broker_that_hangs_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.net.keyed_reads._LATE_SECONDS", 0.1)
+    monkeypatch.setattr("penstock.net.keyed_reads._LOOK_SECONDS", 0.05)
+
+    async def scenario(brokers: Brokers) -> None:
+        await indexed(await brokers.start(1))
+        mail = Mailboxes(brokers)
+        assert await mail.values("nobody", max_wait_ms=300) == [], "who waits as told is not late"
+        monkeypatch.setattr(KeySession, "answer", lambda session, correlation_id: Later())
+        with pytest.raises(TimeoutError):
+            await mail.reads.read(KeyedRead(MAIL, 0, b"nobody"), seconds=0.5)
         await mail.close()
 
     run(tmp_path, scenario)

@@ -17,7 +17,7 @@ from penstock.gateway.answers import iso_time
 from penstock.gateway.problems import Problem
 from penstock.gateway.schemas import LONG_MAX, PARTITION, STRING, an_object
 from penstock.records.building import NewRecord
-from penstock.records.iteration import Headers, Record
+from penstock.records.iteration import HEADER_NAMES, Headers, Record
 
 MAX_MESSAGES = 10_000
 _LENGTH = Struct(">i")
@@ -103,8 +103,14 @@ def show_record(record: Record, partition: int) -> dict[str, Any]:
         "timestamp_ms": record.timestamp,
         **_show_bytes("key", record.key),
         **_show_bytes("value", record.value),
-        "headers": [{"name": name, **_show_bytes("value", value)} for name, value in record.headers],
+        "headers": [
+            {"name": _printable(name), **_show_bytes("value", value)} for name, value in record.headers
+        ],
     }
+
+
+def _printable(name: str) -> str:
+    return name if name.isascii() else name.encode(errors=HEADER_NAMES).decode(errors="replace")
 
 
 def _read_bytes(message: dict[str, Any], name: str, pointer: str) -> bytes | None:

@@ -24,6 +24,9 @@ from penstock.wire.fetch_by_key import (
 )
 
 _MAX_ID = 2**31 - 1
+_LATE_SECONDS = 10.0
+"""So long after its wait a lookup must be answered, or the broker hangs."""
+_LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,8 @@ class _Conversation:
         self._new: list[KeyLookup] = []
         self._given_up: list[int] = []
         self._waiting: dict[int, asyncio.Future[KeyResult]] = {}
+        self._deadlines: dict[int, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._requests = 0
         """On their way."""
         self._is_due = True
@@ -121,8 +126,12 @@ class _Conversation:
         limits = wanted.max_records, wanted.max_bytes, max_wait_ms
         where = wanted.partition, wanted.key, wanted.from_offset
         self._new.append(KeyLookup(lookup_id, topic_id, *where, *limits, leader_epoch))
-        answer: asyncio.Future[KeyResult] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[KeyResult] = loop.create_future()
         self._waiting[lookup_id] = answer
+        self._deadlines[lookup_id] = loop.time() + max_wait_ms / 1000 + _LATE_SECONDS
+        if self._timer is None:
+            self._timer = loop.call_later(_LOOK_SECONDS, self._look)
         self._send_soon()
         try:
             return await answer
@@ -131,6 +140,16 @@ class _Conversation:
                 self._given_up.append(lookup_id)
                 self._send_soon()
             raise
+
+    def _look(self) -> None:
+        """Whether the broker still answers."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        self._deadlines = {each: self._deadlines[each] for each in self._waiting}
+        if any(deadline < loop.time() for deadline in self._deadlines.values()):
+            self._fail(TimeoutError("the broker does not answer"))
+        elif self._waiting:
+            self._timer = loop.call_later(_LOOK_SECONDS, self._look)
 
     async def _open(self, network: Network, address: Address, client_id: str) -> None:
         try:
@@ -181,6 +200,8 @@ class _Conversation:
         self._is_over = True
         if self._client is not None:
             self._client.close()
+        if self._timer is not None:
+            self._timer.cancel()
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():

@@ -19,7 +19,7 @@ from penstock.records.batch import (
     write_header,
 )
 from penstock.records.compression import Codec, compress
-from penstock.records.iteration import Headers, Record
+from penstock.records.iteration import HEADER_NAMES, Headers, Record
 from penstock.records.varints import encode
 
 
@@ -112,7 +112,7 @@ def _encode_record(record: Record, header: BatchHeader) -> bytes:
         encode(len(record.headers)),
     ]
     for key, value in record.headers:
-        parts += _encode_bytes(key.encode())
+        parts += _encode_bytes(key.encode(errors=HEADER_NAMES))
         parts += _encode_bytes(value)
     content = b"".join(parts)
     return encode(len(content)) + content

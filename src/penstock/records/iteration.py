@@ -27,6 +27,8 @@ _MIN_LONG = -(2**63)
 _MAX_LONG = 2**63 - 1
 
 Headers = tuple[tuple[str, bytes | None], ...]
+HEADER_NAMES = "surrogateescape"
+"""Names are UTF-8, but nobody checks that when they come: others are read too, and written again as they were."""
 
 
 class Record(NamedTuple):
@@ -124,10 +126,7 @@ def _read_headers(body: bytes | memoryview, position: int, end: int) -> tuple[He
         value, position = _read_bytes(body, position, end)
         if key is None:
             raise _invalid("a header without a key")
-        try:
-            headers.append((key.decode(), value))
-        except UnicodeDecodeError:
-            raise _invalid("a header key that is not UTF-8") from None
+        headers.append((key.decode(errors=HEADER_NAMES), value))
     return tuple(headers), position
 
 
