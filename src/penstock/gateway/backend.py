@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from penstock.net.routes import Routes, TopicRoute
 from penstock.records.building import NewRecord
@@ -59,8 +59,7 @@ class Page:
     log_start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPage:
+class KeyPage(NamedTuple):
     """Committed records of one key in a partition."""
 
     records: tuple[Record, ...]
@@ -69,8 +68,7 @@ class KeyPage:
     """Whether the key has nothing more at or after `next_offset` at present."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     max_records: int
     max_bytes: int
 

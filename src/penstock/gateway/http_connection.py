@@ -110,7 +110,6 @@ class HttpConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refusal is not None or self.transport.is_closing():
             return
-        self._unset_keepalive_if_required()
         if self._is_in_head:
             if self.head_since is None:
                 self.head_since = self.loop.time()
@@ -241,6 +240,15 @@ class HttpConnection(HttpToolsProtocol):
         """From within the parser, which passes on no exception but its own."""
         self._refusal = self._refusal or _Refused(status, detail)
         raise self._refusal
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, without a timer for each answer: the server's sweep closes what stands idle."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
 
     # --- the application
 

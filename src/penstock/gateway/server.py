@@ -26,7 +26,6 @@ HEAD_SECONDS = 10.0
 BODY_SECONDS = 30.0
 """In which its body has to, or a sweep longer."""
 WRITE_SECONDS = 30.0
-KEEP_ALIVE_SECONDS = 75
 SEND_BUFFER_BYTES = 128 * 1024
 """The system would take megabytes for a client that does not read."""
 SWEEP_SECONDS = 2.0
@@ -50,7 +49,6 @@ class HttpServer:
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
         self._config.load()
         self._max_connections = max_connections

@@ -7,7 +7,7 @@ broker, and the next one ends it (`wire/fetch_by_key.py`). Errors are those of `
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
@@ -29,8 +29,7 @@ _LATE_SECONDS = 10.0
 _LOOK_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedRead:
+class KeyedRead(NamedTuple):
     """The committed records of a key from an offset on, as many as fit the limits, but at least one. Without any, the
     answer is held until there is one or `max_wait_ms` are over."""
 

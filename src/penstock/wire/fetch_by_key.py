@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.errors import ProtocolError
 from penstock.model import TopicId
@@ -34,8 +34,7 @@ _RESULT = Struct(">ihqqq?")
 _LENGTH_BYTES: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class KeyLookup:
+class KeyLookup(NamedTuple):
     """The records of a key from an offset on: committed ones, of no aborted transaction, as many as fit the limits, but
     at least one. Without any, the answer is held until there is one or `max_wait_ms` are over."""
 
@@ -51,8 +50,7 @@ class KeyLookup:
     """As the client knows it, so that a leader that has been replaced does not answer; -1 does not ask."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyResult:
+class KeyResult(NamedTuple):
     id: int
     error_code: int = 0
     high_watermark: int = -1
