@@ -127,3 +127,5 @@ class ClusterMember(BrokerHost):
 
     def _on_lost(self) -> None:
         self.is_lost = True
+        # After an error of its disk a broker trusts nothing that it has, and leaves what it shares.
+        self.is_suspect = self.is_suspect or any(replica.log.failed for replica in self.replicas())

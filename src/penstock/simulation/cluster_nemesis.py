@@ -21,6 +21,8 @@ from penstock.simulation.replicated_topic import ReplicatedTopic
 from penstock.simulation.stage import CLIENT_HOST
 
 _FAILING: tuple[Operation, ...] = ("pwrite", "pread", "rename", "open", "truncate", "remove", "sync_dir")
+_PARTING = frozenset({"_pause", "_keep_from_store", "_part_two", "_isolate", "_expire"})
+"""What may leave another member alone in an in-sync set."""
 _DEATHS = frozenset({"crash", "lose_power", "crash_in_operation", "crash_all"})
 
 Act = Callable[[ClusterMember], Awaitable[None]]
@@ -71,6 +73,8 @@ class ClusterNemesis:
             await self._sleep(0.05, 0.8)
             if self._acts:
                 act, member = self._random.choice(self._acts), self._choose()
+                if act.__name__ in _PARTING and self._is_anybody_suspect():
+                    continue
                 self._stage.world.trace.record("fault", act.__name__.strip("_"), member.host.name)
                 await act(member)
                 if self._random.random() < 0.3:
