@@ -105,6 +105,7 @@ class _Conversation:
         self._waiting: dict[int, asyncio.Future[KeyResult]] = {}
         self._deadlines: dict[int, float] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._heard_at = 0.0
         self._requests = 0
         """On their way."""
         self._is_due = True
@@ -141,14 +142,23 @@ class _Conversation:
             raise
 
     def _look(self) -> None:
-        """Whether the broker still answers."""
+        """Whether the broker still answers, and who has waited for too long."""
         self._timer = None
-        loop = asyncio.get_running_loop()
+        now = asyncio.get_running_loop().time()
         self._deadlines = {each: self._deadlines[each] for each in self._waiting}
-        if any(deadline < loop.time() for deadline in self._deadlines.values()):
+        late = [lookup_id for lookup_id, deadline in self._deadlines.items() if deadline < now]
+        if late and self._heard_at < now - _LATE_SECONDS:
             self._fail(TimeoutError("the broker does not answer"))
-        elif self._waiting:
-            self._timer = loop.call_later(_LOOK_SECONDS, self._look)
+            return
+        for lookup_id in late:
+            waiting = self._waiting.pop(lookup_id)
+            if not waiting.done():
+                waiting.set_exception(TimeoutError("a lookup takes too long"))
+            self._given_up.append(lookup_id)
+        if late:
+            self._send_soon()
+        if self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
 
     async def _open(self, network: Network, address: Address, client_id: str) -> None:
         try:
@@ -180,6 +190,7 @@ class _Conversation:
 
     def _on_answer(self, answer: asyncio.Future[memoryview]) -> None:
         self._requests -= 1
+        self._heard_at = asyncio.get_running_loop().time()
         error = answer.exception()
         if error is not None:
             self._fail(error)
