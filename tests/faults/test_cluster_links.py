@@ -24,7 +24,7 @@ def others(cluster: LinkedCluster, number: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "seconds", [2 * SESSION_S, pytest.param(20.0, marks=pytest.mark.long_faults)], ids=["short", "long"]
+    "seconds", [1.5 * SESSION_S, pytest.param(20.0, marks=pytest.mark.long_faults)], ids=["short", "long"]
 )
 def test_writing_goes_on_while_zookeeper_is_away(start_cluster: StartCluster, seconds: float) -> None:
     cluster = start_cluster()

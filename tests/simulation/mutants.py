@@ -175,6 +175,18 @@ BROKER_MUTANTS: dict[str, Mutant] = {
 }
 IN_CLUSTERS = {**CLUSTER_MUTANTS, **TRANSACTION_MUTANTS, **KEYED_MUTANTS}
 MUTANTS = [*BROKER_MUTANTS, *(mutant.__name__ for mutant in IN_CLUSTERS)]
+SLOW = frozenset(
+    {
+        "timeouts_are_forgotten",
+        "answered_before_it_is_recorded",
+        "nothing_is_cut",
+        "deleted_offsets_come_back",
+        "assignment_is_not_kept",
+        "emptied_disk_stays_in_sync",
+        "cut_too_little",
+    }
+)
+"""Those that take ten seconds or more to be noticed: `make mutants` alone plants them."""
 SEEDS = range(1, 301)
 """How many a bug may survive."""
 

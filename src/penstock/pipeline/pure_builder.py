@@ -39,6 +39,8 @@ class PureBuilder:
     ) -> None:
         body = bytes(body)
         for delta, offset_delta, key, key_length, value, value_length, headers in walk(body, record_count):
+            for name, _ in headers:
+                name.encode()  # a ValueError for what Arrow's strings cannot hold
             offset = base_offset + offset_delta
             if not first_offset <= offset < end_offset:
                 continue
