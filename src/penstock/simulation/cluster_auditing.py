@@ -13,6 +13,7 @@ from penstock.simulation.cluster_producing import ClusterProducer
 from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.history import Audit, InvariantViolated, ReadRecord
 from penstock.simulation.inspector import Inspector
+from penstock.simulation.patience import tried
 from penstock.simulation.reading import read_records
 from penstock.simulation.topic_model import TopicModel, TopicState
 
@@ -52,14 +53,7 @@ class ClusterAuditor:
         self._inspector.check_equal()
 
     async def _tried(self, act: Callable[[], Awaitable[T]], complaint: str) -> T:
-        """Whoever looks for a leader may be told of one that was: again, for a while."""
-        for _ in range(_ATTEMPTS):
-            try:
-                return await act()
-            except (BrokerError, NoAnswer) as error:
-                last = error
-                await asyncio.sleep(0.2)
-        raise InvariantViolated("I13", f"{complaint}: {last!r}") from last
+        return await tried(act, complaint, _ATTEMPTS)
 
     async def _topics(self) -> dict[str, int]:
         return await (await self._routing.anybody()).topics()

@@ -15,8 +15,9 @@ _ATTEMPTS = 30
 T = TypeVar("T")
 
 
-async def tried(act: Callable[[], Awaitable[T]], complaint: str) -> T:
-    for _ in range(_ATTEMPTS):
+async def tried(act: Callable[[], Awaitable[T]], complaint: str, attempts: int = _ATTEMPTS) -> T:
+    """Whoever looks for a leader may be told of one that was: again, for a while."""
+    for _ in range(attempts):
         try:
             return await act()
         except (BrokerError, NoAnswer) as error:
