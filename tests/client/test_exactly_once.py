@@ -25,6 +25,8 @@ from penstock import (
     process,
 )
 from penstock.client import transactions
+from penstock.client.producer_options import ProducerOptions
+from penstock.client.sender import Sender
 from penstock.client.transactions import Transactions
 
 pytestmark = pytest.mark.process
@@ -302,6 +304,24 @@ async def test_async_producer_has_transactions_too(bootstrap: str, make_topic: M
                 async with AsyncProducer(bootstrap, delivery="exactly-once", transactional_id=name):
                     pass
     assert read(bootstrap, topic) == ["a", "b"]
+
+
+def test_a_producer_that_was_told_that_it_is_fenced_closes_in_peace(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic, options = (
+        make_topic(1),
+        ProducerOptions(delivery="exactly-once", transactional_id=f"t-{uuid.uuid4().hex}"),
+    )
+    old = Sender(bootstrap, options)
+    transactions = old.begin()
+    assert old.offer(topic, "zombie", None, None, None, None)
+    Sender(bootstrap, options).close()
+    with pytest.raises(ProducerFenced):
+        transactions.commit()
+    for _ in range(3):  # nobody has polled meanwhile: librdkafka has it to tell once more
+        assert old.flush(0.5) == 0
+    old.close()
 
 
 def test_aborted_transaction_is_an_error_that_can_be_told_from_others() -> None:

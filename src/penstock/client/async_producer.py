@@ -17,7 +17,7 @@ from typing import Any, Self, Unpack
 
 from confluent_kafka import KafkaError, Message
 
-from penstock.client.errors import ClientError, NotDelivered, TimedOut
+from penstock.client.errors import ClientError, TimedOut
 from penstock.client.pending import PendingSend, Stored
 from penstock.client.producer import FLUSH_MARGIN_S
 from penstock.client.producer_options import DELIVERY_TIMEOUT_S, ProducerOptions
@@ -151,7 +151,7 @@ class AsyncProducer:
     ) -> None:
         try:
             await self.close()
-        except (NotDelivered, TimedOut) as failure:
+        except ClientError as failure:
             if error is None:
                 raise
             error.add_note(f"besides, {failure}")

@@ -13,7 +13,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from penstock.client.errors import ClientError, NotDelivered, TimedOut
+from penstock.client.errors import ClientError, TimedOut
 from penstock.client.pending import PendingSend, Stored
 from penstock.client.producer_options import DELIVERY_TIMEOUT_S, ProducerOptions
 from penstock.client.sender import Headers, Sender
@@ -155,7 +155,7 @@ class Producer:
     ) -> None:
         try:
             self.close()
-        except (NotDelivered, TimedOut) as failure:
+        except ClientError as failure:
             if error is None:
                 raise
             error.add_note(f"besides, {failure}")

@@ -6,8 +6,8 @@ next call. Nothing here waits, except `flush`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from threading import Lock
@@ -26,7 +26,7 @@ from penstock.client.errors import (
 from penstock.client.pending import PendingSend, SentHeaders, Stored
 from penstock.client.producer_options import ProducerOptions, producer_config
 from penstock.client.serializers import serialize, serializer
-from penstock.client.transactions import Transactions, fatal_raised
+from penstock.client.transactions import Transactions, fatal
 
 Headers = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
 Report = Callable[[PendingSend, KafkaError | None, Message], None]
@@ -85,13 +85,14 @@ class Sender:
 
     def serve(self, timeout_s: float) -> None:
         """Let reports come in, waiting that long for the first."""
-        with fatal_raised():
+        with self._fatal_told():
             self._producer.poll(timeout_s)
 
     def flush(self, timeout_s: float) -> int:
         """Wait until everything is delivered or given up; how many are still on their way."""
-        with fatal_raised():
+        with self._fatal_told():
             return int(self._producer.flush(timeout_s))
+        return 0  # what was in a transaction has gone with it
 
     def close(self) -> None:
         """Give up what is still on its way: its failures are then known too."""
@@ -138,6 +139,15 @@ class Sender:
         with self._failures:
             self._failed.clear()
             self._failed_besides = 0
+
+    @contextmanager
+    def _fatal_told(self) -> Iterator[None]:
+        """librdkafka raises what ends a producer for good from whichever call comes next: it is told there, once."""
+        try:
+            yield
+        except KafkaException as error:
+            if self.transactions is None or not self.transactions.is_over:
+                raise fatal(error, "the producer cannot go on") from None
 
     def _seen(self, pending: PendingSend) -> None:
         with self._failures:

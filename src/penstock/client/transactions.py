@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -28,6 +27,8 @@ class Transactions:
         self._producer = producer
         self._timeout_s = timeout_s
         self.is_open = False
+        self.is_over = False
+        """The producer is of no use any more, and whoever uses it was told."""
         self._insist(producer.init_transactions, INIT_TIMEOUT_S, "the producer could not be registered")
 
     def begin(self) -> None:
@@ -36,7 +37,7 @@ class Transactions:
         try:
             self._producer.begin_transaction()
         except KafkaException as error:
-            raise _fatal(error, "no transaction can be begun") from None
+            raise self._over(error, "no transaction can be begun") from None
         self.is_open = True
 
     def add_offsets(self, offsets: list[TopicPartition], group_metadata: Any) -> None:
@@ -73,11 +74,15 @@ class Transactions:
                         reason.name(),
                     ) from None
                 if not reason.retriable():
-                    raise _fatal(error, what) from None
+                    raise self._over(error, what) from None
                 if time.monotonic() > deadline:
                     raise TimedOut(f"{what} in time: {reason.str()}", reason.name()) from None
             else:
                 return
+
+    def _over(self, error: KafkaException, what: str) -> ClientError:
+        self.is_over = True
+        return fatal(error, what)
 
 
 def abort_after(error: BaseException, transactions: Transactions) -> None:
@@ -107,16 +112,7 @@ def _watched(call: Callable[[], None], timeout_s: float) -> None:
         raise problems[0]
 
 
-@contextmanager
-def fatal_raised() -> Iterator[None]:
-    """librdkafka raises what ends a producer for good from whichever call comes next: it becomes our error there."""
-    try:
-        yield
-    except KafkaException as error:
-        raise _fatal(error, "the producer cannot go on") from None
-
-
-def _fatal(error: KafkaException, what: str) -> ClientError:
+def fatal(error: KafkaException, what: str) -> ClientError:
     reason: KafkaError = error.args[0]
     if reason.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
         return ProducerFenced(
