@@ -101,6 +101,7 @@ def test_a_client_that_goes_on_elsewhere_says_where_it_was(tmp_path: Path) -> No
         '{"credit": -1}',
         '{"credit": 10000000}',
         '{"credit": "many"}',
+        '{"credit": 1, "credit": 2}',
         '{"more": 1}',
         '{"ack": "AAAA"}',
         '{"ack": 5}',

@@ -23,6 +23,7 @@ from penstock.errors import PenstockError
 from penstock.gateway.problems import CONTENT_TYPE, Problem, problem_of
 from penstock.gateway.push_stream import Event
 from penstock.gateway.sse import Source
+from penstock.gateway.strict_json import parse
 
 MAX_CREDIT = 1_000_000
 MAX_EVENTS = 128
@@ -37,9 +38,6 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
 
     credit: int = 0
     ack: str | None = None
-
-
-_DECODER = msgspec.json.Decoder(_Asked)
 
 
 class SocketStream:
@@ -116,8 +114,8 @@ def _read(message: Message) -> _Asked:
     if text is None:
         raise _invalid("messages are JSON text")
     try:
-        return _DECODER.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return msgspec.convert(parse(text.encode()), _Asked)
+    except msgspec.ValidationError as error:
         raise _invalid(f'give {{"credit": n}} or {{"ack": id}}: {error}') from None
 
 
