@@ -15,10 +15,11 @@ from confluent_kafka import Producer
 
 from penstock.pipeline import replay_writer
 from penstock.pipeline.columns import ALL
-from penstock.pipeline.fetching import Reading, read_range
+from penstock.pipeline.fetching import read_range
 from penstock.pipeline.offsets import topics_of
 from penstock.pipeline.options import parse
 from penstock.pipeline.ranges import OffsetRange
+from penstock.pipeline.reading import Reading
 
 RECORDS = 40
 STEPS = [

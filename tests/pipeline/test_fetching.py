@@ -18,10 +18,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from penstock.net.routes import Routes
+from penstock.pipeline import fetching
 from penstock.pipeline.columns import ALL
-from penstock.pipeline.fetching import OffsetsLost, Reading, read_range
+from penstock.pipeline.fetching import OffsetsLost, read_range
 from penstock.pipeline.ranges import OffsetRange
+from penstock.pipeline.reading import Reading
 from penstock.testing.process import BrokerProcess
+from penstock.wire.fetch import FetchResult
 
 
 def fill(bootstrap: str, topic: str, count: int, **settings: str) -> OffsetRange:
@@ -101,6 +105,22 @@ def test_offsets_that_are_not_there_are_said_to_be_lost(
     wanted = fill(bootstrap, f"short-{abs(hash(request.node.name))}", 10)
     with pytest.raises(OffsetsLost):
         table_of(bootstrap, change(wanted))
+
+
+@pytest.mark.process
+def test_a_new_leader_that_does_not_know_yet_what_is_committed_has_lost_nothing(
+    penstock_session_broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bootstrap = penstock_session_broker.bootstrap
+    wanted = fill(bootstrap, "after-a-failover", 10)
+    behind = iter([FetchResult(0, high_watermark=4, last_stable_offset=4)] * 2)
+    fetch = fetching._ReadAhead._fetch_from
+
+    async def answer(self: Any, routes: Routes, offset: int) -> FetchResult:
+        return next(behind, None) or await fetch(self, routes, offset)
+
+    monkeypatch.setattr(fetching._ReadAhead, "_fetch_from", answer)
+    assert table_of(bootstrap, wanted)["offset"].to_pylist() == list(range(10))
 
 
 @pytest.mark.process

@@ -97,9 +97,10 @@ def test_an_attempt_that_another_has_taken_over_from_writes_nothing_more(
 ) -> None:
     """Speculation, or a task that was given up and still runs."""
     from penstock.pipeline.columns import ALL
-    from penstock.pipeline.fetching import Reading, read_range
+    from penstock.pipeline.fetching import read_range
     from penstock.pipeline.offsets import topics_of
     from penstock.pipeline.ranges import OffsetRange
+    from penstock.pipeline.reading import Reading
 
     make(bootstrap, "twice-from", 1)
     make(bootstrap, "twice-to", 1)

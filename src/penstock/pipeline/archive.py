@@ -19,11 +19,12 @@ from penstock.pipeline.archive_files import Origin, write_files
 from penstock.pipeline.archive_store import Store
 from penstock.pipeline.archive_table import ArchivedFile, ArchiveTable, ArchiveView, CommitRefused
 from penstock.pipeline.columns import ALL
-from penstock.pipeline.fetching import OffsetsLost, Reading, read_range
+from penstock.pipeline.fetching import OffsetsLost, read_range
 from penstock.pipeline.offsets import Partition, Topic, ends_of, topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, SourceOptions
 from penstock.pipeline.planning import limited
 from penstock.pipeline.ranges import OffsetRange, split
+from penstock.pipeline.reading import Reading
 
 OFFSETS_A_ROUND = 20_000_000
 LEAST_OFFSETS_A_TASK = 100_000

@@ -10,8 +10,8 @@ from typing import Any
 
 from penstock.net.client import Client
 from penstock.net.routes import Routes, check
-from penstock.pipeline.fetching import PATIENCE_SECONDS
 from penstock.pipeline.offsets import Partition, run
+from penstock.pipeline.reading import PATIENCE_SECONDS
 
 ARCHIVE_REQUIRED, ARCHIVE_OFFSETS = "archive.required", "archive.offsets"
 _DESCRIBE_CONFIGS, _DESCRIBE_CONFIGS_VERSION = 32, 4

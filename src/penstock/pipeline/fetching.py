@@ -10,33 +10,30 @@ import queue
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from uuid import UUID
 
 import pyarrow as pa
 
-from penstock.config import parse_address
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.model import TopicId
 from penstock.net.client import Client
-from penstock.net.network import TcpNetwork
 from penstock.net.routes import ANSWER_SECONDS, Routes, check
 from penstock.pipeline.columns import ALL
 from penstock.pipeline.decoding import decode
+from penstock.pipeline.offsets import find_offset
+from penstock.pipeline.options import LATEST
 from penstock.pipeline.ranges import OffsetRange
+from penstock.pipeline.reading import CLIENT_ID, PATIENCE_SECONDS, Reading, routes_to
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.wire.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResult, FetchTopic
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
 
 Chunk = tuple[memoryview, Sequence[AbortedTransaction] | None]
 
-CLIENT_ID = "penstock-pipeline"
 FETCH_BYTES = 4 << 20
 FETCH_VERSION = 16
 READ_AHEAD = 3
 MAX_WAIT_MS = 500
-PATIENCE_SECONDS = 60.0
-
 
 _GONE = frozenset(
     {ErrorCode.offset_out_of_range, ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
@@ -45,20 +42,6 @@ _GONE = frozenset(
 
 class OffsetsLost(PenstockError):
     """Some of the offsets are gone: retention, truncation, or another topic of the same name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How records are read: where the cluster is, and whether open and aborted transactions are hidden."""
-
-    bootstrap: str
-    read_committed: bool = True
-
-
-def routes_to(bootstrap: str) -> Routes:
-    """The way to a cluster; who opens it closes it."""
-    addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
-    return Routes(TcpNetwork(), addresses, CLIENT_ID)
 
 
 def read_range(
@@ -120,12 +103,20 @@ class _ReadAhead:
                 if following is None:
                     if self._ends_at(result) >= self._wanted.end:
                         return  # what is missing was compacted away
-                    raise OffsetsLost(f"{self._name} ends before {self._wanted.end}")
+                    await self._check_end(routes)
+                    continue
                 offset = following
                 if not self._put((records, result.aborted_transactions)):
                     return
         finally:
             routes.close()
+
+    async def _check_end(self, routes: Routes) -> None:
+        """Whether there is more to come: a new leader knows what it has before it knows how much of that counts."""
+        wanted = self._wanted
+        name = wanted.topic, wanted.partition
+        if await find_offset(routes, name, LATEST, self._reading.read_committed) < wanted.end:
+            raise OffsetsLost(f"{self._name} ends before {wanted.end}")
 
     def _ends_at(self, result: FetchResult) -> int:
         return result.last_stable_offset if self._reading.read_committed else result.high_watermark

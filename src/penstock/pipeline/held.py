@@ -17,7 +17,7 @@ from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.model import BrokerId
 from penstock.net.client import Client
 from penstock.net.routes import ANSWER_SECONDS, CoordinatorKind, Routes, check, persist
-from penstock.pipeline.fetching import CLIENT_ID
+from penstock.pipeline.reading import CLIENT_ID
 from penstock.pipeline.sink_producer import PATIENCE_SECONDS, Identity
 from penstock.wire.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, encode_init_producer_id
 from penstock.wire.messages import decode_response_frame

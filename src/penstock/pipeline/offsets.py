@@ -12,8 +12,8 @@ from typing import TypeVar
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.net.client import Client
 from penstock.net.routes import ANSWER_SECONDS, Routes, check
-from penstock.pipeline.fetching import PATIENCE_SECONDS, Reading, routes_to
 from penstock.pipeline.options import OptionError, SourceOptions, Subscription
+from penstock.pipeline.reading import PATIENCE_SECONDS, Reading, routes_to
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ def ends_of(reading: Reading, partitions: Iterable[Partition], end: int) -> dict
 
 
 async def find_offset(routes: Routes, partition: Partition, time_ms: int, read_committed: bool) -> int:
-    """As `offsets_at`, of one partition."""
+    """As `offsets_at`, of one partition. A leader that does not know yet what is committed is asked until it does."""
     topic, index = partition
 
     async def ask(client: Client) -> int:

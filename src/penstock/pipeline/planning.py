@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.pipeline.fetching import OffsetsLost, Reading
+from penstock.pipeline.fetching import OffsetsLost
 from penstock.pipeline.offsets import Partition, Topic, offsets_at
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions
 from penstock.pipeline.ranges import OffsetRange
+from penstock.pipeline.reading import Reading
 
 Warn = Callable[[str], None]
 

@@ -17,11 +17,12 @@ from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
 from penstock.errors import BrokerError, ErrorCode
 from penstock.net.partitioner import partition_for
 from penstock.net.routes import Routes, TopicRoute, check, persist
-from penstock.pipeline.fetching import PATIENCE_SECONDS, Reading, read_range
+from penstock.pipeline.fetching import read_range
 from penstock.pipeline.held import commit_own, take_over
 from penstock.pipeline.offsets import Partition, ends_of, find_offset, run
 from penstock.pipeline.options import EARLIEST, LATEST
 from penstock.pipeline.ranges import OffsetRange
+from penstock.pipeline.reading import PATIENCE_SECONDS, Reading
 from penstock.pipeline.sink_producer import BatchProducer, Identity
 from penstock.records.building import NewRecord
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from penstock.clock import SystemClock
-from penstock.pipeline.fetching import routes_to
+from penstock.pipeline.reading import routes_to
 from penstock.pipeline.sink_options import SinkOptions
 from penstock.pipeline.sink_producer import BatchProducer, Identity
 from penstock.pipeline.sink_rows import Placing

@@ -20,11 +20,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.pipeline.fetching import OffsetsLost, Reading, read_range
+from penstock.pipeline.fetching import OffsetsLost, read_range
 from penstock.pipeline.offsets import ends_of, topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, SourceOptions, parse
 from penstock.pipeline.planning import Plan
 from penstock.pipeline.ranges import OffsetRange, split
+from penstock.pipeline.reading import Reading
 
 TYPES = {
     "key": "binary",

@@ -16,11 +16,12 @@ from penstock.pipeline.archive_reading import clusters, read_archived
 from penstock.pipeline.archive_store import Store
 from penstock.pipeline.archive_table import ArchiveTable, ArchiveView, FileBounds
 from penstock.pipeline.archive_times import first_offset, offset_at_time
-from penstock.pipeline.fetching import OffsetsLost, Reading, read_range
+from penstock.pipeline.fetching import OffsetsLost, read_range
 from penstock.pipeline.offsets import Partition, Topic, ends_of, offsets_at, topic_names, topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, OptionError, SourceOptions, Subscription
 from penstock.pipeline.planning import Plan, Warn
 from penstock.pipeline.ranges import OffsetRange, split
+from penstock.pipeline.reading import Reading
 from penstock.pipeline.source import BatchReader, read_rows, with_offset
 from penstock.pipeline.stream import StreamReader
 

@@ -1,0 +1,26 @@
+"""How a cluster is read: where it is, what is hidden, and the way there, for the driver and its tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.config import parse_address
+from penstock.net.network import TcpNetwork
+from penstock.net.routes import Routes
+
+CLIENT_ID = "penstock-pipeline"
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How records are read: where the cluster is, and whether open and aborted transactions are hidden."""
+
+    bootstrap: str
+    read_committed: bool = True
+
+
+def routes_to(bootstrap: str) -> Routes:
+    """The way to a cluster; who opens it closes it."""
+    addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
+    return Routes(TcpNetwork(), addresses, CLIENT_ID)
