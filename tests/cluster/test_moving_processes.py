@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 import warnings
@@ -68,7 +69,7 @@ class Load:
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 60_000}
         )
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -113,10 +114,19 @@ def directories(broker: BrokerProcess, topic: str) -> list[Path]:
     return [path for path in (broker.data_dir / "logs").iterdir() if path.name.startswith(f"{topic}-")]
 
 
-def test_a_partition_moves_while_records_come_and_a_broker_dies(brokers: dict[int, BrokerProcess]) -> None:
+@pytest.fixture
+def admin(brokers: dict[int, BrokerProcess]) -> Iterator[KafkaAdminClient]:
+    yield KafkaAdminClient(bootstrap_servers=[broker.bootstrap for broker in brokers.values()])
+    with warnings.catch_warnings():  # it forgets sockets of connections that were refused
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+def test_a_partition_moves_while_records_come_and_a_broker_dies(
+    brokers: dict[int, BrokerProcess], admin: KafkaAdminClient
+) -> None:
     bootstrap = ",".join(broker.bootstrap for broker in brokers.values())
     create(brokers[1], "orders", [1, 2])
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     load = Load(bootstrap, "orders")
     load.more()
     admin.alter_partition_reassignments({Partition("orders", 0): [2, 3]})
@@ -129,7 +139,7 @@ def test_a_partition_moves_while_records_come_and_a_broker_dies(brokers: dict[in
     load.more()
     brokers[1].start()
     until(lambda: replicas_of(brokers[2], "orders") == ({1, 2}, {1, 2}))
-    assert not admin.list_partition_reassignments()
+    until(lambda: not admin.list_partition_reassignments())
     load.more()
     acknowledged = load.end()
     admin.close()
