@@ -36,7 +36,14 @@ class BrokerError(PenstockError):
 
 
 class InvalidBatch(BrokerError):
-    """A record batch a client sent is not acceptable; nothing of it was stored."""
+    """A record batch a client sent is not acceptable; nothing of it was stored.
+
+    `records` are those that are to blame, by their place in the batch, where it is not the batch itself.
+    """
+
+    def __init__(self, code: ErrorCode, message: str = "", records: tuple[int, ...] = ()) -> None:
+        super().__init__(code, message)
+        self.records = records
 
 
 class ProtocolError(PenstockError):

@@ -182,3 +182,16 @@ def test_a_request_with_a_batch_to_look_into_and_one_to_flush_answers_for_both(t
         assert held.base_offset == 20 or held.error_code == ErrorCode.request_timed_out
 
     serve(tmp_path, scenario)
+
+
+def test_the_records_that_are_to_blame_are_named(tmp_path: Path) -> None:
+    """A client fails those for good, and tells the rest of the batch that they may be sent again (KIP-467)."""
+
+    async def scenario(broker: Harness) -> None:
+        await broker.create("table", cleanup_policy="compact")
+        keys = [b"a", None, b"b", None]
+        mixed = memoryview(build_batch([NewRecord(key, b"value", 1_000) for key in keys]))
+        (result,) = await produce(broker, topic("table", mixed))
+        assert (result.error_code, result.invalid_records) == (ErrorCode.invalid_record, (1, 3))
+
+    serve(tmp_path, scenario)

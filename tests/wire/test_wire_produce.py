@@ -94,6 +94,7 @@ RESULTS = [
         [
             ProduceResult(0, 0, base_offset=2**40, log_append_time_ms=1_700_000_000_000, log_start_offset=5),
             ProduceResult(7, ErrorCode.corrupt_message, error_message="bad"),
+            ProduceResult(8, ErrorCode.invalid_record, error_message="no key", invalid_records=(0, 700)),
             ProduceResult(
                 9,
                 ErrorCode.not_leader_or_follower,
@@ -130,6 +131,9 @@ def test_responses_are_encoded_as_the_schema_says(version: int) -> None:
             assert theirs.log_append_time == time
             assert version < 5 or theirs.log_start_offset == result.log_start_offset
             assert version < 8 or theirs.error_message == result.error_message
+            if version >= 8:
+                blamed = tuple(each.batch_index for each in theirs.record_errors)
+                assert blamed == result.invalid_records
             if version >= 10:
                 leader = result.current_leader or CurrentLeader(-1, -1)
                 assert (theirs.current_leader.leader_id, theirs.current_leader.leader_epoch) == leader
@@ -157,6 +161,7 @@ def test_our_client_reads_our_responses(version: int) -> None:
             assert read.log_append_time_ms == (result.log_append_time_ms if version >= 2 else -1)
             assert read.log_start_offset == (result.log_start_offset if version >= 5 else -1)
             assert read.error_message == (result.error_message if version >= 8 else None)
+            assert read.invalid_records == (result.invalid_records if version >= 8 else ())
             assert read.current_leader == (result.current_leader if version >= 10 else None)
 
 

@@ -69,6 +69,7 @@ def check_records(
         raise InvalidBatch(ErrorCode.invalid_record, f"more than {_MAX_CHECKED_RECORDS} records in a batch")
     limit = min(max_decompressed_bytes, max(_RATIO_FLOOR_BYTES, _MAX_RATIO * len(buffer)))
     body = decompress(header.codec, buffer[HEADER_SIZE:], limit)
+    without_key = []
     for index, (timestamp_delta, offset_delta, _, key_length, *_) in enumerate(
         walk(body, header.record_count)
     ):
@@ -76,7 +77,11 @@ def check_records(
         if offset_delta != index:
             raise InvalidBatch(ErrorCode.invalid_record, "the offsets inside the batch are not consecutive")
         if require_keys and key_length < 0:
-            raise InvalidBatch(ErrorCode.invalid_record, "a record without a key, which this topic needs")
+            without_key.append(index)
+    if without_key:
+        raise InvalidBatch(
+            ErrorCode.invalid_record, "a record without a key, which this topic needs", tuple(without_key)
+        )
 
 
 def _refuse_format(buffer: memoryview) -> NoReturn:

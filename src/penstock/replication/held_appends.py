@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from penstock.errors import BrokerError, ErrorCode
+from penstock.errors import BrokerError, ErrorCode, InvalidBatch
 from penstock.model import Offset
 from penstock.records.batch import BatchHeader
 from penstock.records.validation import check_records
@@ -83,9 +83,9 @@ class HeldAppends:
                 check_records(
                     held.batch, held.header, max_decompressed_bytes=limit, require_keys=require_keys
                 )
-            except BrokerError as error:
+            except InvalidBatch as error:
                 # Not the same one: its traceback keeps alive what was decompressed.
-                return BrokerError(error.code, str(error))
+                return InvalidBatch(error.code, str(error), error.records)
             return None
 
         self._threads.run("read", check).add_done_callback(partial(self._on_checked, held))

@@ -35,6 +35,8 @@ ACKS_AND_TIMEOUT = Struct(">hi")
 _INDEX_ERROR_OFFSET = Struct(">ihq")
 _WITH_APPEND_TIME = Struct(">ihqq")
 _WITH_LOG_START = Struct(">ihqqq")
+_RECORD_ERROR = Struct(">ih")
+_FLEXIBLE_RECORD_ERROR = Struct(">i2x")  # no message, no tags
 _MIN_TOPIC_BYTES = 2
 _MIN_PARTITION_BYTES = 5
 
@@ -72,6 +74,8 @@ class ProduceResult:
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     error_message: str | None = None
+    invalid_records: tuple[int, ...] = ()
+    """The records that are to blame, by their place in the batch (KIP-467); the message is that of all of them."""
     current_leader: CurrentLeader | None = None
 
 
@@ -164,7 +168,11 @@ def _put_topic(parts: list[bytes], topic: ProduceTopicResult, version: int) -> N
         else:
             parts.append(_INDEX_ERROR_OFFSET.pack(index, error_code, base_offset))
         if version >= ERROR_MESSAGE_FROM:
-            parts += (primitives.INT32(0), primitives.nullable_string(result.error_message))
+            parts += (
+                primitives.INT32(len(result.invalid_records)),
+                b"".join(_RECORD_ERROR.pack(place, -1) for place in result.invalid_records),
+                primitives.nullable_string(result.error_message),
+            )
 
 
 def _put_flexible_topic(parts: list[bytes], topic: ProduceTopicResult, version: int) -> None:
@@ -179,7 +187,8 @@ def _put_flexible_topic(parts: list[bytes], topic: ProduceTopicResult, version: 
                 result.log_append_time_ms,
                 result.log_start_offset,
             ),
-            primitives.COMPACT_EMPTY,  # errors of single records
+            primitives.compact_array_length(len(result.invalid_records)),
+            b"".join(_FLEXIBLE_RECORD_ERROR.pack(place) for place in result.invalid_records),
             primitives.nullable_compact_string(result.error_message),
             _encode_leader_tag(result.current_leader) if version >= LEADER_HINTS_FROM else primitives.NO_TAGS,
         )

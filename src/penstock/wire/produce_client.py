@@ -103,7 +103,7 @@ def _read_result(reader: Reader, version: int) -> ProduceResult:
     if version >= LOG_START_FROM:
         result.log_start_offset = reader.int64()
     if version >= ERROR_MESSAGE_FROM:
-        _skip_record_errors(reader, flexible)
+        result.invalid_records = _read_record_errors(reader, flexible)
         result.error_message = reader.nullable_compact_string() if flexible else reader.nullable_string()
     if flexible:
         last = -1
@@ -116,11 +116,13 @@ def _read_result(reader: Reader, version: int) -> ProduceResult:
     return result
 
 
-def _skip_record_errors(reader: Reader, flexible: bool) -> None:
+def _read_record_errors(reader: Reader, flexible: bool) -> tuple[int, ...]:
+    places = []
     for _ in range(reader.compact_array_length() if flexible else reader.array_length()):
-        reader.int32()
+        places.append(reader.int32())
         if flexible:
             reader.nullable_compact_string()
             reader.skip_tags()
         else:
             reader.nullable_string()
+    return tuple(places)

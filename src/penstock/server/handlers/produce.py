@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 
 from penstock.cluster.internal_topics import refuse_internal
-from penstock.errors import BrokerError, ErrorCode, ProtocolError
+from penstock.errors import BrokerError, ErrorCode, InvalidBatch, ProtocolError
 from penstock.model import ProducerEpoch, ProducerId
 from penstock.net.answer import Answer, Later, Parts
 from penstock.records.batch import TRANSACTIONAL_FLAG, BatchHeader
@@ -273,6 +273,8 @@ class _ProduceOperation:
         self._failed.append(result)
         result.error_code = error.code
         result.error_message = str(error)
+        if isinstance(error, InvalidBatch):
+            result.invalid_records = error.records
         result.base_offset = -1
         result.log_append_time_ms = -1
 
