@@ -168,6 +168,23 @@ def test_a_follower_that_keeps_up_with_a_busy_leader_stays() -> None:
         assert propose(leader, high_watermark=turn, log_end=turn + 1, now_ms=turn * 20) is None
 
 
+def test_a_follower_that_is_always_a_few_fetches_behind_stays() -> None:
+    """Producers that have more under way than a fetch brings, for longer than the lag time."""
+    leader = in_sync(A, B)
+    for turn in range(50):
+        fetch(leader, B, turn, log_end=turn + 3, now_ms=turn * 20)
+        assert propose(leader, high_watermark=turn, log_end=turn + 3, now_ms=turn * 20) is None
+
+
+def test_a_follower_that_falls_further_behind_leaves() -> None:
+    leader = in_sync(A, B)
+    changes = []
+    for turn in range(50):
+        fetch(leader, B, turn, log_end=turn * 2, now_ms=turn * 20)
+        changes.append(propose(leader, high_watermark=turn, log_end=turn * 2, now_ms=turn * 20))
+    assert any(changes)
+
+
 def test_before_a_set_of_one_machine_is_written_the_leader_flushes() -> None:
     leader = in_sync(A, B)
     change = propose(leader, high_watermark=0, flushed=4, now_ms=500)

@@ -25,12 +25,12 @@ class Follower:
 
     caught_up_ms: int
     """When it last had everything the leader had."""
-    fetched_ms: int
     log_end: Offset = _UNKNOWN
     """It has everything below; unknown until it fetches in this epoch."""
     flushed: Offset = _UNKNOWN
-    leader_log_end: Offset = _UNKNOWN
-    """The leader's log end at its last fetch."""
+    mark: Offset = _UNKNOWN
+    """What the leader had at `mark_ms`; moves on when the follower has come so far."""
+    mark_ms: int = 0
     log_start: Offset = _UNKNOWN
     """It serves nothing below."""
     broker_epoch: BrokerEpoch = _NO_EPOCH
@@ -99,7 +99,7 @@ class InSync:
     def set_replicas(self, replicas: Iterable[BrokerId], now_ms: int) -> None:
         wanted = (set(replicas) | self.recorded) - {self._me}
         self.followers = {
-            replica: self.followers.get(replica) or Follower(now_ms, now_ms) for replica in sorted(wanted)
+            replica: self.followers.get(replica) or Follower(now_ms) for replica in sorted(wanted)
         }
         self._refresh()
 
@@ -172,15 +172,16 @@ class InSync:
             return False
         if offset >= leader_log_end:
             follower.caught_up_ms = now_ms
-        elif offset >= follower.leader_log_end >= 0:
-            # It has what the leader had when it asked before: it was in step then.
-            follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
+        elif offset >= follower.mark >= 0:
+            # It has what the leader had then. The mark waits for it: one that is always a few fetches behind, as when
+            # producers have more under way than a fetch brings, would never come to what was there one fetch ago.
+            follower.caught_up_ms = max(follower.caught_up_ms, follower.mark_ms)
         follower.broker_epoch = broker_epoch
         follower.log_end = offset
         follower.flushed = min(flushed, offset)
         follower.log_start = log_start
-        follower.fetched_ms = now_ms
-        follower.leader_log_end = leader_log_end
+        if offset >= follower.mark:
+            follower.mark, follower.mark_ms = leader_log_end, now_ms
         return True
 
     # --- changing the set
@@ -270,7 +271,7 @@ class InSync:
             self._pending = None
             self._doubtful = frozenset()
             for member in members - self.followers.keys() - {self._me}:
-                self.followers[member] = Follower(0, 0)
+                self.followers[member] = Follower(0)
             self._refresh()
 
     def refused(self, change: InSyncChange) -> None:
