@@ -150,6 +150,19 @@ def test_commit_from_outside_makes_a_group_and_one_of_a_member_does_not(run: Run
     run(scenario)
 
 
+def test_one_that_names_itself_without_a_generation_is_from_outside(run: Run) -> None:
+    """A consumer of the new protocol that assigns partitions by hand: it has an id of its own, and joins nothing."""
+
+    async def scenario(bench: Bench) -> None:
+        assert bench.shard.fetch_offsets("g", "m1", -1, [P0]) == {}
+        for offset in (5, 6):
+            mine = OffsetCommit("m1", None, -1, outside(offset).offsets)
+            await bench.flushed(bench.shard.commit("g", mine))
+        assert committed(bench.shard) == {P0: 6}
+
+    run(scenario)
+
+
 def test_fetch_of_a_group_that_is_not_there_finds_nothing_unless_a_member_asks(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         assert committed(bench.shard) == {}

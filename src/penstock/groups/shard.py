@@ -18,8 +18,6 @@ from penstock.config import OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_RETENTION_MINUTES
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.group import (
-    NO_GENERATION,
-    NO_MEMBER,
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
     Group,
@@ -149,7 +147,8 @@ class Shard:
         self._check_open()
         group = self._groups.get(group_id)
         if group is None:
-            if commit.generation >= 0 or commit.member_id != NO_MEMBER:
+            # Clients of the new protocol name themselves from the start, also where they assign partitions by hand.
+            if commit.generation >= 0:
                 raise BrokerError(ErrorCode.illegal_generation, f"there is no group {group_id[:80]!r}")
             group = self._groups.add_classic(group_id)
         group.check_commit(
@@ -173,7 +172,7 @@ class Shard:
         group = self._groups.get(group_id)
         if group is not None:
             group.check_fetch(member_id, member_epoch)
-        elif member_id or member_epoch != NO_GENERATION:
+        elif member_epoch >= 0:
             raise no_group(group_id)
         return self.offsets.fetch(group_id, partitions, self._around.image)
 
