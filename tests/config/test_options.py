@@ -49,7 +49,7 @@ def test_every_topic_option_has_a_broker_default_of_the_same_type_and_value() ->
         (RETENTION_MS, "-1", -1),
         (RETENTION_MS, " 5 ", 5),
         (AUTO_CREATE_TOPICS_ENABLE, "FALSE", False),
-        (CLEANUP_POLICY, "compact, delete", {CleanupPolicy.COMPACT, CleanupPolicy.DELETE}),
+        (CLEANUP_POLICY, "compact, delete", (CleanupPolicy.COMPACT, CleanupPolicy.DELETE)),
         (DURABILITY, "fsync", Durability.FSYNC),
         (MIN_CLEANABLE_DIRTY_RATIO, "0.25", 0.25),
         (ADVERTISED_LISTENERS, "PLAINTEXT://broker.example:9093", Address("broker.example", 9093)),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.config import (
+    CLEANUP_POLICY,
     DURABILITY,
     HOST,
     MAX_MESSAGE_BYTES,
@@ -37,6 +38,12 @@ def test_the_chain_of_synonyms_lists_every_place_with_the_one_in_force_first() -
     ]
     assert topic.source(RETENTION_MS) is Source.DYNAMIC_TOPIC_CONFIG
     assert topic.source(DURABILITY) is Source.DEFAULT_CONFIG
+
+
+@pytest.mark.parametrize("text", ["compact,delete", "delete,compact"])
+def test_a_list_is_told_in_the_order_it_was_given(text: str) -> None:
+    topic = TopicConfig(BrokerConfig(), {"cleanup.policy": text})
+    assert next(topic.synonyms(CLEANUP_POLICY)).value == text
 
 
 def test_overrides_replace_the_former_ones_and_leave_the_original_alone() -> None:

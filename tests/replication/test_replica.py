@@ -187,7 +187,7 @@ async def test_a_retry_waits_for_its_original_to_be_committed(tmp_path: Path) ->
 
 
 def compacted(directory: Path) -> Bench:
-    return Bench(directory, Durability.OS, cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
+    return Bench(directory, Durability.OS, cleanup_policy=(CleanupPolicy.COMPACT,))
 
 
 async def test_a_held_batch_is_not_overtaken(tmp_path: Path) -> None:

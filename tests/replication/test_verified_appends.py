@@ -234,7 +234,7 @@ def test_a_marker_overtakes_no_batch_whose_records_are_looked_at(tmp_path: Path)
         assert stage.code("a") is ErrorCode.invalid_txn_state
         assert stage.replica.log.log_end_offset == 1
 
-    run(scenario, tmp_path, cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
+    run(scenario, tmp_path, cleanup_policy=(CleanupPolicy.COMPACT,))
 
 
 def test_batches_of_compacted_topics_keep_their_order(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_batches_of_compacted_topics_keep_their_order(tmp_path: Path) -> None:
         await stage.bench.threads.finish_one()
         assert (stage.offset("a"), stage.offset("b")) == (0, 1)
 
-    run(scenario, tmp_path, cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
+    run(scenario, tmp_path, cleanup_policy=(CleanupPolicy.COMPACT,))
 
 
 def test_what_a_coordinator_has_lost_is_not_committed_with_what_comes_next(tmp_path: Path) -> None:

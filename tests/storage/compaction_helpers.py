@@ -17,7 +17,7 @@ from penstock.storage.file_cache import FileCache
 from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 
-COMPACT = frozenset({CleanupPolicy.COMPACT})
+COMPACT = (CleanupPolicy.COMPACT,)
 Pair = tuple[bytes | None, bytes | None]
 
 

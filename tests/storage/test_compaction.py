@@ -349,7 +349,7 @@ def test_damage_ends_the_pass_and_is_not_hidden(log: Log, context: StorageContex
 
 
 def test_a_log_can_be_compacted_and_deleted_from(context: StorageContext) -> None:
-    both = COMPACT | {CleanupPolicy.DELETE}
+    both = (*COMPACT, CleanupPolicy.DELETE)
     log = make_log(context, compacting(cleanup_policy=both))
     put(log, (b"a", b"1"), (b"a", b"2"))
     roll(log)

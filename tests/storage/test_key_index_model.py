@@ -27,7 +27,7 @@ from penstock.storage.segment import KEYS_SUFFIX
 
 KEYS = [b"", b"a", b"b", b"\xff" * 20, b"long" * 30]
 OWN_KEYS = [b"1", b"2", b"3"]
-BOTH = frozenset({CleanupPolicy.COMPACT, CleanupPolicy.DELETE})
+BOTH = (CleanupPolicy.COMPACT, CleanupPolicy.DELETE)
 
 keys = st.sampled_from([*KEYS, None])
 pairs = st.tuples(keys, st.none() | st.binary(max_size=30), st.none() | st.sampled_from(OWN_KEYS))

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.config.options import Group, Option, table
-from penstock.config.types import INT_MAX, LONG_MAX, Choice, Integer, SetOf
+from penstock.config.types import INT_MAX, LONG_MAX, Choice, Integer, ListOf
 
 
 class GroupMigrationPolicy(StrEnum):
@@ -60,10 +60,10 @@ GROUP_MAX_METADATA_BYTES: Option[int] = CONSUMER_GROUPS.option(
     "a join is refused with GROUP_MAX_SIZE_REACHED.",
     dynamic=True,
 )
-GROUP_CONSUMER_ASSIGNORS: Option[frozenset[ServerAssignor]] = CONSUMER_GROUPS.option(
+GROUP_CONSUMER_ASSIGNORS: Option[tuple[ServerAssignor, ...]] = CONSUMER_GROUPS.option(
     "group.consumer.assignors",
-    SetOf(ServerAssignor),
-    frozenset(ServerAssignor),
+    ListOf(ServerAssignor),
+    tuple(ServerAssignor),
     "The assignors that members of the new protocol (KIP-848) may ask for; `uniform`, where it is one of them, is the "
     "default.",
 )

@@ -10,7 +10,7 @@ from penstock.config.key_layouts import NO_LAYOUTS, KeyLayouts, Layouts
 from penstock.config.options import Group, Option, table
 from penstock.config.partition_offsets import NO_OFFSETS, OffsetsByPartition, PartitionOffsets
 from penstock.config.replica_lists import NO_REPLICAS, ReplicaList, Replicas
-from penstock.config.types import INT_MAX, LONG_MAX, Boolean, Choice, Fraction, Integer, SetOf, ValueType
+from penstock.config.types import INT_MAX, LONG_MAX, Boolean, Choice, Fraction, Integer, ListOf, ValueType
 
 T = TypeVar("T")
 
@@ -69,10 +69,10 @@ ARCHIVE_REQUIRED: Option[bool] = topic(
     "however old or many they are.",
     broker="archive.required",
 )
-CLEANUP_POLICY: Option[frozenset[CleanupPolicy]] = topic(
+CLEANUP_POLICY: Option[tuple[CleanupPolicy, ...]] = topic(
     "cleanup.policy",
-    SetOf(CleanupPolicy),
-    frozenset({CleanupPolicy.DELETE}),
+    ListOf(CleanupPolicy),
+    (CleanupPolicy.DELETE,),
     "What becomes of old records: `delete` removes whole segments by age and size, `compact` keeps the "
     "newest record of each key, `compact,delete` does both.",
     broker="log.cleanup.policy",

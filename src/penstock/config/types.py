@@ -146,8 +146,8 @@ class Choice(Generic[E]):
 
 
 @dataclass(frozen=True, slots=True)
-class SetOf(Generic[E]):
-    """One or several of the choices, separated by commas."""
+class ListOf(Generic[E]):
+    """One or several of the choices, separated by commas, in the order they were given: tools compare the text."""
 
     choices: type[E]
 
@@ -159,11 +159,11 @@ class SetOf(Generic[E]):
     def expected(self) -> str:
         return f"{_either([str(choice) for choice in self.choices])}, or several separated by commas"
 
-    def parse(self, text: str) -> frozenset[E]:
-        return frozenset(self.choices(item.strip()) for item in text.split(","))
+    def parse(self, text: str) -> tuple[E, ...]:
+        return tuple(dict.fromkeys(self.choices(item.strip()) for item in text.split(",")))
 
-    def format(self, value: frozenset[E]) -> str:
-        return ",".join(str(choice) for choice in self.choices if choice in value)
+    def format(self, value: tuple[E, ...]) -> str:
+        return ",".join(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class GroupSettings:
         self.max_session_timeout_ms: int = config[GROUP_MAX_SESSION_TIMEOUT_MS]
         self.max_size: int = config[GROUP_MAX_SIZE]
         self.max_metadata_bytes: int = config[GROUP_MAX_METADATA_BYTES]
-        self.assignors: frozenset[ServerAssignor] = config[GROUP_CONSUMER_ASSIGNORS]
+        self.assignors: tuple[ServerAssignor, ...] = config[GROUP_CONSUMER_ASSIGNORS]
         self.migration_policy: GroupMigrationPolicy = config[GROUP_CONSUMER_MIGRATION_POLICY]
 
     def consumer_session_timeout_ms(self, group_id: str) -> int:

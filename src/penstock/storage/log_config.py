@@ -27,7 +27,7 @@ class LogConfig:
     index_interval_bytes: int = topic.INDEX_INTERVAL_BYTES.default
     index_by_key: bool = topic.INDEX_BY_KEY.default
     max_message_bytes: int = topic.MAX_MESSAGE_BYTES.default
-    cleanup_policy: frozenset[CleanupPolicy] = topic.CLEANUP_POLICY.default
+    cleanup_policy: tuple[CleanupPolicy, ...] = topic.CLEANUP_POLICY.default
     delete_retention_ms: int = topic.DELETE_RETENTION_MS.default
     min_compaction_lag_ms: int = topic.MIN_COMPACTION_LAG_MS.default
     max_compaction_lag_ms: int = topic.MAX_COMPACTION_LAG_MS.default
