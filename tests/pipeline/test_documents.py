@@ -45,7 +45,6 @@ def carry_out(example: Example) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.timeout(300)
 def test_the_document_says_what_happens(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
