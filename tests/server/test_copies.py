@@ -89,7 +89,8 @@ def test_a_follower_begins_where_records_were_deleted_up_to_the_middle_of_a_batc
         assert response.topics[0].partitions[0].low_watermark == 3
         second = await brokers.start(2)
         await until(lambda: brokers.members(1, ORDERS) == {1, 2})
-        copy = second.context.replicas.get_in_sync(ORDERS, 0).log
+        copy = second.context.logs.get(first.context.image.topics[ORDERS].id, 0)
+        assert copy is not None
         assert (copy.log_start_offset, copy.log_end_offset) == (3, 10)
         (result,) = await produce(first, topic(ORDERS, five))
         assert result.error_code == 0
