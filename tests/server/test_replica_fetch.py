@@ -8,7 +8,6 @@ from pathlib import Path
 from harness import Harness
 from whole_brokers import Brokers, run, until
 
-from penstock.errors import BrokerError
 from penstock.model import BrokerId
 from penstock.net.answer import Answer, Later
 from penstock.server.dispatch import Session
@@ -58,14 +57,6 @@ class Follower:
         return self._leader._broker._dispatcher.dispatch(self._session, memoryview(frame)[SIZE_PREFIX:])
 
 
-def leads(broker: Harness) -> bool:
-    """Whether it has heard of it."""
-    try:
-        return broker.context.replicas.get(ORDERS, 0).partition.is_leader
-    except BrokerError:
-        return False
-
-
 async def said(answer: Answer) -> FetchResponse:
     assert isinstance(answer, Later)
     done = asyncio.Event()
@@ -85,7 +76,7 @@ def test_what_a_request_names_is_told_of_in_its_answer_and_in_none_before(tmp_pa
         await first.create(ORDERS)
         number = first.context.image.topics[ORDERS].partitions[0].leader
         leader = {1: first, 2: second}[number]
-        await until(lambda: leads(leader))
+        await until(lambda: leader.context.replicas.get(ORDERS, 0))
         follower = Follower(leader, BrokerId(3 - number))
         waiting = follower.name(0)
         again = follower.name(0)
