@@ -88,8 +88,12 @@ def test_an_emptied_disk_that_held_the_only_whole_copy_leads_nobody(start_cluste
         load.abandon()
         cluster.kill_brokers([sole])
         cluster.empty(sole)
+        cluster.start_brokers(rest)
         kept = {number: stored_bytes(cluster, number) for number in rest}
-        cluster.start()
+        cluster.until(
+            lambda: cluster.metadata(rest[0]).controller_id in rest, "the session of the dead has ended"
+        )
+        cluster.start_brokers([sole])
         for number in cluster.brokers:
             cluster.until(lambda number=number: cluster.leader(TOPIC, seen_by=number) == -1, "nobody leads")
         assert {number: stored_bytes(cluster, number) for number in rest} == kept
