@@ -50,6 +50,17 @@ class ProtocolError(PenstockError):
     """The peer sent bytes that are not the protocol: its connection is closed, nobody else is touched."""
 
 
+class CutOff(PenstockError):
+    """Neither the store nor enough followers are in reach, and another may lead by now.
+
+    A client that is told so asks the same broker for the leader, again and again: only when its connection ends does it
+    ask others.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("this broker is cut off, and may not lead any more")
+
+
 class StorageError(PenstockError):
     """The disk refused: full, broken, or holding bytes that are not what was written."""
 

@@ -99,7 +99,7 @@ class Load:
         self._cluster.wait_until_healed()
         bootstrap = self._cluster.bootstrap
         stored = list(read_all(bootstrap, self._topic, self._partitions))
-        self._cluster.until(lambda: self._seen() >= len(stored), "the group has read everything")
+        self._cluster.until(lambda: self.seen() >= len(stored), "the group has read everything")
         for reader in self._readers:
             reader.stop()
         violations = forgotten(bootstrap, GROUP, self._topic, self._readers)
@@ -118,7 +118,8 @@ class Load:
             violations.append("nothing was acknowledged: nothing has been tested")
         return Verdict(self.acknowledged, len(stored), tuple(violations))
 
-    def _seen(self) -> int:
+    def seen(self) -> int:
+        """How many messages the group has read."""
         return len({place for reader in self._readers for place in list(reader.seen)})
 
 

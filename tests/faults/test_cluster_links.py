@@ -115,6 +115,8 @@ def test_a_leader_alone_with_its_clients_acknowledges_nothing_and_is_replaced(
             getattr(cluster, how)(alone, other)
         cluster.until(lambda: cluster.leader(TOPIC, seen_by=witness) not in (alone, -1), "another leads")
         load.wait_for_more()
+        seen = load.seen()
+        cluster.until(lambda: load.seen() > seen + 100, "readers find it too")
         cluster.links.heal()
         load.expect_all_kept()
 

@@ -184,6 +184,11 @@ class InSync:
             follower.mark, follower.mark_ms = leader_log_end, now_ms
         return True
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it is not known what is recorded, as the store does not answer: another may lead by now."""
+        return bool(self._doubtful)
+
     # --- changing the set
 
     def propose(

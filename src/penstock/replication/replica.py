@@ -128,6 +128,11 @@ class Replica:
             not self.partition.is_leader or len(self.partition.in_sync.recorded) < self.min_insync_replicas
         )
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether this broker can neither change who is in sync nor know that it still leads."""
+        return self.partition.is_leader and self.partition.in_sync.is_in_doubt
+
     def on_moved(self, has_moved: bool) -> None:
         """Something about who is in sync has changed, and perhaps with it the high watermark."""
         if has_moved:

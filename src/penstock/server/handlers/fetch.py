@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from penstock.config import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS
-from penstock.errors import BrokerError, ErrorCode, StorageError, WouldBlock
+from penstock.errors import BrokerError, CutOff, ErrorCode, StorageError, WouldBlock
 from penstock.model import Offset, TopicId
 from penstock.net.answer import Answer, Later, Parts
 from penstock.replication.replica import Replica
@@ -287,6 +287,9 @@ class _FetchOperation:
         if self._has_moved:
             self._has_moved = False
             self._retry(final=self._wait_ms <= 0)
+        elif any(replica.is_in_doubt for replica in self._replicas):
+            self._stop_waiting()
+            self._later.fail(CutOff())
         else:
             self._finish(self._results)
 

@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 
 from penstock.cluster.internal_topics import refuse_internal
-from penstock.errors import BrokerError, ErrorCode, InvalidBatch, ProtocolError
+from penstock.errors import BrokerError, CutOff, ErrorCode, InvalidBatch, ProtocolError
 from penstock.model import ProducerEpoch, ProducerId
 from penstock.net.answer import Answer, Later, Parts
 from penstock.records.batch import TRANSACTIONAL_FLAG, BatchHeader
@@ -36,6 +36,8 @@ FIRST_ZSTD_VERSION = 7
 FIRST_ABORTABLE_VERSION = 11
 FIRST_IMPLICIT_VERSION = 12
 """From here on the client leaves it to the partition's leader to put the partition into the transaction."""
+DOUBT_SECONDS = 2.0
+"""So long a producer waits at least before it is sent away from a broker that may not lead any more."""
 
 
 def handle(request: Request, frame: memoryview, position: int) -> Answer:
@@ -52,6 +54,7 @@ class _ProduceOperation:
     """One Produce request on its way: appended, perhaps held, perhaps waiting to be committed, then answered."""
 
     __slots__ = (
+        "_deadline",
         "_failed",
         "_held",
         "_later",
@@ -72,9 +75,10 @@ class _ProduceOperation:
         self._held = 0
         self._failed: list[ProduceResult] = []
         self._replicas: set[Replica] = set()
-        self._waiting: set[ProduceResult] = set()
+        self._waiting: dict[ProduceResult, Replica] = {}
         self._later: Later | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
 
     def run(self) -> None:
         for topic in self._produce.topics:
@@ -202,7 +206,7 @@ class _ProduceOperation:
         result.log_start_offset = info.log_start_offset
         if self._produce.acks == ACKS_ALL:
             if not replica.when_committed(info, partial(self._on_commit, replica, result)):
-                self._waiting.add(result)
+                self._waiting[result] = replica
             elif replica.lacks_replicas:
                 raise _too_few_after_append()
 
@@ -227,7 +231,7 @@ class _ProduceOperation:
     def _on_commit(self, replica: Replica, result: ProduceResult, error: BrokerError | None) -> None:
         if result not in self._waiting:
             return
-        self._waiting.discard(result)
+        del self._waiting[result]
         if error is None and replica.lacks_replicas:
             error = _too_few_after_append()
         if error is not None:
@@ -236,16 +240,28 @@ class _ProduceOperation:
             self._finish()
 
     def _start_timer(self) -> None:
-        timeout_seconds = max(self._produce.timeout_ms, 0) / 1000
-        self._timer = asyncio.get_running_loop().call_later(timeout_seconds, self._on_timeout)
+        self._deadline = asyncio.get_running_loop().time() + max(self._produce.timeout_ms, 0) / 1000
+        self._look_later()
 
-    def _on_timeout(self) -> None:
-        for result in self._waiting:
-            self._refuse(
-                result, BrokerError(ErrorCode.request_timed_out, "stored, but not known to be safe in time")
-            )
-        self._waiting.clear()
-        self._finish()
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(min(self._deadline, loop.time() + DOUBT_SECONDS), self._look)
+
+    def _look(self) -> None:
+        if asyncio.get_running_loop().time() >= self._deadline:
+            for result in self._waiting:
+                self._refuse(
+                    result,
+                    BrokerError(ErrorCode.request_timed_out, "stored, but not known to be safe in time"),
+                )
+            self._waiting.clear()
+            self._finish()
+        elif any(replica.is_in_doubt for replica in self._waiting.values()):
+            assert self._later is not None
+            self._waiting.clear()
+            self._later.fail(CutOff())
+        else:
+            self._look_later()
 
     def _finish(self) -> None:
         if self._timer is not None:

@@ -1,0 +1,86 @@
+"""A leader that reaches neither the store nor its followers, but its clients: they are sent away, to ask others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from harness import Harness
+from test_copies import ORDERS, create, started
+from test_produce_handler import ALL, batch, produce, send, topic
+from whole_brokers import Brokers, run, until
+
+from penstock.errors import BrokerError, CutOff, ErrorCode
+from penstock.model import TopicId
+from penstock.net.answer import Answer, Later
+from penstock.replication.in_sync_writer import InSyncOutcome, InSyncWrite
+from penstock.server.handlers import produce as handler
+from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from penstock.wire.fetch_client import encode_fetch_request
+from penstock.wire.framing import SIZE_PREFIX
+from penstock.wire.produce import ProduceRequest
+
+FETCH_VERSION = 13
+MINUTE_MS = 60_000
+
+
+async def cut_off(brokers: Brokers, leader: int, follower: Harness) -> None:
+    async def no_answer(writes: Sequence[InSyncWrite]) -> Sequence[InSyncOutcome]:
+        raise BrokerError(ErrorCode.request_timed_out, "no clear answer")
+
+    brokers.running[leader]._in_sync_writer._store.write_in_sync = no_answer  # type: ignore[method-assign]
+    await follower.context.replicas._fetchers.stop()
+
+
+async def error_of(answer: Answer) -> Exception | None:
+    assert isinstance(answer, Later)
+    done = asyncio.Event()
+    answer.when_done(done.set)
+    await done.wait()
+    return answer.error
+
+
+def fetch(broker: Harness, topic_id: TopicId, offset: int, max_wait_ms: int) -> Answer:
+    asked = FetchTopic(None, topic_id, [FetchPartition(0, offset, 1_000)])
+    request = FetchRequest(max_wait_ms, 1, [asked], [], max_bytes=1_000, uses_topic_ids=True)
+    frame = encode_fetch_request(7, FETCH_VERSION, "test", request)
+    return broker._broker._dispatcher.dispatch(broker.session, memoryview(frame)[SIZE_PREFIX:])
+
+
+def test_who_waits_at_a_leader_that_is_cut_off_is_sent_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler, "DOUBT_SECONDS", 0.05)
+
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await started(brokers, 2)
+        await create(first, [1, 2])
+        (result,) = await produce(first, topic(ORDERS, batch()))
+        assert result.error_code == ErrorCode.none
+        await cut_off(brokers, 1, second)
+        answer = send(first, ProduceRequest(None, ALL, MINUTE_MS, [topic(ORDERS, batch())]))
+        assert isinstance(await error_of(answer), CutOff)
+        topic_id = first.context.image.topics[ORDERS].id
+        assert not isinstance(fetch(first, topic_id, 0, max_wait_ms=100), Later), "what is committed is shown"
+        assert isinstance(await error_of(fetch(first, topic_id, 1, max_wait_ms=100)), CutOff)
+
+    run(tmp_path, scenario)
+
+
+def test_who_waits_at_a_leader_that_has_only_lost_a_follower_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler, "DOUBT_SECONDS", 0.05)
+
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await started(brokers, 2)
+        await create(first, [1, 2])
+        await produce(first, topic(ORDERS, batch()))
+        await second.context.replicas._fetchers.stop()
+        (result,) = await produce(first, topic(ORDERS, batch()), timeout_ms=MINUTE_MS)
+        assert result.error_code == ErrorCode.none
+        await until(lambda: brokers.members(1, ORDERS) == {1})
+
+    run(tmp_path, scenario)
