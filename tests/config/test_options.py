@@ -10,6 +10,7 @@ from penstock.config import (
     BROKER_OPTIONS,
     CLEANUP_POLICY,
     DURABILITY,
+    GROUP_CONSUMER_ASSIGNORS,
     MIN_CLEANABLE_DIRTY_RATIO,
     RETENTION_MS,
     TOPIC_OPTIONS,
@@ -55,6 +56,7 @@ def test_every_topic_option_has_a_broker_default_of_the_same_type_and_value() ->
         (ADVERTISED_LISTENERS, "PLAINTEXT://broker.example:9093", Address("broker.example", 9093)),
         (ADVERTISED_LISTENERS, "[::1]:9092", Address("::1", 9092)),
         (ADVERTISED_LISTENERS, "", None),
+        (CLEANUP_POLICY, "", ()),
     ],
 )
 def test_parses_text_into_the_typed_value(option: Option[Any], text: str, value: object) -> None:
@@ -70,7 +72,7 @@ def test_parses_text_into_the_typed_value(option: Option[Any], text: str, value:
         (RETENTION_MS, ""),
         (AUTO_CREATE_TOPICS_ENABLE, "yes"),
         (CLEANUP_POLICY, "compact,compress"),
-        (CLEANUP_POLICY, ""),
+        (GROUP_CONSUMER_ASSIGNORS, ""),
         (DURABILITY, "AUTO"),
         (MIN_CLEANABLE_DIRTY_RATIO, "1.5"),
         (MIN_CLEANABLE_DIRTY_RATIO, "nan"),

@@ -179,6 +179,18 @@ def test_changes_settings_one_by_one(tmp_path: Path, version: int) -> None:
     serve(tmp_path, scenario)
 
 
+def test_the_last_cleanup_policy_can_be_taken_away_and_one_given_again(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("a")
+        assert await alter(broker, TOPIC, "a", ("cleanup.policy", SUBTRACT, "delete")) == ErrorCode.none
+        log_config = broker.context.replicas.get("a", 0).log.config
+        assert (log_config.deletes, log_config.compacts) == (False, False)
+        assert await alter(broker, TOPIC, "a", ("cleanup.policy", APPEND, "compact")) == ErrorCode.none
+        assert broker.context.image.topics["a"].configs["cleanup.policy"] == "compact"
+
+    serve(tmp_path, scenario)
+
+
 def test_a_change_that_will_not_do_changes_nothing(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("a", segment_ms="9")

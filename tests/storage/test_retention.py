@@ -106,8 +106,11 @@ def test_the_segment_that_is_written_does_not_go_for_its_size(context: StorageCo
     assert offsets(log) == [2]
 
 
-def test_a_log_that_is_only_compacted_is_left_alone(context: StorageContext) -> None:
-    log = make_log(context, config(cleanup_policy=(CleanupPolicy.COMPACT,)))
+@pytest.mark.parametrize("policy", [(), (CleanupPolicy.COMPACT,)])
+def test_a_log_without_the_policy_delete_is_left_alone(
+    context: StorageContext, policy: tuple[CleanupPolicy, ...]
+) -> None:
+    log = make_log(context, config(cleanup_policy=policy))
     fill(log, 3)
     retain(log, NOW_MS + HOUR_MS + 1)
     assert offsets(log) == [0, 1, 2]

@@ -71,10 +71,10 @@ ARCHIVE_REQUIRED: Option[bool] = topic(
 )
 CLEANUP_POLICY: Option[tuple[CleanupPolicy, ...]] = topic(
     "cleanup.policy",
-    ListOf(CleanupPolicy),
+    ListOf(CleanupPolicy, may_be_empty=True),
     (CleanupPolicy.DELETE,),
     "What becomes of old records: `delete` removes whole segments by age and size, `compact` keeps the "
-    "newest record of each key, `compact,delete` does both.",
+    "newest record of each key, `compact,delete` does both; with neither of them all are kept.",
     broker="log.cleanup.policy",
 )
 COMPRESSION_TYPE: Option[CompressionType] = topic(

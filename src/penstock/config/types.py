@@ -147,9 +147,11 @@ class Choice(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class ListOf(Generic[E]):
-    """One or several of the choices, separated by commas, in the order they were given: tools compare the text."""
+    """One or several of the choices, separated by commas, in the order they were given, as tools compare the text; or
+    none of them, where that means something."""
 
     choices: type[E]
+    may_be_empty: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -157,9 +159,12 @@ class ListOf(Generic[E]):
 
     @property
     def expected(self) -> str:
-        return f"{_either([str(choice) for choice in self.choices])}, or several separated by commas"
+        several = f"{_either([str(choice) for choice in self.choices])}, or several separated by commas"
+        return f"{several}, or nothing" if self.may_be_empty else several
 
     def parse(self, text: str) -> tuple[E, ...]:
+        if self.may_be_empty and not text.strip():
+            return ()
         return tuple(dict.fromkeys(self.choices(item.strip()) for item in text.split(",")))
 
     def format(self, value: tuple[E, ...]) -> str:

@@ -382,12 +382,13 @@ class Shard:
 
     def _time_out_commits(self) -> None:
         now_ms = self._now_ms()
+        # A client of a broker that is cut off has to look for the coordinator elsewhere.
+        is_in_doubt = self._appender.replica.is_in_doubt
+        code = ErrorCode.not_coordinator if is_in_doubt else ErrorCode.request_timed_out
         while self._commits and (self._commits[0][1].done() or self._commits[0][0] <= now_ms):
             _, future = self._commits.popleft()
             if not future.done():
-                future.set_exception(
-                    BrokerError(ErrorCode.request_timed_out, "stored, but not known to be safe in time")
-                )
+                future.set_exception(BrokerError(code, "stored, but not known to be safe in time"))
         if self._commits:
             self._around.timers.schedule((self.partition, None), self._commits[0][0])
 
