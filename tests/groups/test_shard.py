@@ -17,6 +17,7 @@ from penstock.groups.group import ConsumerHeartbeat, GroupKind, GroupState, Leav
 from penstock.groups.offsets import OffsetCommit
 from penstock.groups.shard import Shard
 from penstock.model import TopicId, TopicPartition
+from penstock.replication.in_sync import InSync
 
 Scenario = Callable[[Bench], Awaitable[None]]
 Run = Callable[[Scenario], None]
@@ -118,6 +119,20 @@ def test_refused_commit_leaves_no_group_behind_unless_another_is_on_its_way(run:
         assert list(bench.shard.groups) == ["g"]
         await bench.flushed(first)
         assert committed(bench.shard) == {P0: 5}
+
+    run(scenario)
+
+
+def test_commit_at_a_broker_that_is_cut_off_is_told_to_go_elsewhere(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        monkeypatch.setattr(InSync, "is_in_doubt", True)
+        late = asyncio.ensure_future(bench.commit(5))
+        await turns()
+        bench.clock.advance(5_000)
+        bench.shard.on_due(None)
+        assert await refused(late) is ErrorCode.not_coordinator
 
     run(scenario)
 
