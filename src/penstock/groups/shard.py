@@ -75,6 +75,10 @@ class Shard:
         return self._appender.replica.log.failed
 
     @property
+    def is_in_doubt(self) -> bool:
+        return self._appender.replica.is_in_doubt
+
+    @property
     def is_closed(self) -> bool:
         return self._closed is not None
 
@@ -383,8 +387,7 @@ class Shard:
     def _time_out_commits(self) -> None:
         now_ms = self._now_ms()
         # A client of a broker that is cut off has to look for the coordinator elsewhere.
-        is_in_doubt = self._appender.replica.is_in_doubt
-        code = ErrorCode.not_coordinator if is_in_doubt else ErrorCode.request_timed_out
+        code = ErrorCode.not_coordinator if self.is_in_doubt else ErrorCode.request_timed_out
         while self._commits and (self._commits[0][1].done() or self._commits[0][0] <= now_ms):
             _, future = self._commits.popleft()
             if not future.done():

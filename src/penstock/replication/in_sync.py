@@ -80,6 +80,8 @@ class InSync:
         self._pending: frozenset[BrokerId] | None = None
         self._doubtful: frozenset[frozenset[BrokerId]] = frozenset()
         """Changes on condition of the present partition epoch that came to an unknown end."""
+        self._is_alone = False
+        """Whether no follower was in step when that was last looked at."""
         self._machines = machines
         self._leaving: frozenset[BrokerId] = frozenset()
         self.followers: dict[BrokerId, Follower] = {}
@@ -186,8 +188,8 @@ class InSync:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether it is not known what is recorded, as the store does not answer: another may lead by now."""
-        return bool(self._doubtful)
+        """Whether no follower is in step, and the store did not answer either: another may lead by now."""
+        return self._is_alone and bool(self._doubtful)
 
     # --- changing the set
 
@@ -218,6 +220,7 @@ class InSync:
             for replica, follower in self.followers.items()
             if self.may_join(replica, high_watermark) and alive.get(replica) == follower.broker_epoch
         }
+        self._is_alone = members == {self._me}
         is_one_machine = self._is_one_machine(members)
         if _Condition((), is_one_machine).needs_flush(durability):
             unproven = {

@@ -37,6 +37,11 @@ class Shard(Protocol):
         """Whether its log takes nothing more until the broker is started again."""
         ...
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether another broker may have it by now, as this one is cut off."""
+        ...
+
     def close(self, code: ErrorCode) -> None:
         """Everybody who waits is told so; nothing more is appended, nobody is served any more."""
 
@@ -91,6 +96,8 @@ class Shards(Generic[S]):
         leader = self.leader_of(name)
         if leader == NO_LEADER:
             raise BrokerError(ErrorCode.coordinator_not_available)
+        if leader == self._node_id and any(shard.is_in_doubt for shard in self._shards.values()):
+            raise BrokerError(ErrorCode.coordinator_not_available, "this broker is cut off; ask another")
         return leader
 
     def leader_of(self, name: str) -> BrokerId:
@@ -107,6 +114,8 @@ class Shards(Generic[S]):
         index = partition_of(name, len(topic.partitions))
         shard = self._shards.get(index)
         if shard is not None:
+            if shard.is_in_doubt:
+                raise BrokerError(ErrorCode.not_coordinator, "this broker is cut off")
             return shard
         if index in self._failed:
             raise BrokerError(ErrorCode.coordinator_not_available, f"the log of {self._topic}-{index} failed")

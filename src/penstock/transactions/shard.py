@@ -70,6 +70,10 @@ class Shard:
     def has_failed(self) -> bool:
         return self._appender.replica.log.failed
 
+    @property
+    def is_in_doubt(self) -> bool:
+        return self._appender.replica.is_in_doubt
+
     def resume(self) -> None:
         """Go on with what the log says was under way."""
         now_ms, wall_ms = self._around.timers.now_ms(), self._around.wall_ms()
