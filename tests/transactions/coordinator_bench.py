@@ -190,7 +190,7 @@ class Bench:
             await turns()
 
     async def init(self, transactional_id: str = "t", asking: Identity = NOBODY, **options: Any) -> Identity:
-        values = {"timeout_ms": 60_000, "is_held": False, "connection": 1} | options
+        values = {"timeout_ms": 60_000, "is_held": False} | options
         return await self.settle(self.shard.init_producer_id(transactional_id, asking, **values))
 
     async def add(

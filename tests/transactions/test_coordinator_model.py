@@ -116,7 +116,7 @@ class Transactions(RuleBasedStateMachine):
         """A process starts, perhaps while another one still runs."""
         producer = self.producers[number] = Producer(version)
         self.next_transaction(producer)
-        self.ask(producer, self.bench.shard.init_producer_id("t", NOBODY, 60_000, False, 1))
+        self.ask(producer, self.bench.shard.init_producer_id("t", NOBODY, 60_000, False))
         self.commit_all()
         answer = self.answer_of(producer)
         if isinstance(answer, Identity):

@@ -247,6 +247,22 @@ def test_late_end_of_version_1_on_an_older_connection_is_refused(run: Any, commi
     run(scenario)
 
 
+def test_epoch_may_be_asked_for_over_a_newer_connection_than_its_transactions_use(run: Any) -> None:
+    """As aiokafka does, which has a connection for coordination and opens it first."""
+
+    async def scenario(driver: Driver) -> None:
+        for_transactions = driver.broker.session
+        driver.connect()
+        producer = await driver.start(version=4)
+        driver.broker.session = for_transactions
+        await driver.add(producer, 0)
+        await driver.produce(producer, version=9)
+        assert (await driver.end(producer, True, 3)).error_code == 0
+        assert driver.broker.context.transactions.counts.late_requests == 0
+
+    run(scenario)
+
+
 def test_batch_of_no_transaction_is_not_stored(run: Any) -> None:
     async def scenario(driver: Driver) -> None:
         producer = await driver.start()

@@ -29,6 +29,7 @@ from penstock.transactions.transaction import Identity, Transaction, Transaction
 
 COMPLETION_WAIT_SECONDS = 0.5
 """How long a request waits for the end of the transaction before it."""
+_NO_CONNECTION = -1
 USUAL_ID_CHARACTERS = 256
 """At most, on average: where names are longer there is room for fewer."""
 
@@ -87,7 +88,7 @@ class Shard:
     # --- requests
 
     async def init_producer_id(
-        self, transactional_id: str, asking: Identity, timeout_ms: int, is_held: bool, connection: int
+        self, transactional_id: str, asking: Identity, timeout_ms: int, is_held: bool
     ) -> Identity:
         """An identity that fences all earlier ones, when their transactions have ended."""
         fresh_id: ProducerId | None = None
@@ -109,8 +110,9 @@ class Shard:
             except BrokerError as error:
                 await self._complete_first(transactional_id, error)
                 continue
-            # What is late is known by its epoch, from whichever connection it comes.
-            self._connections[transactional_id] = connection
+            # What is late is known by its epoch, from whichever connection it comes. This one does not count: some
+            # clients ask for an epoch over another than they use for transactions, which may be the older.
+            self._connections[transactional_id] = _NO_CONNECTION
             await self._record(transactional_id, changed)
             if not changed.is_ending:
                 return changed.producer

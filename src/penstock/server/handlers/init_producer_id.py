@@ -54,5 +54,4 @@ async def _producer(request: Request, message: InitProducerIdRequest) -> Identit
         asking,
         message.transaction_timeout_ms,
         message.is_held,
-        request.session.number,
     )
