@@ -150,7 +150,8 @@ def test_a_broker_that_is_wrongly_taken_for_dead_costs_no_acknowledged_write(tmp
         await until(lambda: harnesses[3].context.image.topics[ORDERS].partitions[0].leader == 3)
         await until(lambda: brokers.running[2].is_lost)
         assert 2 not in harnesses[3].context.image.brokers
-        await until(lambda: harnesses[3].context.replicas.get(ORDERS, 0).partition.is_leader)
+        replica = harnesses[3].context.replicas.get_in_sync(ORDERS, 0)
+        await until(lambda: replica.partition.is_leader)
         (result,) = await produce(harnesses[3], topic(ORDERS, batch()))
         assert result.error_code == ErrorCode.none
         assert result.base_offset >= stored
