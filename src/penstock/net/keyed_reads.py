@@ -1,6 +1,6 @@
 """Reads of single keys from a cluster, as many at once as one likes, over one connection to each broker.
 
-All lookups that come in one turn of the loop go out in one request; while any is unanswered a request waits at the
+All lookups that come within a few milliseconds go out in one request; while any is unanswered a request waits at the
 broker, and the next one ends it (`wire/fetch_by_key.py`). Errors are those of `Routes`. Loop thread only.
 """
 
@@ -27,6 +27,8 @@ _MAX_ID = 2**31 - 1
 _LATE_SECONDS = 10.0
 """So long after its wait a lookup must be answered, or the broker hangs."""
 _LOOK_SECONDS = 2.0
+_APART_SECONDS = 0.003
+"""Between two requests to a broker: what is asked meanwhile goes together, and one who asks alone does not wait."""
 
 
 class KeyedRead(NamedTuple):
@@ -105,7 +107,7 @@ class _Conversation:
         self._waiting: dict[int, asyncio.Future[KeyResult]] = {}
         self._deadlines: dict[int, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._heard_at = 0.0
+        self._heard_at = self._sent_at = 0.0
         self._requests = 0
         """On their way."""
         self._is_due = True
@@ -173,7 +175,8 @@ class _Conversation:
     def _send_soon(self) -> None:
         if not self._is_due and not self._is_over:
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self._send)
+            loop = asyncio.get_running_loop()
+            loop.call_at(max(loop.time(), self._sent_at + _APART_SECONDS), self._send)
 
     def _send(self) -> None:
         self._is_due = False
@@ -186,6 +189,7 @@ class _Conversation:
         correlation_id = self._client.next_correlation_id()
         frame = encode_fetch_by_key_request(correlation_id, self._client.client_id, request)
         self._requests += 1
+        self._sent_at = asyncio.get_running_loop().time()
         self._client.exchange(correlation_id, frame).add_done_callback(self._on_answer)
 
     def _on_answer(self, answer: asyncio.Future[memoryview]) -> None:
