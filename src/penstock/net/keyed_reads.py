@@ -1,7 +1,8 @@
 """Reads of single keys from a cluster, as many at once as one likes, over one connection to each broker.
 
-All lookups that come within a few milliseconds go out in one request; while any is unanswered a request waits at the
-broker, and the next one ends it (`wire/fetch_by_key.py`). Errors are those of `Routes`. Loop thread only.
+All lookups that come in one turn of the loop go out in one request, and those of a few milliseconds while many wait.
+While any is unanswered a request waits at the broker, and the next one ends it (`wire/fetch_by_key.py`). Errors are
+those of `Routes`. Loop thread only.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _LATE_SECONDS = 10.0
 """So long after its wait a lookup must be answered, or the broker hangs."""
 _LOOK_SECONDS = 2.0
 _APART_SECONDS = 0.003
-"""Between two requests to a broker: what is asked meanwhile goes together, and one who asks alone does not wait."""
+"""Between two requests to a broker while many wait: what is asked meanwhile goes together."""
+_MANY = 16
 
 
 class KeyedRead(NamedTuple):
@@ -176,7 +178,10 @@ class _Conversation:
         if not self._is_due and not self._is_over:
             self._is_due = True
             loop = asyncio.get_running_loop()
-            loop.call_at(max(loop.time(), self._sent_at + _APART_SECONDS), self._send)
+            if len(self._waiting) < _MANY:
+                loop.call_soon(self._send)
+            else:
+                loop.call_at(max(loop.time(), self._sent_at + _APART_SECONDS), self._send)
 
     def _send(self) -> None:
         self._is_due = False
