@@ -60,6 +60,6 @@ def the_tail_of_a_new_leader_is_not_indexed() -> AbstractContextManager[Any]:
 KEYED_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[str]] = {
     lookups_see_what_is_not_committed: frozenset({"keyed"}),
     idempotency_keys_are_not_looked_up: frozenset({"keyed"}),
-    originals_are_sought_among_the_committed: frozenset({"keyed", "pause", "reset_connections"}),
+    originals_are_sought_among_the_committed: frozenset({"keyed"}),
     the_tail_of_a_new_leader_is_not_indexed: frozenset({"keyed"}),
 }
