@@ -487,6 +487,7 @@ def test_the_page_needs_nothing_from_elsewhere(http: httpx.Client) -> None:
 
 
 def test_metrics_count_requests_and_answers(http: httpx.Client) -> None:
+    http.post("/send", json={"from_user": "ann", "to_user": "bob", "message": "hi"})
     http.get("/nope")
     text = http.get("/metrics").text
     assert 'penstock_http_request_seconds_count{endpoint="send"}' in text
