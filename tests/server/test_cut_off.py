@@ -49,16 +49,23 @@ def fetch(broker: Harness, topic_id: TopicId, offset: int, max_wait_ms: int) -> 
     return broker._broker._dispatcher.dispatch(broker.session, memoryview(frame)[SIZE_PREFIX:])
 
 
-def test_who_waits_at_a_leader_that_is_cut_off_is_sent_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def doubt_comes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler, "DOUBT_SECONDS", 0.05)
 
+
+async def leader_and_follower(brokers: Brokers) -> tuple[Harness, Harness]:
+    """Of a partition with one record, which both have."""
+    first, second = await started(brokers, 2)
+    await create(first, [1, 2])
+    (result,) = await produce(first, topic(ORDERS, batch()))
+    assert result.error_code == ErrorCode.none
+    return first, second
+
+
+def test_who_waits_at_a_leader_that_is_cut_off_is_sent_away(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
-        first, second = await started(brokers, 2)
-        await create(first, [1, 2])
-        (result,) = await produce(first, topic(ORDERS, batch()))
-        assert result.error_code == ErrorCode.none
+        first, second = await leader_and_follower(brokers)
         await cut_off(brokers, 1, second)
         answer = send(first, ProduceRequest(None, ALL, MINUTE_MS, [topic(ORDERS, batch())]))
         assert isinstance(await error_of(answer), CutOff)
@@ -69,15 +76,9 @@ def test_who_waits_at_a_leader_that_is_cut_off_is_sent_away(
     run(tmp_path, scenario)
 
 
-def test_who_waits_at_a_leader_that_has_only_lost_a_follower_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handler, "DOUBT_SECONDS", 0.05)
-
+def test_who_waits_at_a_leader_that_has_only_lost_a_follower_waits(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
-        first, second = await started(brokers, 2)
-        await create(first, [1, 2])
-        await produce(first, topic(ORDERS, batch()))
+        first, second = await leader_and_follower(brokers)
         await second.context.replicas._fetchers.stop()
         (result,) = await produce(first, topic(ORDERS, batch()), timeout_ms=MINUTE_MS)
         assert result.error_code == ErrorCode.none
