@@ -60,6 +60,14 @@ def test_workers_share_a_port_and_one_that_dies_is_replaced(broker: BrokerProces
         assert not left, "workers end with the process that looks after them"
 
 
+def test_a_worker_whose_parent_ended_while_it_started_ends_too(broker: BrokerProcess) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    options = ["--bootstrap", broker.bootstrap, "--http-port", str(free_ports(1)[0])]
+    command = [sys.executable, "-m", "penstock.cli.main", "gateway", *options, "--worker-of", str(gone.pid)]
+    assert subprocess.run(command, timeout=PATIENCE_SECONDS).returncode == 0
+
+
 def test_without_a_cluster_it_says_that_none_is_there(tmp_path: Path) -> None:
     [port] = free_ports(1)
     with GatewayProcess(tmp_path, f"127.0.0.1:{port}", QUICK) as gateway:

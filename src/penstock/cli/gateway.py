@@ -6,7 +6,7 @@ It keeps nothing but open connections, so any number of them may run and come an
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Sequence
 
 from penstock.cli.config_file import read_config_file
@@ -30,7 +30,7 @@ def gateway(arguments: Sequence[str]) -> None:
         raise Failure(str(error), "Give --bootstrap HOST:PORT[,HOST:PORT].", code=ExitCode.USAGE) from None
     if loaded.config[HTTP_PORT] < 0:
         raise Failure("a gateway needs a port", "Give --http-port.", code=ExitCode.USAGE)
-    if given.workers > 1:
+    if given.workers > 1 and given.worker_of is None:
         from penstock.cli.gateway_workers import run_workers
 
         if loaded.config[HTTP_PORT] == 0:
@@ -39,7 +39,7 @@ def gateway(arguments: Sequence[str]) -> None:
     else:
         from penstock.cli.gateway_process import run_gateway
 
-        run_gateway(loaded.config, bootstrap, is_worker=given.workers < 0)
+        run_gateway(loaded.config, bootstrap, given.worker_of)
 
 
 def _parser() -> ArgumentParser:
@@ -61,6 +61,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--workers", metavar="N", type=int, default=1, help="processes that share the port, one for each core"
     )
+    parser.add_argument("--worker-of", metavar="PID", type=int, help=SUPPRESS)
     parser.add_argument("--config", metavar="FILE", help="a file of settings: TOML, or name=value lines")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting; repeat for several"

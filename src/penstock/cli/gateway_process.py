@@ -36,17 +36,17 @@ PARENT_SECONDS = 1.0
 """How often a worker looks whether the process that looks after it is there."""
 
 
-def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], *, is_worker: bool) -> None:
-    """Serve until SIGTERM or SIGINT, then stop cleanly."""
+def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], parent: int | None) -> None:
+    """Serve until SIGTERM or SIGINT, a worker also until its parent has ended; then stop cleanly."""
     log = open_log(config, SystemClock(), sys.stderr)
     take_over_library_logs(log)
     raise_limit_of_open_files(config[GATEWAY_MAX_CONNECTIONS] + OPEN_FILES_BESIDES, 0, log)
     warn_if_open_to_all(config, log)
     with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
-        runner.run(_serve(config, bootstrap, log, is_worker))
+        runner.run(_serve(config, bootstrap, log, parent))
 
 
-async def _serve(config: BrokerConfig, bootstrap: Sequence[Address], log: Log, is_worker: bool) -> None:
+async def _serve(config: BrokerConfig, bootstrap: Sequence[Address], log: Log, parent: int | None) -> None:
     stop = asyncio.Event()
     on_signals(stop.set)
     threads = ThreadPools()
@@ -64,7 +64,7 @@ async def _serve(config: BrokerConfig, bootstrap: Sequence[Address], log: Log, i
     )
     loop_lag = LoopLag(metrics.event_loop_lag)
     try:
-        port = await service.start(config[HOST], config[HTTP_PORT], surroundings, shared=is_worker)
+        port = await service.start(config[HOST], config[HTTP_PORT], surroundings, shared=parent is not None)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise Failure(
@@ -76,10 +76,10 @@ async def _serve(config: BrokerConfig, bootstrap: Sequence[Address], log: Log, i
     loop_lag.start()
     address = Address(config[HOST], port)
     log.info("serving", address=f"http://{address}", bootstrap=",".join(map(str, bootstrap)))
-    if not is_worker:
+    if parent is None:
         print(f"penstock serves HTTP at http://{address}", flush=True)
-    if is_worker:
-        asyncio.get_running_loop().call_later(PARENT_SECONDS, _end_with_parent, os.getppid(), stop)
+    else:
+        _end_with_parent(parent, stop)
     await stop.wait()
     state = BrokerState.STOPPING
     loop_lag.stop()

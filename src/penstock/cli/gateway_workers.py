@@ -5,6 +5,7 @@ A worker that ends is replaced after a moment; a signal to end goes to all of th
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -21,7 +22,15 @@ class _Ended(Exception):
 
 
 def run_workers(count: int, arguments: Sequence[str]) -> None:
-    command = [sys.executable, "-m", "penstock.cli.main", "gateway", *arguments, "--workers", "-1"]
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli.main",
+        "gateway",
+        *arguments,
+        "--worker-of",
+        str(os.getpid()),
+    ]
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
     workers: list[subprocess.Popen[bytes]] = []
