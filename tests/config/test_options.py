@@ -38,6 +38,25 @@ def test_every_option_explains_itself_in_sentences(option: Option[Any]) -> None:
     assert option.doc.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("name", "ours", "other"),
+    [
+        ("compression.type", "producer", "zstd"),
+        ("flush.messages", str(2**63 - 1), "1"),
+        ("flush.ms", str(2**63 - 1), "1000"),
+        ("preallocate", "false", "true"),
+        ("remote.storage.enable", "FALSE", "true"),
+        ("segment.jitter.ms", "0", "5"),
+        ("unclean.leader.election.enable", "false", "true"),
+    ],
+)
+def test_what_kafka_lets_users_choose_is_taken_where_it_holds_here(name: str, ours: str, other: str) -> None:
+    option = TOPIC_OPTIONS[name]
+    assert option.parse(ours) == option.default
+    with pytest.raises(ConfigError, match="the only choice"):
+        option.parse(other)
+
+
 def test_every_topic_option_has_a_broker_default_of_the_same_type_and_value() -> None:
     for option in TOPIC_OPTIONS.values():
         assert option.synonym is BROKER_OPTIONS[option.synonym.name]

@@ -10,7 +10,18 @@ from penstock.config.key_layouts import NO_LAYOUTS, KeyLayouts, Layouts
 from penstock.config.options import Group, Option, table
 from penstock.config.partition_offsets import NO_OFFSETS, OffsetsByPartition, PartitionOffsets
 from penstock.config.replica_lists import NO_REPLICAS, ReplicaList, Replicas
-from penstock.config.types import INT_MAX, LONG_MAX, Boolean, Choice, Fraction, Integer, ListOf, ValueType
+from penstock.config.types import (
+    INT_MAX,
+    LONG_MAX,
+    Boolean,
+    Choice,
+    Fraction,
+    Integer,
+    ListOf,
+    Only,
+    Text,
+    ValueType,
+)
 
 T = TypeVar("T")
 
@@ -18,10 +29,6 @@ T = TypeVar("T")
 class CleanupPolicy(StrEnum):
     DELETE = "delete"
     COMPACT = "compact"
-
-
-class CompressionType(StrEnum):
-    PRODUCER = "producer"
 
 
 class Durability(StrEnum):
@@ -77,11 +84,11 @@ CLEANUP_POLICY: Option[tuple[CleanupPolicy, ...]] = topic(
     "newest record of each key, `compact,delete` does both; with neither of them all are kept.",
     broker="log.cleanup.policy",
 )
-COMPRESSION_TYPE: Option[CompressionType] = topic(
+COMPRESSION_TYPE: Option[str] = topic(
     "compression.type",
-    Choice(CompressionType),
-    CompressionType.PRODUCER,
-    "Batches are stored and served exactly as the producer compressed them; there is no other choice.",
+    Only(Text(), "producer"),
+    "producer",
+    "Batches are stored and served exactly as the producer compressed them.",
     broker="compression.type",
 )
 DELETE_RETENTION_MS: Option[int] = topic(
@@ -107,6 +114,20 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS: Option[ReplicaList] = topic(
     NO_REPLICAS,
     "The replicas that copy no faster than their brokers' `follower.replication.throttled.rate` while they catch up.",
     broker="follower.replication.throttled.replicas",
+)
+FLUSH_MESSAGES: Option[int] = topic(
+    "flush.messages",
+    Only(Integer(), LONG_MAX),
+    LONG_MAX,
+    "Nothing is flushed by count or by time; `durability` says when a write is acknowledged.",
+    broker="log.flush.interval.messages",
+)
+FLUSH_MS: Option[int] = topic(
+    "flush.ms",
+    Only(Integer(), LONG_MAX),
+    LONG_MAX,
+    "Nothing is flushed by count or by time; `durability` says when a write is acknowledged.",
+    broker="log.flush.interval.ms",
 )
 INDEX_BY_KEY: Option[bool] = topic(
     "index.by.key",
@@ -205,6 +226,20 @@ MIN_INSYNC_REPLICAS: Option[int] = topic(
     "broker's is set, a topic that is made with three copies or more gets 2.",
     broker="min.insync.replicas",
 )
+PREALLOCATE: Option[bool] = topic(
+    "preallocate",
+    Only(Boolean(), False),
+    False,
+    "Segment files grow as they are written.",
+    broker="log.preallocate",
+)
+REMOTE_STORAGE_ENABLE: Option[bool] = topic(
+    "remote.storage.enable",
+    Only(Boolean(), False),
+    False,
+    "Old segments stay here; `penstock pipeline archive` copies records elsewhere.",
+    broker="remote.log.storage.system.enable",
+)
 RETENTION_BYTES: Option[int] = topic(
     "retention.bytes",
     Integer(-1, LONG_MAX),
@@ -227,6 +262,13 @@ SEGMENT_BYTES: Option[int] = topic(
     "segments.",
     broker="log.segment.bytes",
 )
+SEGMENT_JITTER_MS: Option[int] = topic(
+    "segment.jitter.ms",
+    Only(Integer(), 0),
+    0,
+    "Segments are closed when they are due.",
+    broker="log.roll.jitter.ms",
+)
 SEGMENT_MS: Option[int] = topic(
     "segment.ms",
     Integer(1, LONG_MAX),
@@ -234,6 +276,13 @@ SEGMENT_MS: Option[int] = topic(
     "A segment is closed when its first record is older than this, even if it is not full, so that "
     "retention and compaction can get at it.",
     broker="log.roll.ms",
+)
+UNCLEAN_LEADER_ELECTION_ENABLE: Option[bool] = topic(
+    "unclean.leader.election.enable",
+    Only(Boolean(), False),
+    False,
+    "A leader that may lack acknowledged records is chosen when somebody asks for it (ElectLeaders), never by itself.",
+    broker="unclean.leader.election.enable",
 )
 
 TOPIC_OPTIONS: Mapping[str, Option[Any]] = table(TOPICS.options)

@@ -108,6 +108,31 @@ class Boolean:
 
 
 @dataclass(frozen=True, slots=True)
+class Only(Generic[T]):
+    """What others let their users choose and we do not: the one value that is true here."""
+
+    type: ValueType[T]
+    value: T
+
+    @property
+    def kind(self) -> Kind:
+        return self.type.kind
+
+    @property
+    def expected(self) -> str:
+        return f"{self.format(self.value)}, which is the only choice"
+
+    def parse(self, text: str) -> T:
+        value = self.type.parse(text)
+        if value != self.value:
+            raise ValueError(text)
+        return value
+
+    def format(self, value: T) -> str:
+        return self.type.format(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     @property
     def kind(self) -> Kind:
