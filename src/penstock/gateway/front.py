@@ -24,7 +24,7 @@ from penstock.gateway.context import Gateway
 from penstock.gateway.cross_origin import CrossOrigin
 from penstock.gateway.endpoint import JSON, SYSTEM, Call, Endpoint
 from penstock.gateway.http_connection import SEND_WHOLE, SendWhole
-from penstock.gateway.limits import ClientLimits
+from penstock.gateway.limits import ClientLimits, TooMuch
 from penstock.gateway.problems import CONTENT_TYPE, Problem, problem_of
 from penstock.gateway.request_parts import (
     ClientGone,
@@ -144,7 +144,7 @@ class Front:
             return
         if self._is_stopping:
             raise _stopping()
-        self.limits.enter(client)
+        await self._enter(client)
         try:
             body, content_type = await self._read_body(endpoint, receive, headers, answering, client)
             require_all(self._gateway.authorize, client, endpoint.needs, parameters, body)
@@ -156,6 +156,13 @@ class Front:
         finally:
             self.limits.give_back(client, answering.body_bytes)
             self.limits.leave(client)
+
+    async def _enter(self, client: str) -> None:
+        try:
+            self.limits.enter(client)
+        except TooMuch as refusal:
+            await asyncio.sleep(refusal.held_seconds)
+            raise
 
     async def _read_body(
         self, endpoint: Endpoint, receive: Receive, headers: Headers, answering: _Answering, client: str
@@ -195,7 +202,7 @@ class Front:
             self._cross_origin.check(collect_headers(scope["headers"]))
             if self._is_stopping:
                 raise _stopping()
-            self.limits.enter(client)
+            await self._enter(client)
         except Problem as problem:
             await refuse_socket(problem, request_id, send)
             return

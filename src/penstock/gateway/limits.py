@@ -1,6 +1,8 @@
 """How much one client may ask at a time and in a second, and send, so that no client takes what others need.
 
-A client is an address until there are users. Memory is bounded by the clients that ask at present. Loop thread only.
+A client is an address until there are users. Who asks too much hears of it when the second is over: refusals cost time
+too, and whoever asks again at once would have all of it. Memory is bounded by the clients that ask at present. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -15,6 +17,19 @@ from penstock.config import (
 from penstock.gateway.problems import Problem
 
 _WINDOW_SECONDS = 1.0
+
+
+class TooMuch(Problem):
+    def __init__(self, detail: str, held_seconds: float = 0.0) -> None:
+        """To be told after so many seconds."""
+        super().__init__(
+            429,
+            detail,
+            error="THROTTLING_QUOTA_EXCEEDED",
+            retriable=True,
+            headers={"retry-after": "1"},
+        )
+        self.held_seconds = held_seconds
 
 
 class ClientLimits:
@@ -32,7 +47,7 @@ class ClientLimits:
         self._window_end = 0.0
 
     def enter(self, client: str) -> None:
-        """One more request; a Problem where it is one too many. Who enters leaves."""
+        """One more request; TooMuch where it is one too many. Who enters leaves."""
         now = self._clock.monotonic()
         if now >= self._window_end:
             self._recent.clear()
@@ -40,9 +55,16 @@ class ClientLimits:
         recent = self._recent.get(client, 0)
         opened = self._open.get(client, 0)
         if opened >= self._max_open:
-            raise self._refuse(f"{opened} requests of this address are unanswered; wait for one of them")
+            self.refusals += 1
+            raise TooMuch(
+                f"{opened} requests of this address are unanswered; wait for one of them",
+                self._window_end - now,
+            )
         if recent >= self._max_rate:
-            raise self._refuse(f"more than {self._max_rate} requests of this address in a second")
+            self.refusals += 1
+            raise TooMuch(
+                f"more than {self._max_rate} requests of this address in a second", self._window_end - now
+            )
         self._recent[client] = recent + 1
         self._open[client] = opened + 1
         self.open_requests += 1
@@ -56,10 +78,11 @@ class ClientLimits:
             del self._open[client]
 
     def hold(self, client: str, size: int) -> None:
-        """So many bytes of a body more; a Problem where there is no room. Whoever holds some gives them back."""
+        """So many bytes of a body more; TooMuch where there is no room. Whoever holds some gives them back."""
         own = self._bytes_of.get(client, 0) + size
         if own > self._max_bytes // 2 or self._bytes + size > self._max_bytes:
-            raise self._refuse("the bodies of unanswered requests take all the memory there is for them")
+            self.refusals += 1
+            raise TooMuch("the bodies of unanswered requests take all the memory there is for them")
         self._bytes_of[client] = own
         self._bytes += size
 
@@ -72,13 +95,3 @@ class ClientLimits:
             self._bytes_of[client] = left
         else:
             del self._bytes_of[client]
-
-    def _refuse(self, detail: str) -> Problem:
-        self.refusals += 1
-        return Problem(
-            429,
-            detail,
-            error="THROTTLING_QUOTA_EXCEEDED",
-            retriable=True,
-            headers={"retry-after": "1"},
-        )

@@ -1,0 +1,81 @@
+"""H16: one address asks far more than it may, as fast as it is answered; another does not notice."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from broker_process import BrokerProcess
+
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("watch")]
+RATE = 50
+SETTINGS = (f"gateway.client.max.request.rate={RATE}",)
+GREEDY_CONNECTIONS = 20
+OTHERS_REQUESTS = 40
+NOISE_SECONDS = 0.02
+"""What a busy machine may add to a p99 of a millisecond or two."""
+
+
+class Greedy:
+    def __init__(self, port: int) -> None:
+        self.statuses: dict[int, int] = {}
+        self._port = port
+        self._is_over = threading.Event()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        threads = [threading.Thread(target=self._ask) for _ in range(GREEDY_CONNECTIONS)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._is_over.set()
+            for thread in threads:
+                thread.join()
+
+    def _ask(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=15)
+        while not self._is_over.is_set():
+            connection.request("GET", "/v1/brokers")
+            answer = connection.getresponse()
+            answer.read()
+            self.statuses[answer.status] = self.statuses.get(answer.status, 0) + 1
+            if answer.status == 429:
+                assert answer.headers["retry-after"] == "1"
+        connection.close()
+
+
+def p99_of_another(port: int) -> float:
+    """From another address, slower than it may."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=15, source_address=("127.0.0.2", 0))
+    taken = []
+    for _ in range(OTHERS_REQUESTS):
+        began = time.perf_counter()
+        connection.request("GET", "/v1/brokers")
+        answer = connection.getresponse()
+        answer.read()
+        taken.append(time.perf_counter() - began)
+        assert answer.status == 200
+        time.sleep(2 / RATE)
+    connection.close()
+    return sorted(taken)[int(0.99 * len(taken)) - 1]
+
+
+def test_a_burst_above_the_quota_is_refused_and_others_do_not_notice(broker: BrokerProcess) -> None:
+    quiet = p99_of_another(broker.http_port)
+    greedy = Greedy(broker.http_port)
+    began = time.monotonic()
+    with greedy.at_work():
+        beside = p99_of_another(broker.http_port)
+    seconds = time.monotonic() - began
+    assert beside <= 2 * quiet + NOISE_SECONDS
+    assert set(greedy.statuses) == {200, 429}
+    assert greedy.statuses[200] <= RATE * (seconds + 2)
+    # Each connection is refused once in a second, and not as often as it asks.
+    assert greedy.statuses[429] <= GREEDY_CONNECTIONS * (seconds + 2)
