@@ -35,7 +35,7 @@ run: $(VENV)/.broker  ## Start a broker with its data in ./data (PORT, HTTP_PORT
 
 # Processes that share a busy machine with others are late at times: what failed is run once more, alone, and counts then.
 test: $(VENV)/.dev  ## Run the tests
-	$(BIN)/python -m pytest -n 2 --cache-clear $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cache-clear $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 lint: $(VENV)/.dev  ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check src tests bench

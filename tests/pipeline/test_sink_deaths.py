@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 
 FIRST, SECOND = [f"a{n}" for n in range(10)], [f"b{n}" for n in range(10)]
 WITH_ALL = bool(os.environ.get("PENSTOCK_ALL_FAULTS"))
-STRIDE = 1 if WITH_ALL else 5
+STRIDE = 1 if WITH_ALL else 8
 """Not every step when there is little time."""
 
 

@@ -249,3 +249,13 @@ def test_clients_learn_that_there_are_consumer_groups(tmp_path: Path, version: i
         assert (("group.version", 0, 1) in supported) == (version >= 4)
 
     serve(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(("name", "version"), [("", "1"), ("test", "1 "), ("te\nst", "1"), ("-test", "1")])
+def test_software_without_a_plain_name_is_told_so(tmp_path: Path, name: str, version: str) -> None:
+    async def scenario(broker: Harness) -> None:
+        asked = {"client_software_name": name, "client_software_version": version}
+        answer = await broker.ask(API_VERSIONS, 3, asked)
+        assert (answer.error_code, answer.api_keys) == (ErrorCode.invalid_request, ())
+
+    serve(tmp_path, scenario)

@@ -144,7 +144,7 @@ def test_without_a_secret_of_its_own_a_broker_believes_who_knows_the_one_in_the_
 
 def test_clients_are_not_told_of_what_is_between_brokers(tmp_path: Path) -> None:
     async def scenario(harness: Harness) -> None:
-        response = await harness.ask(18, 3, {})
+        response = await harness.ask(18, 2, {})
         assert BROKER_HANDSHAKE not in {api.api_key for api in response.api_keys}
         short = encode_handshake_request(7, "test", HandshakeRequest(OTHER, ME, NONCE))[SIZE_PREFIX:-1]
         with pytest.raises(ProtocolError):

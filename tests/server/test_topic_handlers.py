@@ -448,6 +448,16 @@ def test_topic_partitions_by_name(tmp_path: Path) -> None:
     serve(tmp_path, scenario)
 
 
+def test_a_page_begins_with_a_topic_that_is_asked_for(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("a")
+        asked = describe("a", "c", cursor=("b", 0))
+        response = await broker.ask(DESCRIBE_TOPIC_PARTITIONS, 0, asked)
+        assert codes(response.topics) == [ErrorCode.invalid_request] * 2
+
+    serve(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("limit", [0, -5, 2**31 - 1])
 def test_absurd_page_sizes_are_bounded(tmp_path: Path, limit: int) -> None:
     async def scenario(broker: Harness) -> None:

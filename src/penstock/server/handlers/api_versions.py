@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from penstock.server.dispatch import API_VERSIONS_KEY, Api, Fields, Request
 MAX_VERSION = 4
 FIRST_VERSION_WITH_LOWEST_0 = 4
 """Clients that ask in an older version do not know that the lowest level of a feature can be 0 (KAFKA-17011)."""
+FIRST_VERSION_WITH_NAMES = 3
 FEATURES = {
     "group.version": 1,
     "transaction.version": 2,
@@ -19,6 +21,16 @@ FEATURES = {
 """The level of each: consumer groups (KIP-848); transactions with an epoch of their own each (KIP-890)."""
 LOWEST_LEVEL = 0
 FEATURES_EPOCH = 0
+
+_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+_EMPTY: Fields = {
+    "api_keys": (),
+    "throttle_time": timedelta(0),
+    "supported_features": (),
+    "finalized_features_epoch": FEATURES_EPOCH,
+    "finalized_features": (),
+    "zk_migration_ready": False,
+}
 
 
 def api_versions(apis: Sequence[Api]) -> Api:
@@ -28,6 +40,8 @@ def api_versions(apis: Sequence[Api]) -> Api:
 
     def handle(request: Request, message: Any) -> Fields:
         unsupported = message is None
+        if request.version >= FIRST_VERSION_WITH_NAMES and not _is_named_well(message):
+            return {**_EMPTY, "error_code": ErrorCode.invalid_request}
         tells_lowest_0 = request.version >= FIRST_VERSION_WITH_LOWEST_0
         return {
             "error_code": ErrorCode.unsupported_version if unsupported else ErrorCode.none,
@@ -51,3 +65,10 @@ def api_versions(apis: Sequence[Api]) -> Api:
         }
 
     return Api(API_VERSIONS_KEY, 0, MAX_VERSION, handle)
+
+
+def _is_named_well(message: Any) -> bool:
+    """Whether the client's software has a name and a version that can go into logs as they are (KIP-511)."""
+    return all(
+        _NAME.fullmatch(name) for name in (message.client_software_name, message.client_software_version)
+    )

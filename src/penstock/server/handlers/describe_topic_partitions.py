@@ -20,6 +20,10 @@ def handle(request: Request, message: Any) -> Fields:
     first_name, first_partition = "", 0
     if message.cursor is not None:
         first_name, first_partition = message.cursor.topic_name, max(0, message.cursor.partition_index)
+        asked = {topic.name for topic in message.topics}
+        if asked and first_name not in asked:
+            refused = [_refused(name, ErrorCode.invalid_request) for name in sorted(asked)]
+            return {"throttle_time": NO_TIME, "topics": refused, "next_cursor": None}
     limit = min(message.response_partition_limit, request.broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT])
     left = max(1, limit)
     topics: list[Fields] = []
@@ -30,7 +34,7 @@ def handle(request: Request, message: Any) -> Fields:
             next_cursor = {"topic_name": name, "partition_index": 0}
             break
         if topic is None or not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            topics.append(_refused(request, name))
+            topics.append(_refused(name, _why_not(request, name)))
             continue
         start = first_partition if name == first_name else 0
         end = min(len(topic.partitions), start + left)
@@ -57,13 +61,16 @@ def _names(request: Request, message: Any, first: str) -> list[str]:
     return sorted(name for name in asked if name >= first)
 
 
-def _refused(request: Request, name: str) -> Fields:
+def _why_not(request: Request, name: str) -> ErrorCode:
     try:
         request.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
         check_topic_name(name)
-        code = ErrorCode.unknown_topic_or_partition
+        return ErrorCode.unknown_topic_or_partition
     except BrokerError as error:
-        code = error.code
+        return error.code
+
+
+def _refused(name: str, code: ErrorCode) -> Fields:
     return {
         "error_code": code,
         "name": name,
