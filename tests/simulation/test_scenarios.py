@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from mutants import MUTANTS, SLOW, hunt
+from mutants import MUTANTS, hunt
 from mutants import SEEDS as SEEDS_OF_A_HUNT
 
 from penstock.simulation.running import Report, Sink
@@ -67,6 +67,6 @@ def test_seeds_differ() -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", [name for name in MUTANTS if name not in SLOW])
+@pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_caught(name: str) -> None:
     assert hunt(name, SEEDS_OF_A_HUNT) is not None
