@@ -101,6 +101,33 @@ def test_refuses_with_kafkas_code(new: NewTopic, code: ErrorCode) -> None:
     assert refusal(planner(2), new) is code
 
 
+def test_topics_are_made_while_a_broker_is_away() -> None:
+    everywhere = planner(3).plan_topic(NewTopic("old", 2, 3))
+    image = image_of(2).with_topics([everywhere])
+    planned = TopicPlanner(image, BrokerConfig({}), Random(1))
+    made = planned.plan_topic(NewTopic("new", 4, 3))
+    for partition in made.partitions:
+        assert set(partition.replicas) == {1, 2, 3}
+        assert set(partition.isr) == {1, 2}
+        assert partition.leader == partition.replicas[0] != 3
+    more = planned.plan_partitions(NewPartitions("old", 3)).partitions[2]
+    assert (set(more.replicas), set(more.isr)) == ({1, 2, 3}, {1, 2})
+    chosen = planned.plan_topic(NewTopic("chosen", assignment=[(0, (3, 2))])).partitions[0]
+    assert (chosen.leader, chosen.replicas, chosen.isr) == (2, (3, 2), (2,))
+    assert (
+        refusal(planned, NewTopic("nobody", assignment=[(0, (3,))])) is ErrorCode.invalid_replica_assignment
+    )
+    assert refusal(planned, NewTopic("four", 1, 4)) is ErrorCode.invalid_replication_factor
+
+
+def test_those_that_are_there_suffice() -> None:
+    everywhere = planner(3).plan_topic(NewTopic("old", 2, 3))
+    planned = TopicPlanner(image_of(2).with_topics([everywhere]), BrokerConfig({}), Random(1))
+    assert {
+        replica for each in planned.plan_topic(NewTopic("new", 6, 2)).partitions for replica in each.replicas
+    } == {1, 2}
+
+
 def test_an_assignment_is_taken_as_given() -> None:
     topic = planner(3).plan_topic(NewTopic("t", assignment=[(1, [3, 1]), (0, [2, 3])]))
     assert [partition.replicas for partition in topic.partitions] == [(2, 3), (3, 1)]

@@ -49,6 +49,7 @@ _JAVA_RUN = ("java", "-cp", "target/classes:jars/*")
 CLIENTS = (
     Foreign("Java, kafka-clients", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Client")),
     Foreign("Java, transactions", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Transactions")),
+    Foreign("Java, Kafka Streams", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Streams")),
     Foreign("Go, franz-go", "go", ("go",), (("go", "build", "-o", "client", "."),), ("./client",)),
     Foreign(
         "JavaScript, kafkajs",

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
 from uuid import UUID
 
@@ -83,9 +84,12 @@ class TopicPlanner:
         self._config = config
         self._random = random
         self._planned: dict[str, Topic] = {}
-        self._replicas: Counter[BrokerId] = Counter(
-            {broker_id: image.replica_count(broker_id) for broker_id in image.brokers}
-        )
+        self._replicas: Counter[BrokerId] = Counter()
+        """Of the brokers that get some."""
+
+    @cached_property
+    def _known_brokers(self) -> frozenset[BrokerId]:
+        return self._image.known_brokers
 
     def plan_topic(self, new: NewTopic) -> Topic:
         """The topic as it will be."""
@@ -94,7 +98,7 @@ class TopicPlanner:
         configs = self._check_configs(new.configs)
         placement = self._place(new)
         self._reserve(placement)
-        partitions = tuple(_first_state(replicas) for replicas in placement)
+        partitions = tuple(self._first_state(replicas) for replicas in placement)
         configs = self._with_min_insync(configs, len(placement[0]))
         topic = Topic(new.name, TopicId(draw_uuid(self._random)), partitions, configs, version=0)
         self._planned[new.name] = topic
@@ -118,7 +122,7 @@ class TopicPlanner:
         else:
             placement = self._check_added(new.assignment, new.total - present, replication_factor)
         self._reserve(placement)
-        added = tuple(_first_state(replicas) for replicas in placement)
+        added = tuple(self._first_state(replicas) for replicas in placement)
         return replace(topic, partitions=topic.partitions + added, version=topic.version + 1)
 
     def _check_not_taken(self, name: str) -> None:
@@ -163,7 +167,7 @@ class TopicPlanner:
 
     def _default_replication_factor(self) -> int:
         is_set = self._config.source(DEFAULT_REPLICATION_FACTOR) is not Source.DEFAULT_CONFIG
-        is_cluster = len(self._image.known_brokers) >= COPIES
+        is_cluster = len(self._known_brokers) >= COPIES
         return COPIES if is_cluster and not is_set else self._config[DEFAULT_REPLICATION_FACTOR]
 
     def _with_min_insync(self, configs: dict[str, str], replication_factor: int) -> dict[str, str]:
@@ -175,13 +179,24 @@ class TopicPlanner:
         return {**configs, option.name: str(COPIES - 1)}
 
     def _deal(self, partitions: int, replication_factor: int) -> list[tuple[BrokerId, ...]]:
+        """To those that are there. Where they do not suffice, to others as well, that are away for a while: topics can
+        be made while a broker is restarted."""
         brokers = list(self._image.brokers.values())
-        if replication_factor > len(brokers):
+        missing = replication_factor - len(brokers)
+        away = sorted(self._known_brokers - self._image.brokers.keys()) if missing > 0 else []
+        if missing > len(away):
             raise BrokerError(
                 ErrorCode.invalid_replication_factor,
-                f"{replication_factor} replicas need as many brokers; there are {len(brokers)}",
+                f"{replication_factor} replicas need as many brokers; there are {len(brokers) + len(away)}",
             )
-        return place_replicas(brokers, partitions, replication_factor, self._random.randrange(len(brokers)))
+        first = self._random.randrange(len(brokers))
+        placement = place_replicas(brokers, partitions, min(replication_factor, len(brokers)), first)
+        if missing > 0:
+            placement = [
+                (*present, *(away[(index + nth) % len(away)] for nth in range(missing)))
+                for index, present in enumerate(placement)
+            ]
+        return placement
 
     def _check_partition_count(self, partitions: int) -> None:
         if partitions <= 0:
@@ -227,8 +242,13 @@ class TopicPlanner:
                 "each partition needs the same number of different brokers",
             )
         for replica in replicas:
-            if replica not in self._image.brokers:
+            if replica not in self._known_brokers:
                 raise BrokerError(ErrorCode.invalid_replica_assignment, f"there is no broker {replica}")
+        if not any(replica in self._image.brokers for replica in replicas):
+            raise BrokerError(
+                ErrorCode.invalid_replica_assignment,
+                f"of the brokers {', '.join(map(str, replicas))} none is there at present",
+            )
         return tuple(map(BrokerId, replicas))
 
     def _reserve(self, placement: Sequence[tuple[BrokerId, ...]]) -> None:
@@ -236,6 +256,8 @@ class TopicPlanner:
         added = Counter(replica for replicas in placement for replica in replicas)
         most = self._config[MAX_PARTITIONS_PER_BROKER]
         for broker_id, count in added.items():
+            if broker_id not in self._replicas:
+                self._replicas[broker_id] = self._image.replica_count(broker_id)
             if self._replicas[broker_id] + count > most:
                 raise BrokerError(
                     ErrorCode.policy_violation,
@@ -243,6 +265,6 @@ class TopicPlanner:
                 )
         self._replicas += added
 
-
-def _first_state(replicas: tuple[BrokerId, ...]) -> Partition:
-    return Partition(replicas[0], LeaderEpoch(0), replicas, replicas, partition_epoch=0)
+    def _first_state(self, replicas: tuple[BrokerId, ...]) -> Partition:
+        present = tuple(replica for replica in replicas if replica in self._image.brokers)
+        return Partition(present[0], LeaderEpoch(0), replicas, present, partition_epoch=0)
