@@ -205,6 +205,10 @@ def test_a_topic_of_three_brokers_survives_the_death_of_each_of_them_in_turn(
     written = 0
     for victim in brokers:
         brokers[victim].kill()
+        other = brokers[victim % 3 + 1]
+        until(lambda other=other, victim=victim: metadata_of(other).controller_id not in (victim, -1))
+        create(other, f"made-without-{victim}", 3, replication_factor=3)
+        produce(bootstrap, f"made-without-{victim}", 3, 30)
         produce(bootstrap, "orders", 3, 300)
         written += 300
         brokers[victim].start()
