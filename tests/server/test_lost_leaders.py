@@ -85,6 +85,18 @@ def test_one_that_has_gone_is_shown_only_to_those_who_have_not_heard_of_it() -> 
     in_virtual_time(scenario)
 
 
+def test_one_that_is_back_is_not_shown_twice() -> None:
+    async def scenario(lost: LostLeaders) -> None:
+        lost.on_image(ImageChange(image(1, 2), image(1)))
+        lost.on_image(ImageChange(image(1), image(1, 2)))
+        assert lost.still_shown("new") == []
+        lost.on_image(ImageChange(image(1, 2), image(1)))
+        await asyncio.sleep(GONE_SECONDS - 0.1)
+        assert lost.still_shown("new") == [broker(2)]
+
+    in_virtual_time(scenario)
+
+
 @pytest.mark.parametrize("number", [3, 9])
 def test_others_are_not_concerned(number: int) -> None:
     async def scenario(lost: LostLeaders) -> None:
@@ -111,7 +123,9 @@ async def metadata(harness: Harness, session: Session) -> Any:
     )
     [found] = response.topics
     [partition] = found.partitions
-    return {each.node_id for each in response.brokers}, partition.leader_id, partition.error_code
+    shown = {each.node_id for each in response.brokers}
+    assert len(shown) == len(response.brokers)
+    return shown, partition.leader_id, partition.error_code
 
 
 def shut_the_door(brokers: Brokers, number: int) -> None:

@@ -56,6 +56,12 @@ class LostLeaders:
                     _Lost(broker, _led_by(change.before, broker_id), True, told),
                     GONE_SECONDS,
                 )
+        for lost in tuple(self._lost.values()):
+            if lost.is_gone and lost.broker.node_id in change.after.brokers:
+                # It is back. Java's client takes no list that has a broker twice, and waits for another for minutes.
+                assert lost.forgetting is not None
+                lost.forgetting.cancel()
+                self._forget(lost)
 
     def leaderless(self, connection: Hashable, topics: Iterable[str]) -> frozenset[TopicPartition]:
         """Of these topics, the partitions that this connection shall hear have no leader."""
