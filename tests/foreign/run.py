@@ -50,6 +50,7 @@ CLIENTS = (
     Foreign("Java, kafka-clients", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Client")),
     Foreign("Java, transactions", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Transactions")),
     Foreign("Java, Kafka Streams", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Streams")),
+    Foreign("Flink, exactly once", "flink", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Copy")),
     Foreign("Go, franz-go", "go", ("go",), (("go", "build", "-o", "client", "."),), ("./client",)),
     Foreign(
         "JavaScript, kafkajs",
