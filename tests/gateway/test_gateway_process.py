@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -20,6 +21,17 @@ from broker_process import BrokerProcess, free_ports
 pytestmark = pytest.mark.process
 BODY = {"from_user": "ann", "to_user": "bob", "message": "hi"}
 QUICK = ("gateway.delivery.timeout.ms=1000",)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Whoever is asked may be killed meanwhile."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        with suppress(httpx.TransportError):
+            if condition():
+                return
+        assert time.monotonic() < deadline, "it does not come to that"
+        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -60,12 +72,35 @@ def test_workers_share_a_port_and_one_that_dies_is_replaced(broker: BrokerProces
         assert not left, "workers end with the process that looks after them"
 
 
-def test_a_worker_whose_parent_ended_while_it_started_ends_too(broker: BrokerProcess) -> None:
+def test_a_worker_whose_parent_ended_while_it_started_ends_too(broker: BrokerProcess, tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     options = ["--bootstrap", broker.bootstrap, "--http-port", str(free_ports(1)[0])]
-    command = [sys.executable, "-m", "penstock.cli.main", "gateway", *options, "--worker-of", str(gone.pid)]
+    options += ["--worker-of", str(gone.pid), "--worker-socket", str(tmp_path / "socket")]
+    command = [sys.executable, "-m", "penstock.cli.main", "gateway", *options]
     assert subprocess.run(command, timeout=PATIENCE_SECONDS).returncode == 0
+
+
+def test_metrics_are_those_of_all_workers_also_after_one_was_replaced(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    import psutil
+
+    def workers() -> set[str]:
+        text = httpx.get(f"{gateway.url}/metrics", timeout=PATIENCE_SECONDS).text
+        return {line for line in text.splitlines() if line.startswith("penstock_http_connections{")}
+
+    with GatewayProcess(tmp_path, broker.bootstrap, workers=3) as gateway:
+        assert gateway._process is not None
+        until(lambda: len(workers()) == 3)
+        first, *_ = psutil.Process(gateway._process.pid).children()
+        first.kill()
+        until(lambda: len(workers()) == 2)
+        until(lambda: len(workers()) == 3)
+        assert {line.partition(" ")[0] for line in workers()} == {
+            f'penstock_http_connections{{worker="{number}"}}' for number in range(3)
+        }
+        assert gateway.stop() == 0
 
 
 def test_without_a_cluster_it_says_that_none_is_there(tmp_path: Path) -> None:

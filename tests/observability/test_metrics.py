@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.errors import ErrorCode
-from penstock.observability.exposition import render, take_snapshot
+from penstock.observability.exposition import merge, render, take_snapshot
 from penstock.observability.loop_lag import INTERVAL_SECONDS, LoopLag
 from penstock.observability.metrics import MAX_REASONS, BrokerMetrics, Histogram, TopicSize
 
@@ -17,10 +17,14 @@ def make_metrics(max_topics: int = 10) -> BrokerMetrics:
 
 
 def scrape(metrics: BrokerMetrics) -> dict[tuple[str, tuple[str, ...]], float]:
+    return samples_of(render(take_snapshot(metrics)))
+
+
+def samples_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
     """Every sample by its name and label values."""
     return {
         (sample.name, tuple(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(render(take_snapshot(metrics)).decode())
+        for family in text_string_to_metric_families(text.decode())
         for sample in family.samples
     }
 
@@ -99,6 +103,22 @@ def test_a_hostile_label_stays_one_line() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
+def test_several_processes_are_one_text_in_which_each_has_its_name() -> None:
+    texts = {}
+    for name, seconds in (("0", 0.1), ("1", 0.2)):
+        metrics = make_metrics()
+        metrics.observe_request(0, seconds)
+        metrics.produce_errors[ErrorCode.message_too_large] = 3
+        texts[name] = render(take_snapshot(metrics))
+    merged = merge({**texts, "gone": b""})
+    samples = samples_of(merged)
+    assert samples["penstock_request_seconds_sum", ("Produce", "0")] == pytest.approx(0.1)
+    assert samples["penstock_request_seconds_sum", ("Produce", "1")] == pytest.approx(0.2)
+    assert samples["penstock_produce_errors_total", ("MESSAGE_TOO_LARGE", "1")] == 3
+    assert merged.count(b"# TYPE penstock_request_seconds ") == 1
+    assert len(samples) == sum(len(samples_of(text)) for text in texts.values())
+
+
 def test_the_process_shows_its_memory_and_files() -> None:
     assert scrape(make_metrics())["process_open_fds", ()] > 0
 

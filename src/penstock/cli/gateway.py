@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Sequence
+from pathlib import Path
 
 from penstock.cli.config_file import read_config_file
 from penstock.cli.failures import ExitCode, Failure
@@ -37,9 +38,10 @@ def gateway(arguments: Sequence[str]) -> None:
             raise Failure("several workers need to know their port", "Give --http-port.", code=ExitCode.USAGE)
         run_workers(given.workers, arguments)
     else:
-        from penstock.cli.gateway_process import run_gateway
+        from penstock.cli.gateway_process import Worker, run_gateway
 
-        run_gateway(loaded.config, bootstrap, given.worker_of)
+        worker = None if given.worker_of is None else Worker(given.worker_of, given.worker_socket)
+        run_gateway(loaded.config, bootstrap, worker)
 
 
 def _parser() -> ArgumentParser:
@@ -62,6 +64,7 @@ def _parser() -> ArgumentParser:
         "--workers", metavar="N", type=int, default=1, help="processes that share the port, one for each core"
     )
     parser.add_argument("--worker-of", metavar="PID", type=int, help=SUPPRESS)
+    parser.add_argument("--worker-socket", metavar="PATH", type=Path, help=SUPPRESS)
     parser.add_argument("--config", metavar="FILE", help="a file of settings: TOML, or name=value lines")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting; repeat for several"

@@ -7,6 +7,8 @@ import os
 import random
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from penstock.cli.broker_process import (
     loop_factory,
@@ -16,6 +18,7 @@ from penstock.cli.broker_process import (
 )
 from penstock.cli.collector import tame_collector
 from penstock.cli.failures import ExitCode, Failure
+from penstock.cli.gateway_siblings import Siblings
 from penstock.clock import SystemClock
 from penstock.config import GATEWAY_MAX_CONNECTIONS, HOST, HTTP_PORT, Address, BrokerConfig
 from penstock.gateway.health import BrokerState, Health
@@ -36,17 +39,26 @@ PARENT_SECONDS = 1.0
 """How often a worker looks whether the process that looks after it is there."""
 
 
-def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], parent: int | None) -> None:
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What one of several processes on a port knows of the others."""
+
+    parent: int
+    socket: Path
+    """Where it shows its metrics to them."""
+
+
+def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], worker: Worker | None) -> None:
     """Serve until SIGTERM or SIGINT, a worker also until its parent has ended; then stop cleanly."""
     log = open_log(config, SystemClock(), sys.stderr)
     take_over_library_logs(log)
     raise_limit_of_open_files(config[GATEWAY_MAX_CONNECTIONS] + OPEN_FILES_BESIDES, 0, log)
     warn_if_open_to_all(config, log)
     with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
-        runner.run(_serve(config, bootstrap, log, parent))
+        runner.run(_serve(config, bootstrap, log, worker))
 
 
-async def _serve(config: BrokerConfig, bootstrap: Sequence[Address], log: Log, parent: int | None) -> None:
+async def _serve(config: BrokerConfig, bootstrap: Sequence[Address], log: Log, worker: Worker | None) -> None:
     stop = asyncio.Event()
     on_signals(stop.set)
     threads = ThreadPools()
@@ -63,8 +75,12 @@ async def _serve(config: BrokerConfig, bootstrap: Sequence[Address], log: Log, p
         f"g{random.SystemRandom().getrandbits(48):012x}",
     )
     loop_lag = LoopLag(metrics.event_loop_lag)
+    siblings = None if worker is None else Siblings(worker.socket, service.own_metrics, threads)
+    if siblings is not None:
+        await siblings.start()
+        service.shown_metrics = siblings.metrics
     try:
-        port = await service.start(config[HOST], config[HTTP_PORT], surroundings, shared=parent is not None)
+        port = await service.start(config[HOST], config[HTTP_PORT], surroundings, shared=worker is not None)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise Failure(
@@ -76,13 +92,15 @@ async def _serve(config: BrokerConfig, bootstrap: Sequence[Address], log: Log, p
     loop_lag.start()
     address = Address(config[HOST], port)
     log.info("serving", address=f"http://{address}", bootstrap=",".join(map(str, bootstrap)))
-    if parent is None:
+    if worker is None:
         print(f"penstock serves HTTP at http://{address}", flush=True)
     else:
-        _end_with_parent(parent, stop)
+        _end_with_parent(worker.parent, stop)
     await stop.wait()
     state = BrokerState.STOPPING
     loop_lag.stop()
+    if siblings is not None:
+        siblings.close()
     await service.stop()
     threads.close()
     log.info("stopped")

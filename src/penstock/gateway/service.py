@@ -7,7 +7,7 @@ here, late.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from penstock.config import GATEWAY_MAX_CONNECTIONS, GATEWAY_WRITE_TIMEOUT_MS
@@ -26,6 +26,8 @@ class HttpService:
         self._threads = threads
         self._metrics = metrics
         self._health = health
+        self.shown_metrics: Callable[[], Awaitable[bytes]] = self.own_metrics
+        """What `/metrics` answers; may be changed before the start."""
         self._server: HttpServer | None = None
         self._gateway: OpenGateway | None = None
 
@@ -58,8 +60,8 @@ class HttpService:
         from penstock.gateway.server import HttpServer
 
         if surroundings is None:
-            return HttpServer(make_app(self._health, self._render_metrics))
-        self._gateway = OpenGateway(surroundings, self._health, self._render_metrics)
+            return HttpServer(make_app(self._health, self.shown_metrics))
+        self._gateway = OpenGateway(surroundings, self._health, self.shown_metrics)
         config = surroundings.config
         server = HttpServer(
             self._gateway.front, config[GATEWAY_MAX_CONNECTIONS], config[GATEWAY_WRITE_TIMEOUT_MS] / 1000
@@ -69,7 +71,8 @@ class HttpService:
         )
         return server
 
-    async def _render_metrics(self) -> bytes:
+    async def own_metrics(self) -> bytes:
+        """Of this process, as Prometheus' text."""
         from penstock.observability.exposition import render, take_snapshot
 
         snapshot = take_snapshot(self._metrics)

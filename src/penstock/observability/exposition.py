@@ -6,7 +6,7 @@ pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
@@ -75,6 +76,27 @@ def render(snapshot: Snapshot) -> bytes:
     registry.register(_Families(snapshot))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
+
+
+def merge(texts: Mapping[str, bytes]) -> bytes:
+    """The texts of several processes as one, in which every number has the name of its process as `worker`."""
+    families: dict[str, Metric] = {}
+    for worker, text in texts.items():
+        for family in text_string_to_metric_families(text.decode()):
+            merged = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+            for sample in family.samples:
+                merged.add_sample(sample.name, {**sample.labels, "worker": worker}, sample.value)
+    registry = CollectorRegistry()
+    registry.register(_Merged(families.values()))
+    return generate_latest(registry)
+
+
+class _Merged(Collector):
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
 
 
 class _Families(Collector):
