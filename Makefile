@@ -54,7 +54,7 @@ bench: $(VENV)/.dev  ## Measure beside Apache Kafka (ARGS="--quick --only produc
 test-cluster: $(VENV)/.dev  ## Run the client tests against a cluster of three brokers (TESTS: some of them)
 	PENSTOCK_TEST_CLUSTER=3 $(BIN)/python -m pytest $(or $(TESTS),tests/clients tests/client) $(ARGS)
 
-clients: $(VENV)/.dev  ## Run clients in Java, Go and JavaScript and Spark's Kafka connector against a cluster, where their tools are installed
+clients: $(VENV)/.dev  ## Run clients in Java, Go and JavaScript, Kafka Streams, Flink and Spark's Kafka connector against a cluster, where their tools are installed
 	$(BIN)/python tests/foreign/run.py $(ARGS)
 
 faults: $(VENV)/.dev  ## Maltreat clusters of real processes in all ways we test, ten minutes
