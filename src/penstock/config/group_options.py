@@ -130,7 +130,7 @@ OFFSETS_TOPIC_REPLICATION_FACTOR: Option[int] = CONSUMER_GROUPS.option(
     "offsets.topic.replication.factor",
     Integer(-1, 32_767),
     -1,
-    "The copies of `__consumer_offsets`; while fewer brokers are there it is not made, and groups wait. -1: as of any "
+    "The copies of `__consumer_offsets`; while fewer brokers are known it is not made, and groups wait. -1: as of any "
     "other topic.",
 )
 OFFSETS_TOPIC_SEGMENT_BYTES: Option[int] = CONSUMER_GROUPS.option(

@@ -63,7 +63,7 @@ TRANSACTION_STATE_LOG_REPLICATION_FACTOR: Option[int] = TRANSACTIONS.option(
     "transaction.state.log.replication.factor",
     Integer(-1, 32_767),
     -1,
-    "The copies of `__transaction_state`; while fewer brokers are there it is not made, and transactions wait. -1: as "
+    "The copies of `__transaction_state`; while fewer brokers are known it is not made, and transactions wait. -1: as "
     "of any other topic.",
 )
 TRANSACTION_STATE_LOG_SEGMENT_BYTES: Option[int] = TRANSACTIONS.option(
