@@ -111,11 +111,8 @@ class ProducerStates:
         for batch in entry.batches:
             if batch.base_sequence == sequence and batch.last_sequence == last_sequence:
                 return batch
-        if entry.batches and self._is_past(sequence, expected) and self._is_past(last_sequence, expected):
-            raise BrokerError(
-                ErrorCode.duplicate_sequence_number,
-                f"producer {header.producer_id} sent sequence {sequence} again, long after the first time",
-            )
+        # Earlier than those is not the same as stored: a batch may have been lost with a leader that was deposed, while
+        # the next one of its producer was the first to reach this log. Clients take a duplicate for stored.
         raise BrokerError(
             ErrorCode.out_of_order_sequence_number,
             f"producer {header.producer_id} sent sequence {sequence}, {expected} is next",
@@ -133,11 +130,6 @@ class ProducerStates:
                 ErrorCode.out_of_order_sequence_number,
                 f"a new epoch of producer {header.producer_id} starts at {header.base_sequence}, not 0",
             )
-
-    @staticmethod
-    def _is_past(sequence: int, expected: int) -> bool:
-        """Sequences wrap around, so half of them are behind the expected one and half are ahead."""
-        return 0 < (expected - sequence) & MAX_SEQUENCE <= MAX_SEQUENCE // 2
 
     def record(self, header: BatchHeader, base_offset: int, timestamp: int, now_ms: int) -> None:
         """The batch was written at `base_offset`."""
