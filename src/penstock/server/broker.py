@@ -380,12 +380,10 @@ class Broker:
             self._log.warning("leadership was not handed over", reason=str(error) or "no answer in time")
 
     async def _drain(self) -> None:
-        """Let appends that wait for a flush and changes under way be answered; long polls are not waited for."""
+        """Let appends that wait for a flush be answered; long polls are not waited for."""
         timeout_seconds = self._context.config[SHUTDOWN_TIMEOUT_MS] / 1000
         try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._flusher.drain()
-                await self._changes.close()
+            await asyncio.wait_for(self._flusher.drain(), timeout_seconds)
         except TimeoutError:
             self._log.warning("stopping with unanswered requests", waited_seconds=timeout_seconds)
 
