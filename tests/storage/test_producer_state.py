@@ -57,18 +57,20 @@ def test_any_of_the_last_five_batches_is_recognised() -> None:
     assert writer.offset == 12
 
 
-def test_a_retry_from_before_the_window_is_out_of_order() -> None:
+def test_a_retry_from_before_the_window_is_a_duplicate_without_an_offset() -> None:
     writer = Writer()
     for sequence in range(6):
         writer.write(sequence)
-    assert writer.refusal(0) is ErrorCode.out_of_order_sequence_number
+    assert writer.refusal(0) is ErrorCode.duplicate_sequence_number
 
 
 def test_a_batch_that_the_next_one_overtook_is_not_said_to_be_stored() -> None:
     """The first was lost with a leader that was deposed; the second was sent to the new one at once."""
     writer = Writer()
-    writer.write(1)
-    assert writer.refusal(0) is ErrorCode.out_of_order_sequence_number
+    for sequence in range(1, 10):
+        writer.write(sequence)
+        assert writer.refusal(0) is ErrorCode.out_of_order_sequence_number
+    assert writer.refusal(1) is ErrorCode.duplicate_sequence_number
 
 
 def test_a_gap_is_out_of_order() -> None:
@@ -172,7 +174,8 @@ def test_no_sequence_is_ever_stored_twice(attempts: list[tuple[int, int]]) -> No
             writer.write(sequence, count)
         except BrokerError as refused:
             refusal = refused.code
-        assert refusal in (None, ErrorCode.out_of_order_sequence_number)
+        if refusal is ErrorCode.duplicate_sequence_number:
+            assert stored[0][0] <= sequence <= sequence + count - 1 < sum(stored[-1])
         if writer.offset > before:
             assert expected is None or sequence == expected
             stored.append((sequence, count))

@@ -178,7 +178,7 @@ class Sender:
                     was_stored, may_be_stored = may_be_stored, True
                     result = await self._produce(client, lane, topic, partition, batch)
                 may_be_stored = was_stored or result.error_code in _PERHAPS_AFTER_APPEND
-                if result.error_code == ErrorCode.none:
+                if result.error_code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
                     if not batch[0].is_alone:
                         count = sum(len(each.records) for each in batch)
                         lane.sequence = (lane.sequence + count) % _SEQUENCES

@@ -107,7 +107,8 @@ def _check_stored(code: int, message: str | None) -> None:
         code = (
             ErrorCode.leader_not_available
         )  # its leader has yet to hear of it; if it is gone, the next look says so
-    check(code, message)
+    if code != ErrorCode.duplicate_sequence_number:
+        check(code, message)
 
 
 def _batches(records: Sequence[NewRecord]) -> Iterator[Sequence[NewRecord]]:

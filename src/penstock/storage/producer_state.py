@@ -43,6 +43,8 @@ class ProducerEntry(NamedTuple):
     """The first offset of its open transaction."""
     marker_offset: int = NO_MARKER
     """Of the last marker."""
+    first_sequence: int | None = None
+    """Of all that this log has stored of the epoch, one after the other; unknown after a start from a snapshot."""
 
 
 class ProducerStates:
@@ -113,6 +115,12 @@ class ProducerStates:
                 return batch
         # Earlier than those is not the same as stored: a batch may have been lost with a leader that was deposed, while
         # the next one of its producer was the first to reach this log. Clients take a duplicate for stored.
+        first = entry.first_sequence
+        if first is not None and self._is_within(first, sequence, last_sequence, expected):
+            raise BrokerError(
+                ErrorCode.duplicate_sequence_number,
+                f"producer {header.producer_id} sent sequence {sequence} again, long after the first time",
+            )
         raise BrokerError(
             ErrorCode.out_of_order_sequence_number,
             f"producer {header.producer_id} sent sequence {sequence}, {expected} is next",
@@ -131,6 +139,12 @@ class ProducerStates:
                 f"a new epoch of producer {header.producer_id} starts at {header.base_sequence}, not 0",
             )
 
+    @staticmethod
+    def _is_within(first: int, sequence: int, last_sequence: int, end: int) -> bool:
+        """Sequences wrap around; where they have, less is known to be within than is."""
+        begin, last, length = ((value - first) & MAX_SEQUENCE for value in (sequence, last_sequence, end))
+        return begin <= last < length
+
     def record(self, header: BatchHeader, base_offset: int, timestamp: int, now_ms: int) -> None:
         """The batch was written at `base_offset`."""
         entries = self._entries
@@ -142,19 +156,28 @@ class ProducerStates:
                     header.base_sequence, header.last_sequence, base_offset, base_offset + delta, timestamp
                 ),
             )
+        first_sequence = header.base_sequence if batches else None
         entry = entries.pop(producer_id, None)
         coordinator_epoch, transaction_start, marker_offset = NO_COORDINATOR_EPOCH, NO_TRANSACTION, NO_MARKER
         if entry is None:
             self._make_room(now_ms)
         else:
-            _, _, _, coordinator_epoch, transaction_start, marker_offset = entry
+            _, _, _, coordinator_epoch, transaction_start, marker_offset, _ = entry
             if entry.epoch == header.producer_epoch:
+                if entry.batches:
+                    first_sequence = entry.first_sequence
                 batches = (*entry.batches[1 - REMEMBERED_BATCHES :], *batches)
         if header.attributes & TRANSACTIONAL_FLAG and transaction_start < 0:
             transaction_start = base_offset
             self.unstable.open(base_offset)
         entries[producer_id] = ProducerEntry(
-            header.producer_epoch, now_ms, batches, coordinator_epoch, transaction_start, marker_offset
+            header.producer_epoch,
+            now_ms,
+            batches,
+            coordinator_epoch,
+            transaction_start,
+            marker_offset,
+            first_sequence,
         )
 
     def check_marker(self, marker: Marker, *, is_epoch_new: bool) -> bool:
