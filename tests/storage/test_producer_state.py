@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from log_helpers import NOW_MS, header_of, make_batch
 
 from penstock.errors import BrokerError, ErrorCode
+from penstock.model import ProducerId
 from penstock.records.batch import MAX_SEQUENCE, BatchHeader
+from penstock.records.control import Marker
 from penstock.storage.producer_state import ProducerStates
 
 DAY_MS = 86_400_000
@@ -71,6 +73,16 @@ def test_a_batch_that_the_next_one_overtook_is_not_said_to_be_stored() -> None:
         writer.write(sequence)
         assert writer.refusal(0) is ErrorCode.out_of_order_sequence_number
     assert writer.refusal(1) is ErrorCode.duplicate_sequence_number
+
+
+def test_a_retry_from_before_the_window_is_a_duplicate_also_after_a_marker() -> None:
+    writer = Writer()
+    for sequence in range(3):
+        writer.write(sequence)
+    writer.states.end_transaction(Marker(ProducerId(1), 0, True, 0), writer.offset, NOW_MS)
+    for sequence in range(3, 9):
+        writer.write(sequence)
+    assert writer.refusal(0) is ErrorCode.duplicate_sequence_number
 
 
 def test_a_gap_is_out_of_order() -> None:

@@ -215,15 +215,21 @@ class ProducerStates:
         """The marker was written at `offset`."""
         entry = self._entries.pop(marker.producer_id, None)
         batches: tuple[AppendedBatch, ...] = ()
+        first_sequence: int | None = None
         if entry is None:
             self._make_room(now_ms)
         else:
             if entry.transaction_start >= 0:
                 self._end(marker, entry.transaction_start, offset)
             if entry.epoch == marker.producer_epoch:
-                batches = entry.batches
+                batches, first_sequence = entry.batches, entry.first_sequence
         self._entries[marker.producer_id] = ProducerEntry(
-            marker.producer_epoch, now_ms, batches, marker.coordinator_epoch, marker_offset=offset
+            marker.producer_epoch,
+            now_ms,
+            batches,
+            marker.coordinator_epoch,
+            marker_offset=offset,
+            first_sequence=first_sequence,
         )
 
     def _end(self, marker: Marker, first_offset: int, offset: int) -> None:
