@@ -6,6 +6,7 @@ Every call of a Kafka client that can fail goes through `answer`, so that failur
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 3.0
 REQUEST_SECONDS = 30.0
+HEARD_SECONDS = 0.05
+"""How often it is looked whether a broker has heard of a new topic."""
 
 _NO_TOPIC = "`penstock topic list` shows the topics, `penstock topic create` makes one."
 NO_GROUP = "`penstock group list` shows the groups."
@@ -65,6 +68,13 @@ class Cluster:
         if found is None:
             raise Failure(f"there is no topic {topic!r}", _NO_TOPIC)
         return sorted(found.partitions)
+
+    def partitions_when_known(self, topic: str) -> list[int]:
+        """Of a topic that was made just now: the broker that is asked may have yet to hear of it."""
+        deadline = time.monotonic() + REQUEST_SECONDS
+        while topic not in self.metadata().topics and time.monotonic() < deadline:
+            time.sleep(HEARD_SECONDS)
+        return self.partitions(topic)
 
     def partitions_of(self, topic: str, wanted: list[int] | None) -> list[int]:
         """Those asked for, which must exist; all of the topic where none is."""

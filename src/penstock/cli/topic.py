@@ -62,7 +62,7 @@ def create(
         config=parse_assignments(settings or []),
     )
     answers(cluster.admin.create_topics([wanted], request_timeout=REQUEST_SECONDS))
-    count = len(cluster.partitions(topic))
+    count = len(cluster.partitions_when_known(topic))
     if json:
         print_json({"topic": topic, "partitions": count})
     else:
