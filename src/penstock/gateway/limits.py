@@ -20,7 +20,7 @@ _WINDOW_SECONDS = 1.0
 
 
 class TooMuch(Problem):
-    def __init__(self, detail: str, held_seconds: float = 0.0) -> None:
+    def __init__(self, detail: str, held_seconds: float) -> None:
         """To be told after so many seconds."""
         super().__init__(
             429,
@@ -55,14 +55,12 @@ class ClientLimits:
         recent = self._recent.get(client, 0)
         opened = self._open.get(client, 0)
         if opened >= self._max_open:
-            self.refusals += 1
-            raise TooMuch(
+            raise self._refuse(
                 f"{opened} requests of this address are unanswered; wait for one of them",
                 self._window_end - now,
             )
         if recent >= self._max_rate:
-            self.refusals += 1
-            raise TooMuch(
+            raise self._refuse(
                 f"more than {self._max_rate} requests of this address in a second", self._window_end - now
             )
         self._recent[client] = recent + 1
@@ -81,8 +79,7 @@ class ClientLimits:
         """So many bytes of a body more; TooMuch where there is no room. Whoever holds some gives them back."""
         own = self._bytes_of.get(client, 0) + size
         if own > self._max_bytes // 2 or self._bytes + size > self._max_bytes:
-            self.refusals += 1
-            raise TooMuch("the bodies of unanswered requests take all the memory there is for them")
+            raise self._refuse("the bodies of unanswered requests take all the memory there is for them")
         self._bytes_of[client] = own
         self._bytes += size
 
@@ -95,3 +92,7 @@ class ClientLimits:
             self._bytes_of[client] = left
         else:
             del self._bytes_of[client]
+
+    def _refuse(self, detail: str, held_seconds: float = 0.0) -> TooMuch:
+        self.refusals += 1
+        return TooMuch(detail, held_seconds)

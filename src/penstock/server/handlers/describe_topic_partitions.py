@@ -17,10 +17,10 @@ from penstock.server.security import Operation, ResourceType
 
 def handle(request: Request, message: Any) -> Fields:
     image = request.broker.image
+    asked = {topic.name for topic in message.topics}
     first_name, first_partition = "", 0
     if message.cursor is not None:
         first_name, first_partition = message.cursor.topic_name, max(0, message.cursor.partition_index)
-        asked = {topic.name for topic in message.topics}
         if asked and first_name not in asked:
             refused = [_refused(name, ErrorCode.invalid_request) for name in sorted(asked)]
             return {"throttle_time": NO_TIME, "topics": refused, "next_cursor": None}
@@ -28,7 +28,7 @@ def handle(request: Request, message: Any) -> Fields:
     left = max(1, limit)
     topics: list[Fields] = []
     next_cursor = None
-    for name in _names(request, message, first_name):
+    for name in _names(request, asked, first_name):
         topic = image.topic(name)
         if left == 0:
             next_cursor = {"topic_name": name, "partition_index": 0}
@@ -49,9 +49,8 @@ def handle(request: Request, message: Any) -> Fields:
 API = Api(75, 0, 0, handle)
 
 
-def _names(request: Request, message: Any, first: str) -> list[str]:
+def _names(request: Request, asked: set[str], first: str) -> list[str]:
     """In order, from `first` on. No names ask for all topics the client may know of."""
-    asked = {topic.name for topic in message.topics}
     if not asked:
         asked = {
             name
