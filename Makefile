@@ -12,7 +12,7 @@ KILLS ?= 30
 BROKERS ?= 1
 SEEDS ?= 1000
 
-.PHONY: help setup run test lint format bench test-cluster clients faults pipeline-crashes kill-cycles copy-cycles job-cycles spark-cluster simulate mutants fuzz lock clean
+.PHONY: help setup run test lint format bench test-cluster clients faults pipeline-crashes kill-cycles rolling-restarts copy-cycles job-cycles spark-cluster simulate mutants fuzz lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -33,9 +33,11 @@ setup: $(VENV)/.dev  ## Install everything for development into .venv
 run: $(VENV)/.broker  ## Start a broker with its data in ./data (PORT, HTTP_PORT, DATA_DIR, ARGS)
 	$(BIN)/penstock broker --data-dir $(DATA_DIR) --port $(PORT) --http-port $(HTTP_PORT) $(ARGS)
 
-# Processes that share a busy machine with others are late at times: what failed is run once more, alone, and counts then.
+# Processes on a busy machine are late at times: a failed test is run once more, alone, and the second result counts.
+# Tests that judge data are not run again. The logs of first failures stay in build/test-failures.
 test: $(VENV)/.dev  ## Run the tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cache-clear $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+	rm -rf build/test-failures
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cache-clear --first-failures build/test-failures $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --second-run-of build/test-failures
 
 lint: $(VENV)/.dev  ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check src tests bench
@@ -67,6 +69,10 @@ pipeline-crashes: $(VENV)/.dev  ## Kill drivers, tasks and brokers under the str
 kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times (200), resumable; BROKERS=3 is a cluster
 	$(BIN)/python tests/faults/kill_cycles.py --cycles $(CYCLES) --brokers $(BROKERS) $(ARGS)
 
+rolling-restarts: CYCLES = 100
+rolling-restarts: $(VENV)/.dev  ## Restart the brokers of a cluster in turn under idempotent and transactional load, CYCLES times (100), resumable
+	$(BIN)/python tests/faults/rolling_restarts.py --cycles $(CYCLES) $(ARGS)
+
 copy-cycles: $(VENV)/.dev  ## Move MESSAGES (100000) exactly once while brokers and copiers are killed, KILLS times (30)
 	$(BIN)/python tests/faults/copiers.py --messages $(MESSAGES) --kills $(KILLS) $(ARGS)
 
@@ -81,7 +87,7 @@ simulate: $(VENV)/.dev  ## Run brokers and whole clusters in virtual time, from 
 
 mutants: $(VENV)/.dev  ## Plant known bugs one by one; the simulation, or a scenario, must catch each
 	$(BIN)/python tests/simulation/mutants.py $(ARGS)
-	$(BIN)/python -m pytest -k is_noticed tests/simulation tests/cluster
+	$(BIN)/python -m pytest -k is_noticed tests/simulation tests/cluster tests/server/test_planted_damage.py tests/storage/test_follower_segments.py
 
 fuzz: $(VENV)/.dev  ## Fuzz every parser, FUZZ_SECONDS each (60)
 	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) $(BIN)/python -m pytest -n 2 --timeout=0 tests/fuzz $(ARGS)

@@ -11,7 +11,11 @@ from bench.ports import NotReady
 from bench.servers import START_TIMEOUT_S, Server
 from bench.target import Target
 
-LIMITS = ("gateway.max.connections=20000", "gateway.client.max.requests=20000")
+LIMITS = (
+    "gateway.max.connections=20000",
+    "gateway.client.max.connections=20000",
+    "gateway.client.max.requests=20000",
+)
 """All load comes from one address."""
 
 

@@ -17,10 +17,28 @@ from pathlib import Path
 
 import pytest
 
+import commit_seeds
+import first_failures
 from broker_process import Address, BrokerProcess, StartBroker
 from cluster_processes import ClusterProcesses, serving
 
 EXTERNAL_BOOTSTRAP = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    first_failures.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    first_failures.configure(config)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    commit_seeds.print_seeds(terminalreporter)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    first_failures.mark_verdicts(items, Path(__file__).parent)
 
 
 @pytest.fixture(scope="session", params=["external"] if EXTERNAL_BOOTSTRAP else ["uvloop", "asyncio"])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.client.consumer import Consumer as Consumer
     from penstock.client.errors import BrokerUnreachable as BrokerUnreachable
     from penstock.client.errors import ClientError as ClientError
+    from penstock.client.errors import CorruptRecords as CorruptRecords
     from penstock.client.errors import GroupUnknown as GroupUnknown
     from penstock.client.errors import InvalidSetting as InvalidSetting
     from penstock.client.errors import MessageTooLarge as MessageTooLarge
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.client.errors import TimedOut as TimedOut
     from penstock.client.errors import TopicUnknown as TopicUnknown
     from penstock.client.errors import TransactionAborted as TransactionAborted
+    from penstock.client.errors import UnknownOption as UnknownOption
     from penstock.client.message import Message as Message
     from penstock.client.processing import Out as Out
     from penstock.client.processing import process as process
@@ -41,6 +43,7 @@ _MODULES = {
     "BrokerUnreachable": "client.errors",
     "ClientError": "client.errors",
     "Consumer": "client.consumer",
+    "CorruptRecords": "client.errors",
     "GroupUnknown": "client.errors",
     "InvalidSetting": "client.errors",
     "Message": "client.message",
@@ -55,6 +58,7 @@ _MODULES = {
     "TopicPartition": "model",
     "TopicUnknown": "client.errors",
     "TransactionAborted": "client.errors",
+    "UnknownOption": "client.errors",
     "process": "client.processing",
 }
 

@@ -22,3 +22,8 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+def monotonic_ms(clock: Clock) -> int:
+    """Milliseconds that only go forward, for durations; they mean nothing outside of this process."""
+    return int(clock.monotonic() * 1000)

@@ -35,6 +35,24 @@ class BrokerError(PenstockError):
         self.code = code
 
 
+class DiskFull(BrokerError):
+    """A write was refused because the disk is full, and nothing of it was stored.
+
+    Kafka has no error code of its own for this: the code is KAFKA_STORAGE_ERROR, and the message begins with `PREFIX`.
+    """
+
+    PREFIX = "disk full: "
+
+    def __init__(self, message: str) -> None:
+        text = message if message.startswith(self.PREFIX) else self.PREFIX + message
+        super().__init__(ErrorCode.kafka_storage_error, text)
+
+    @classmethod
+    def is_told_by(cls, code: int, message: str | None) -> bool:
+        """Whether a broker has answered with this error."""
+        return code == ErrorCode.kafka_storage_error and (message or "").startswith(cls.PREFIX)
+
+
 class InvalidBatch(BrokerError):
     """A record batch a client sent is not acceptable; nothing of it was stored.
 

@@ -56,7 +56,7 @@ def test_a_topic_is_created_described_altered_and_deleted(penstock: Penstock, to
     assert described["settings"]["retention.ms"] == {"value": "5", "source": "dynamic topic"}
     assert described["settings"]["segment.bytes"]["source"] == "default"
     listed = {entry["topic"]: entry for entry in json.loads(penstock("topic", "list", "--json"))}
-    assert listed[topic_name] == {"topic": topic_name, "partitions": 3, "records": 0}
+    assert listed[topic_name] == {"topic": topic_name, "partitions": 3, "offsets": 0}
     penstock("topic", "delete", topic_name)
     assert topic_name not in penstock("topic", "list").decode()
 

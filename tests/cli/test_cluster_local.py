@@ -15,13 +15,16 @@ from typing import Any
 
 import pytest
 
+from penstock.cli import zookeeper_process
 from penstock.cli.cluster_file import ClusterFile, Form, LocalBroker, LocalCluster, LocalZooKeeper
 from penstock.cli.cluster_plan import plan_broker, plan_cluster, with_settings
 from penstock.cli.cluster_process import ProcessId, end_all, identify
+from penstock.cli.cluster_start import ClusterStart
 from penstock.cli.failures import Failure
 from penstock.cli.main import run
 from penstock.cli.zookeeper_process import find_jars, find_java
 from penstock.errors import ConfigError
+from penstock.extras import how_to_install
 from port_ranges import free_range
 
 COMMAND_SECONDS = 60
@@ -205,6 +208,20 @@ def test_a_taken_port_is_named_and_nothing_is_started(small_cluster: Cluster) ->
         complaint = small_cluster.penstock(*small_cluster.up_command("--detach"), code=1)
     assert f"cannot listen on 127.0.0.1:{small_cluster.http_port} (Address already in use)" in complaint
     assert small_cluster.processes() == []
+
+
+def test_without_the_extra_its_command_is_named_and_no_cluster_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_process, "find_spec", lambda name: None)
+    monkeypatch.setattr(zookeeper_process, "SYSTEM_JARS", str(tmp_path))
+    monkeypatch.delenv("ZOOKEEPER_HOME", raising=False)
+    file = ClusterFile(tmp_path / "cluster")
+    port, http_port = free_port_ranges(1)
+    with pytest.raises(Failure, match="there are no ZooKeeper jars") as raised:
+        ClusterStart(file).run(lambda _: plan_cluster(Form(1, port, http_port)))
+    assert how_to_install("cluster") in str(raised.value.hint)
+    assert file.load_if_there() is None
 
 
 @pytest.mark.process

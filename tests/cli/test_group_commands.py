@@ -135,11 +135,25 @@ def test_the_list_shows_members_topics_and_lag(
     assert group in penstock("group", "list")
 
 
+def test_lag_counts_partitions_without_a_commit_from_their_log_start(
+    penstock: Penstock, topic: str, group: str, tmp_path: Any
+) -> None:
+    penstock("consume", topic, "--group", group, "--max", "4")
+    file = tmp_path / "more.json"
+    file.write_text("".join(json.dumps({"value": "more", "partition": 1}) + "\n" for _ in range(5)))
+    penstock("produce", topic, str(file), "--format", "json")
+    penstock("topic", "truncate", topic, "--partition", "1", "--before-offset", "2", "--yes")
+    described = penstock.json("group", "describe", group)
+    assert offsets(described) == {0: (4, 6), 1: (None, 3)}
+    assert described["lag"] == 9
+    assert {each["group"]: each["lag"] for each in penstock.json("group", "list")}[group] == 9
+
+
 def test_a_description_tells_members_offsets_and_owners(
     penstock: Penstock, broker: Address, topic: str, group: str
 ) -> None:
     penstock("consume", topic, "--group", group, "--max", "4")
-    assert offsets(penstock.json("group", "describe", group)) == {0: (4, 6)}
+    assert offsets(penstock.json("group", "describe", group)) == {0: (4, 6), 1: (None, 0)}
     with member(broker, topic, group) as process:
         read_lines(process, 6)
         described = penstock.json("group", "describe", group)

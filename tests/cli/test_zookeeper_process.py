@@ -18,6 +18,7 @@ from penstock.cli.zookeeper_process import (
     find_java,
     server_mode,
 )
+from penstock.extras import how_to_install
 
 pytestmark = pytest.mark.process
 
@@ -101,4 +102,4 @@ def test_what_is_missing_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(zookeeper_process, "SYSTEM_JARS", "/nowhere")
     with pytest.raises(Failure) as failure:
         find_jars()
-    assert "penstock[cluster]" in failure.value.hint
+    assert how_to_install("cluster") in failure.value.hint

@@ -96,13 +96,27 @@ def test_a_group_is_described_with_members_and_lag(
         next(consumer)
         consumer.commit()
         group = admin.groups.describe(topic)
-        assert (group.state, group.protocol, group.assignor) == ("stable", "classic", "cooperative-sticky")
+        assert (group.state, group.protocol, group.assignor) == ("stable", "consumer", "uniform")
         (member,) = group.members
         assert (member.instance_id, member.partitions) == ("one", (TopicPartition(topic, 0),))
         (partition,) = group.partitions
         assert (partition.committed, partition.end, partition.lag, group.lag) == (2, 5, 3, 3)
         with pytest.raises(ClientError, match="stop its consumers"):
             admin.groups.delete(topic)
+
+
+def test_lag_counts_partitions_without_a_commit(admin: Admin, bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic(partitions=2)
+    with Producer(bootstrap) as producer:
+        for number in range(7):
+            producer.send(topic, str(number), partition=number % 2)
+    admin.groups.reset(topic, topic, 1, partitions=[0])
+    group = admin.groups.describe(topic)
+    assert [(each.partition, each.committed, each.lag) for each in group.partitions] == [
+        (0, 1, 3),
+        (1, None, 3),
+    ]
+    assert group.lag == 6
 
 
 def test_a_group_is_reset_and_deleted(admin: Admin, bootstrap: str, make_topic: MakeTopic) -> None:

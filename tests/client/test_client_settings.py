@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from penstock import Consumer, InvalidSetting, Producer
+from penstock import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    InvalidSetting,
+    Producer,
+    UnknownOption,
+)
+from penstock.client import bootstrap
 from penstock.client.consumer_options import ConsumerOptions, consumer_config
 from penstock.client.producer_options import ProducerOptions, producer_config
 
@@ -71,6 +81,39 @@ def test_exactly_once_is_transactions_on_both_sides() -> None:
     assert len(ids) == 2
     reading = consumer(delivery="exactly-once")
     assert (reading["enable.auto.commit"], reading["isolation.level"]) == (False, "read_committed")
+
+
+def test_the_new_group_protocol_is_used_where_the_broker_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    heartbeat = 68
+    for api_keys, protocol in ((frozenset({heartbeat}), "consumer"), (frozenset({12}), "classic")):
+        monkeypatch.setattr(bootstrap, "probe", lambda *_, keys=api_keys: keys)
+        settings = consumer_config(ConsumerOptions(bootstrap="h:1", group="g"))
+        assert settings["group.protocol"] == protocol
+    monkeypatch.setattr(bootstrap, "probe", lambda *_: frozenset({heartbeat}))
+    chosen = ConsumerOptions(bootstrap="h:1", group="g", config={"session.timeout.ms": 10_000})
+    assert consumer_config(chosen)["group.protocol"] == "classic"
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "advice"),
+    [
+        (Consumer, {"group_id": "billing"}, "there is no option 'group_id'; did you mean 'group'?"),
+        (AsyncConsumer, {"gruop": "billing"}, "did you mean 'group'?"),
+        (Consumer, {"auto_offset_reset": "latest"}, "did you mean 'start'?"),
+        (Producer, {"bootstrap_servers": "h:1"}, "did you mean 'bootstrap'?"),
+        (AsyncProducer, {"compresion": "lz4"}, "did you mean 'compression'?"),
+        (Producer, {"client_id": "x"}, "librdkafka's settings go into config={'client.id': ...}"),
+        (Admin, {"request_timeout": 3}, "did you mean 'request_timeout_s'?"),
+        (AsyncAdmin, {"bootstrap_server": "h:1"}, "did you mean 'bootstrap'?"),
+    ],
+)
+def test_unknown_options_are_refused_with_the_likely_name(
+    make: Any, options: dict[str, Any], advice: str
+) -> None:
+    with pytest.raises(UnknownOption) as refusal:
+        make("orders" if "Consumer" in make.__name__ else "h:1", **options)
+    assert advice in str(refusal.value)
+    assert isinstance(refusal.value, TypeError)
 
 
 @pytest.mark.parametrize(

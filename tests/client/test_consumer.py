@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -16,10 +17,10 @@ from penstock import (
     BrokerUnreachable,
     ClientError,
     Consumer,
+    GroupUnknown,
     InvalidSetting,
     Producer,
     TopicPartition,
-    TopicUnknown,
 )
 from penstock.testing import Broker
 
@@ -55,8 +56,8 @@ def values(consumer: Consumer, count: int) -> list[Any]:
     return [next(consumer).value for _ in range(count)]
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def wait_until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true"
         time.sleep(0.02)
@@ -263,12 +264,50 @@ def test_bytes_that_do_not_fit_can_be_skipped(bootstrap: str, make_topic: MakeTo
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-def test_a_topic_that_is_not_there_is_named(bootstrap: str, topic_name: str, group: str | None) -> None:
-    with (
-        pytest.raises(TopicUnknown, match=topic_name),
-        open_consumer(bootstrap, topic_name, group) as consumer,
-    ):
-        next(consumer)
+def test_a_consumer_waits_for_its_topic_and_says_so_once(
+    bootstrap: str, topic_name: str, group: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_consumer(bootstrap, topic_name, group) as consumer:
+        assert consumer.poll(2.5) is None
+        with Admin(bootstrap) as admin:
+            admin.topics.create(topic_name, partitions=2)
+        with Producer(bootstrap) as producer:
+            producer.send(topic_name, "late")
+        message = consumer.poll(20)
+    assert message is not None
+    assert message.raw == b"late"
+    said = [record.getMessage() for record in caplog.records if "does not exist" in record.getMessage()]
+    assert len(said) == 1
+    assert topic_name in said[0]
+
+
+def test_consumers_that_close_together_leave_no_member_behind(
+    bootstrap: str, make_topic: MakeTopic, admin: Admin
+) -> None:
+    topic = make_topic(partitions=4)
+
+    def read_and_close(group: str, stop: threading.Event) -> None:
+        with open_consumer(bootstrap, topic, group) as consumer:
+            while not stop.is_set():
+                consumer.poll(0.02)
+
+    for number in range(3):
+        group, stop = f"{topic}-{number}", threading.Event()
+        threads = [threading.Thread(target=read_and_close, args=(group, stop)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda group=group: bool(members(admin, group)))
+        stop.set()  # while the group still assigns
+        for thread in threads:
+            thread.join()
+        wait_until(lambda group=group: not members(admin, group), patience_s=5)
+
+
+def members(admin: Admin, group: str) -> Sequence[object]:
+    try:
+        return admin.groups.describe(group).members
+    except GroupUnknown:
+        return ()
 
 
 def test_reading_goes_on_when_the_broker_is_back(penstock_broker: Broker) -> None:

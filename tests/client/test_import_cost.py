@@ -28,7 +28,11 @@ def test_starting_a_broker_does_not_load_the_client() -> None:
 
 def test_the_client_does_not_load_the_broker() -> None:
     loaded = modules_after("from penstock import Admin, Consumer, Producer, AsyncConsumer")
-    assert {name.split(".")[1] for name in loaded if name.startswith("penstock.")} == {"client", "model"}
+    assert {name.split(".")[1] for name in loaded if name.startswith("penstock.")} == {
+        "client",
+        "model",
+        "records",
+    }
 
 
 def test_the_pytest_plugin_loads_nothing_until_it_is_used() -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from itertools import chain
 
 import pytest
+from crc32c import crc32c
 
 from client.conftest import MakeTopic
 from penstock import (
@@ -49,7 +50,8 @@ def test_a_message_comes_back_as_it_was_sent(bootstrap: str, make_topic: MakeTop
     assert message.headers == (("a", b"1"), ("a", b"2"), ("b", None))
     assert message.header("a") == b"2"
     assert message.timestamp == when
-    assert message.size == 2 + len("grüße".encode())
+    assert message.size == 2 + len("grüße".encode()) + len("a1a2b")
+    assert message.crc == crc32c(b"\x00\xff" + "grüße".encode())
 
 
 def test_messages_of_a_key_keep_their_order(bootstrap: str, make_topic: MakeTopic) -> None:

@@ -58,13 +58,11 @@ class ClusterNode:
         clean_epoch: BrokerEpoch | None = None,
         *,
         has_logs: bool = True,
-        has_kept_all: bool = False,
+        kept_epoch: BrokerEpoch | None = None,
     ) -> BrokerEpoch:
         directory_id = UUID(int=self.node_id if directory is None else directory)
         machine_id = f"machine-{self.node_id}"
-        identity = Identity(
-            "localhost", 9092, machine_id, directory_id, clean_epoch, has_kept_all=has_kept_all
-        )
+        identity = Identity("localhost", 9092, machine_id, directory_id, clean_epoch, kept_epoch=kept_epoch)
         return await self.membership.register(identity, lambda _: has_logs)
 
     async def start(self) -> ClusterNode:

@@ -502,3 +502,32 @@ def test_settings_are_written_in_requests_that_zookeeper_takes() -> None:
         await node.stop()
 
     asyncio.run(body())
+
+
+def test_a_stopped_broker_without_replicas_is_unregistered() -> None:
+    async def body() -> None:
+        ensemble = MemoryEnsemble()
+        nodes = []
+        for number in (1, 2):
+            store = ensemble.client()
+            await store.start()
+            nodes.append(await ClusterNode(store, BrokerId(number), seed=number).start())
+        first, second = nodes
+        other = BrokerId(2)
+        with pytest.raises(BrokerError, match="is running"):
+            await first.administration.unregister_broker(other)
+        [topic] = await first.administration.create_topics([NewTopic("a", assignment={0: (other,)})])
+        assert isinstance(topic, Topic)
+        await second.stop()
+        await second.store.close()
+        await first.metadata.until(lambda image: other not in image.brokers)
+        with pytest.raises(BrokerError, match="holds replicas of 1 partitions"):
+            await first.administration.unregister_broker(other)
+        await first.administration.delete_topics(["a"])
+        await first.administration.unregister_broker(other)
+        assert await first.store.get_many([znodes.directory_path(other)]) == [None]
+        with pytest.raises(BrokerError) as refusal:
+            await first.administration.unregister_broker(other)
+        assert refusal.value.code is ErrorCode.broker_id_not_registered
+
+    asyncio.run(body())

@@ -119,17 +119,48 @@ def test_a_broker_whose_machine_ran_on_has_lost_nothing_and_stays() -> None:
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)
         before = await states(node)
-        assert await node.register(has_kept_all=True) > epoch
+        assert await node.register(kept_epoch=epoch) > epoch
         assert await states(node) == before
         await node.stop()
 
     run(scenario)
 
 
-def test_what_another_disk_has_kept_counts_for_nothing() -> None:
-    async def scenario(ensemble: MemoryEnsemble, _: BrokerEpoch) -> None:
+def test_directory_of_an_earlier_registration_has_not_kept_everything() -> None:
+    """It was moved away, another one was used in its place, and it came back in the same boot."""
+
+    async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)
-        await node.register(directory=99, has_kept_all=True)
+        await node.register(kept_epoch=BrokerEpoch(epoch - 1))
+        led, followed, _ = await states(node)
+        assert (led.isr, followed.isr) == ((2,), (2,))
+        await node.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("was_whole", [True, False])
+def test_broker_killed_before_it_recorded_its_registration_stays_in_sync(was_whole: bool) -> None:
+    """Unless that registration was the one by which it told the cluster of a loss."""
+
+    async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
+        node = await opened(ensemble, 1)
+        before = await states(node)
+        await node.register(kept_epoch=epoch if was_whole else None)
+        await node.store.delete(znodes.broker_path(BrokerId(1)))
+        again = await opened(ensemble, 1)
+        await again.register(kept_epoch=epoch)
+        assert (await states(again) == before) == was_whole
+        for each in (node, again):
+            await each.stop()
+
+    run(scenario)
+
+
+def test_what_another_disk_has_kept_counts_for_nothing() -> None:
+    async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
+        node = await opened(ensemble, 1)
+        await node.register(directory=99, kept_epoch=epoch)
         led, followed, _ = await states(node)
         assert (led.isr, followed.isr) == ((2,), (2,))
         await node.stop()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.coordination import SessionExpired, SessionState, Unreachable
+from penstock.cluster.coordination import NoNode, SessionExpired, SessionState, Unreachable
 from penstock.cluster.memory import Faults, MemoryEnsemble
 from penstock.errors import UnknownOutcome
 from penstock.simulation.loop import SimulationLoop
@@ -192,3 +192,63 @@ def test_a_write_whose_answer_was_on_its_way_when_the_connection_went_may_have_h
             await writing
 
     in_virtual_time(scenario)
+
+
+def _lagging(seconds: float) -> Faults:
+    return Faults(Random(1), max_lag_s=seconds)
+
+
+def test_lagging_server_answers_reads_with_an_older_state_until_it_catches_up() -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        one, two = ensemble.client(), ensemble.client(_lagging(10.0))
+        await one.start()
+        await one.create("/a", b"old")
+        await two.start()
+        assert (await two.get("/a")).data == b"old"
+        heard: list[str] = []
+        two.watch("/a", lambda: heard.append("two"))
+        await one.set("/a", b"new")
+        assert (await two.get("/a")).data == b"old"
+        assert heard == []
+        await asyncio.sleep(10.0)
+        assert (await two.get("/a")).data == b"new"
+        assert heard == ["two"]
+
+    SimulationLoop().run_until_complete(scenario())
+
+
+def test_lagging_server_shows_everything_before_an_own_write_and_never_goes_back() -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        one, two = ensemble.client(), ensemble.client(_lagging(10.0))
+        await one.start()
+        await two.start()
+        await one.create("/a", b"0")
+        with pytest.raises(NoNode):
+            await two.get("/a")
+        await two.create("/b")
+        assert (await two.get("/a")).data == b"0"
+        shown: list[int] = []
+        for number in range(1, 20):
+            await one.set("/a", b"%d" % number)
+            await asyncio.sleep(0.7)
+            shown.append(int((await two.get("/a")).data))
+        assert shown == sorted(shown)
+        assert shown != list(range(1, 20))
+
+    SimulationLoop().run_until_complete(scenario())
+
+
+def test_client_of_another_server_reads_behind_a_sync() -> None:
+    async def scenario() -> None:
+        ensemble = MemoryEnsemble()
+        one, two = ensemble.client(), ensemble.client(_lagging(10.0))
+        await one.start()
+        await two.start()
+        await one.create("/a", b"0")
+        two.cut_off()
+        two.reconnect()
+        assert (await two.get("/a")).data == b"0"
+
+    SimulationLoop().run_until_complete(scenario())

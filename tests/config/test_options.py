@@ -41,7 +41,6 @@ def test_every_option_explains_itself_in_sentences(option: Option[Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "ours", "other"),
     [
-        ("compression.type", "producer", "zstd"),
         ("flush.messages", str(2**63 - 1), "1"),
         ("flush.ms", str(2**63 - 1), "1000"),
         ("preallocate", "false", "true"),
@@ -55,6 +54,41 @@ def test_what_kafka_lets_users_choose_is_taken_where_it_holds_here(name: str, ou
     assert option.parse(ours) == option.default
     with pytest.raises(ConfigError, match="the only choice"):
         option.parse(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted", "refused"),
+    [
+        (
+            "compression.type",
+            ["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"],
+            ["none", "brotli"],
+        ),
+        ("compression.gzip.level", ["-1", "1", "9"], ["10"]),
+        ("compression.lz4.level", ["1", "17"], ["0", "18"]),
+        ("compression.zstd.level", ["-131072", "22"], ["23"]),
+        ("file.delete.delay.ms", ["0", "60000"], ["-1"]),
+        ("segment.index.bytes", ["4", "10485760"], ["3"]),
+        ("remote.log.copy.disable", ["true", "false"], ["1"]),
+        ("remote.log.delete.on.disable", ["true", "false"], ["1"]),
+    ],
+)
+def test_kafka_settings_without_effect_are_kept(name: str, accepted: list[str], refused: list[str]) -> None:
+    option = TOPIC_OPTIONS[name]
+    for text in accepted:
+        assert option.format(option.parse(text)) == text
+    for text in refused:
+        with pytest.raises(ConfigError):
+            option.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("remote.storage.enable", "true"), ("local.retention.ms", "1000"), ("local.retention.bytes", "-1")],
+)
+def test_tiered_storage_is_refused_and_the_archive_is_named(name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match="penstock pipeline archive"):
+        TOPIC_OPTIONS[name].parse(text)
 
 
 def test_every_topic_option_has_a_broker_default_of_the_same_type_and_value() -> None:

@@ -46,15 +46,16 @@ VICTIMS = ("broker", "broker", "copier", "broker", "cluster")
 class Copiers:
     """Each has a transactional id of its own, which its successor gets: what one left open is aborted at once."""
 
-    def __init__(self, bootstrap: str, directory: Path) -> None:
+    def __init__(self, bootstrap: str, directory: Path, count: int = COPIERS) -> None:
         self._bootstrap = bootstrap
         self._directory = directory
+        self._count = count
         self._started = 0
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def keep_running(self) -> None:
         """One that has ended is replaced by another."""
-        for number in range(COPIERS):
+        for number in range(self._count):
             transactional_id = f"copier-{number}"
             process = self._running.get(transactional_id)
             if process is None or process.poll() is not None:
@@ -78,7 +79,7 @@ class Copiers:
 class Feeder:
     """Keeps the source ahead of the copiers."""
 
-    def __init__(self, bootstrap: str, messages: int) -> None:
+    def __init__(self, bootstrap: str, messages: int | None) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         for made in admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (SOURCE, SINK)]).values():
             made.result(PATIENCE_S)
@@ -86,16 +87,24 @@ class Feeder:
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
         )
         self._messages = messages
-        self._sent = 0
+        self.sent = 0
         self._errors: list[str] = []
 
     def feed(self, copied: int) -> None:
-        for number in range(self._sent, min(copied + AHEAD, self._messages)):
+        goal = copied + AHEAD
+        for number in range(self.sent, goal if self._messages is None else min(goal, self._messages)):
             value = str(number).encode()
             self._producer.produce(
                 SOURCE, value, partition=number % PARTITIONS, on_delivery=self._on_delivery
             )
-            self._sent = number + 1
+            self.sent = number + 1
+        self.check()
+
+    def end(self) -> None:
+        """Send no more."""
+        self._messages = self.sent
+
+    def check(self) -> None:
         self._producer.poll(0)
         assert not self._errors, f"{len(self._errors)} messages did not get to the source: {self._errors[0]}"
 
@@ -154,26 +163,36 @@ class Reader:
 
 
 class Experiment:
-    def __init__(self, cluster: ClusterProcesses, directory: Path, messages: int) -> None:
+    """Without a number of messages there is always another to copy, until `finish`."""
+
+    def __init__(
+        self, cluster: ClusterProcesses, directory: Path, messages: int | None = None, copiers: int = COPIERS
+    ) -> None:
         self._cluster = cluster
-        self._messages = messages
         self._feeder = Feeder(cluster.bootstrap, messages)
         self._reader = Reader(cluster.bootstrap)
-        self._copiers = Copiers(cluster.bootstrap, directory)
+        self._copiers = Copiers(cluster.bootstrap, directory, copiers)
 
-    def run(self, kills: int, say: Callable[[str], None]) -> None:
-        """AssertionError where a message is missing, or there twice, or no more come."""
-        for number, due in enumerate(sorted(random.sample(range(self._messages), kills))):
+    def run(self, messages: int, kills: int, say: Callable[[str], None]) -> None:
+        """AssertionError as by `finish`."""
+        for number, due in enumerate(sorted(random.sample(range(messages), kills))):
             self._copy_until(due)
             victim = VICTIMS[number % len(VICTIMS)]
-            say(f"{len(self._reader.seen)} of {self._messages} copied; a {victim} is killed")
+            say(f"{len(self._reader.seen)} of {messages} copied; a {victim} is killed")
             self._kill(victim)
-        self._copy_until(self._messages)
+        self._copy_until(messages)
+        self.finish()
+
+    def finish(self) -> int:
+        """How many were copied; AssertionError where a message is missing, or there twice, or no more come."""
+        self._feeder.end()
+        self._copy_until(self._feeder.sent)
         self._copiers.close()
         self._reader.read_to_end()
         twice = [value for value, count in self._reader.seen.items() if count > 1]
         assert not twice, f"{len(twice)} messages came more than once, the first is {twice[0]!r}"
-        assert self._reader.seen.keys() == {str(number).encode() for number in range(self._messages)}
+        assert self._reader.seen.keys() == {str(number).encode() for number in range(self._feeder.sent)}
+        return self._feeder.sent
 
     def close(self) -> None:
         self._copiers.close()
@@ -183,12 +202,12 @@ class Experiment:
         seen = self._reader.seen
         before, deadline = len(seen), time.monotonic() + STALL_S
         while len(seen) < copied:
-            self._copy_for(0.05)
+            self.copy_for(0.05)
             if len(seen) > before:
                 before, deadline = len(seen), time.monotonic() + STALL_S
             assert time.monotonic() < deadline, f"{before} came, then none for {STALL_S} s"
 
-    def _copy_for(self, seconds: float) -> None:
+    def copy_for(self, seconds: float) -> None:
         self._feeder.feed(len(self._reader.seen))
         self._copiers.keep_running()
         self._reader.read(seconds)
@@ -200,7 +219,7 @@ class Experiment:
         running = self._cluster.running
         chosen = running if victim == "cluster" else [random.choice(running)]
         self._cluster.kill_brokers(chosen)
-        self._copy_for(random.uniform(0, DEATH_S))
+        self.copy_for(random.uniform(0, DEATH_S))
         self._cluster.start_brokers(chosen)
 
 
@@ -210,7 +229,7 @@ def run(directory: Path, messages: int, kills: int, say: Callable[[str], None]) 
         cluster.start()
         experiment = Experiment(cluster, directory, messages)
         try:
-            experiment.run(kills, say)
+            experiment.run(messages, kills, say)
         finally:
             experiment.close()
     finally:

@@ -1,8 +1,15 @@
-"""What blocks of kills have in common, of one broker and of a cluster."""
+"""What blocks of kills and of restarts have in common: their settings, their result, and how they are run one by one.
+
+A run writes down each finished block, so that one that was broken off goes on where it was.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 SETTINGS = (
     ("durability=auto", "event.loop=uvloop"),
@@ -19,4 +26,44 @@ class BlockResult:
     stored: int
     violations: tuple[str, ...]
     longest_pause_s: float = 0.0
-    """Until all writers had an acknowledgement again, after one broker of a healed cluster was killed."""
+    """Until all writers had an acknowledgement again, after one broker of a healed cluster was killed or stopped."""
+
+
+RunBlock = Callable[[Path, int, int, Callable[[str], None]], BlockResult]
+"""Directory, seed, cycles, and where to say what happens."""
+
+
+def run_blocks(run: RunBlock, state: Path, cycles: int, cycles_a_block: int, seed: int, what: str) -> int:
+    """Run blocks until there were so many cycles in all; 1 where one has violations, which keeps its data."""
+    state.mkdir(parents=True, exist_ok=True)
+    progress = state / "progress.json"
+    done: list[dict[str, int]] = json.loads(progress.read_text()) if progress.exists() else []
+    while (finished := sum(block["cycles"] for block in done)) < cycles:
+        of_block = seed + len(done)
+        result = _fresh_block(
+            run, state / f"block-{of_block}", of_block, min(cycles_a_block, cycles - finished)
+        )
+        print(
+            f"\rseed {of_block}: {result.cycles} {what}, {result.acknowledged:,} acknowledged,",
+            f"{result.stored:,} stored",
+            f"longest pause {result.longest_pause_s:.1f} s" if result.longest_pause_s else "",
+            flush=True,
+        )
+        if result.violations:
+            print(*result.violations, f"the data is kept in {state}", sep="\n")
+            return 1
+        done.append({"seed": of_block, "cycles": result.cycles, "acknowledged": result.acknowledged})
+        progress.write_text(json.dumps(done))
+    acknowledged = sum(block["acknowledged"] for block in done)
+    print(f"{finished} {what}, {acknowledged:,} acknowledged: nothing lost, nothing twice, order kept")
+    progress.unlink()
+    return 0
+
+
+def _fresh_block(run: RunBlock, directory: Path, seed: int, cycles: int) -> BlockResult:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    result = run(directory, seed, cycles, lambda text: print(f"\r{text}", end="", flush=True))
+    if not result.violations:
+        shutil.rmtree(directory)
+    return result

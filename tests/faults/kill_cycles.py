@@ -7,9 +7,7 @@ run that was broken off goes on where it was. A failing block says its seed and 
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +19,7 @@ from writers import Writer, read_all
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cluster_kills import run_cluster_block
-from kill_block import SETTINGS, BlockResult
+from kill_block import SETTINGS, BlockResult, run_blocks
 
 from broker_process import BrokerProcess
 
@@ -85,45 +83,19 @@ def _create_topic(broker: BrokerProcess) -> None:
 
 def main() -> int:
     options = _parser().parse_args()
-    state: Path = options.state / str(options.brokers)
-    state.mkdir(parents=True, exist_ok=True)
-    progress = state / "progress.json"
-    done: list[dict[str, object]] = json.loads(progress.read_text()) if progress.exists() else []
-    while (finished := sum(int(str(block["cycles"])) for block in done)) < options.cycles:
-        seed = options.seed + len(done)
-        cycles = min(CYCLES_A_BLOCK, options.cycles - finished)
-        result = _fresh_block(state / f"block-{seed}", seed, cycles, options.brokers)
-        print(
-            f"\rseed {seed}: {cycles} kills, {result.acknowledged:,} acknowledged, {result.stored:,} stored",
-            f"longest pause {result.longest_pause_s:.1f} s" if result.longest_pause_s else "",
-        )
-        if result.violations:
-            print(*result.violations, f"the data is kept in {state}", sep="\n")
-            return 1
-        done.append({"seed": seed, "cycles": result.cycles, "acknowledged": result.acknowledged})
-        progress.write_text(json.dumps(done))
-    acknowledged = sum(int(str(block["acknowledged"])) for block in done)
-    print(f"{finished} kills, {acknowledged:,} acknowledged: nothing lost, nothing twice, order kept")
-    if options.brokers > 1:
+    brokers: int = options.brokers
+
+    def block(directory: Path, seed: int, cycles: int, say: Callable[[str], None]) -> BlockResult:
+        if brokers > 1:
+            return run_cluster_block(directory, seed, cycles, say, brokers)
+        return run_block(directory, seed, cycles, say)
+
+    code = run_blocks(
+        block, options.state / str(brokers), options.cycles, CYCLES_A_BLOCK, options.seed, "kills"
+    )
+    if not code and brokers > 1:
         print("what was read and committed is kept, copies are byte-identical")
-    progress.unlink()
-    return 0
-
-
-def _fresh_block(directory: Path, seed: int, cycles: int, brokers: int) -> BlockResult:
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir()
-
-    def say(text: str) -> None:
-        print(f"\r{text}", end="", flush=True)
-
-    if brokers > 1:
-        result = run_cluster_block(directory, seed, cycles, say, brokers)
-    else:
-        result = run_block(directory, seed, cycles, say)
-    if not result.violations:
-        shutil.rmtree(directory)
-    return result
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

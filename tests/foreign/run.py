@@ -49,9 +49,18 @@ _JAVA_RUN = ("java", "-cp", "target/classes:jars/*")
 CLIENTS = (
     Foreign("Java, kafka-clients", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Client")),
     Foreign("Java, transactions", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Transactions")),
+    Foreign("Java, administration tools", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Tools")),
+    Foreign("MirrorMaker 2", "mirror", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Mirror")),
     Foreign("Java, Kafka Streams", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Streams")),
     Foreign("Flink, exactly once", "flink", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Copy")),
     Foreign("Go, franz-go", "go", ("go",), (("go", "build", "-o", "client", "."),), ("./client",)),
+    Foreign(
+        "Go, administration by three clients",
+        "go_admin",
+        ("go",),
+        (("go", "build", "-o", "client", "."),),
+        ("./client",),
+    ),
     Foreign(
         "JavaScript, kafkajs",
         "javascript",

@@ -16,7 +16,8 @@ from penstock.net.keyed_reads import RecordDamaged
 from penstock.net.partitioner import partition_for
 from penstock.net.routes import PartitionRoute, TopicRoute
 from penstock.records.building import NewRecord
-from penstock.records.iteration import Headers, Record
+from penstock.records.content import Headers
+from penstock.records.iteration import Record
 
 
 class ManualClock:

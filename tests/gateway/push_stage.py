@@ -21,6 +21,7 @@ from penstock.gateway.push import Push
 from penstock.gateway.service import HttpService
 from penstock.gateway.surroundings import Surroundings, Way
 from penstock.net.network import TcpNetwork
+from penstock.observability.alarms import Alarms
 from penstock.observability.logs import Log
 from penstock.observability.metrics import BrokerMetrics
 from penstock.records.building import NewRecord
@@ -84,7 +85,8 @@ class Stage:
         addresses = [Address("localhost", broker.port) for broker in brokers.running.values()]
         way = Way(TcpNetwork(), addresses)
         config = BrokerConfig(settings)
-        self._surroundings = Surroundings(way, config, clock, self.threads, log, metrics, name)
+        alarms = Alarms(clock, log, metrics)
+        self._surroundings = Surroundings(way, config, clock, self.threads, log, metrics, alarms, name)
         self._service = HttpService(self.threads, metrics, lambda: Health(BrokerState.SERVING))
 
     @property

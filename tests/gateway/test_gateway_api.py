@@ -110,6 +110,50 @@ def test_a_receiver_that_waits_hears_at_once(
     assert [message["message_id"] for message in found[0].json()["messages"]] == [sent]
 
 
+def test_null_empty_and_absent_parameters_of_receive_mean_the_same(
+    http: httpx.Client, topic_name: str
+) -> None:
+    sent = send(http, topic_name, "hello")
+    bodies: list[dict[str, Any]] = [
+        {},
+        {"last_message_id": None, "limit": None, "wait": None},
+        {"last_message_id": "", "limit": "", "wait": ""},
+    ]
+    for body in bodies:
+        for answer in (
+            http.post("/receive", json={"user_id": topic_name, **body}),
+            http.get("/receive", params={"user_id": topic_name, **body}),
+            http.get("/receive", params={"user_id": topic_name, "limit": ""}),
+        ):
+            assert [each["message_id"] for each in answer.json()["messages"]] == [sent], answer.text
+    assert http.get("/receive", params={"user_id": ""}).status_code == 400
+    empty_key = http.post(
+        "/send",
+        json={"from_user": "a", "to_user": topic_name, "message": "m"},
+        headers={"idempotency-key": ""},
+    )
+    assert empty_key.status_code == 400, "an idempotency key that was not filled in is noticed"
+
+
+def test_send_and_receive_take_json_without_content_type(http: httpx.Client, topic_name: str) -> None:
+    body = json.dumps({"from_user": "ann", "to_user": topic_name, "message": "bare"}).encode()
+    assert http.post("/send", content=body).status_code == 200
+    found = http.post("/receive", content=json.dumps({"user_id": topic_name}).encode())
+    assert [each["message"] for each in found.json()["messages"]] == ["bare"]
+    assert http.post("/v1/topics", content=b'{"name": "bare"}').status_code == 415
+
+
+def test_null_beside_a_value_is_the_same_as_absent(http: httpx.Client, topic: str) -> None:
+    messages = [
+        {"key": None, "key_base64": "a2V5", "value": None, "value_base64": "dGV4dA==", "partition": 0},
+        {"value": "text", "value_base64": None, "headers": None, "timestamp_ms": None, "partition": 0},
+    ]
+    stored = http.post(f"/v1/topics/{topic}/messages", json={"messages": messages})
+    assert stored.status_code == 200, stored.text
+    found = http.get(f"/v1/topics/{topic}/messages", params={"partition": 0, "offset": ""}).json()["messages"]
+    assert [(each["key"], each["value"]) for each in found] == [("key", "text"), (None, "text")]
+
+
 def test_a_wait_ends(http: httpx.Client, topic_name: str) -> None:
     answer = http.get("/receive", params={"user_id": topic_name, "wait": "0.2"})
     assert answer.json() == {"messages": []}
@@ -435,9 +479,15 @@ def test_a_group_is_described_reset_and_deleted(
     reset = http.post(f"/v1/groups/{topic}/reset", json={"topic": topic, "to": "earliest"})
     assert {"topic": topic, "partition": 0, "offset": 0} in reset.json()["offsets"]
     assert http.get(f"/v1/groups/{topic}").json()["lag"] == 10
+    assert http.delete(f"/v1/groups/{topic}").status_code == 204
     exact = {"offsets": [{"topic": topic, "partition": 0, "offset": 7}]}
     http.post(f"/v1/groups/{topic}/reset", json=exact).raise_for_status()
     assert http.get(f"/v1/groups/{topic}").json()["lag"] == 3
+    uncommitted = {"messages": [{"value": "more", "partition": 1}] * 5}
+    http.post(f"/v1/topics/{topic}/messages", json=uncommitted).raise_for_status()
+    described = http.get(f"/v1/groups/{topic}").json()
+    assert (described["offsets"][1]["committed"], described["offsets"][1]["lag"]) == (None, 5)
+    assert described["lag"] == 8
     assert topic in {each["id"] for each in http.get("/v1/groups").json()["groups"]}
     assert http.delete(f"/v1/groups/{topic}").status_code == 204
     assert http.get(f"/v1/groups/{topic}").status_code == 404

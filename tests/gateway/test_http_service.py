@@ -9,11 +9,14 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from penstock.gateway.health import BrokerState, Health
+from penstock.gateway.health import BrokerState, Health, PartitionDamage
 from penstock.gateway.http_connection import HttpConnection
 from penstock.gateway.server import MAX_CONNECTIONS, HttpServer
 from penstock.gateway.service import HttpService
+from penstock.model import Offset, TopicPartition
+from penstock.observability.alarms import Alarm, AlarmKind
 from penstock.observability.metrics import BrokerMetrics
+from penstock.storage.damage import DamagedRange
 from penstock.threads import ThreadPools
 
 
@@ -81,6 +84,42 @@ def test_health_says_whether_the_broker_serves(health: Health, status: int) -> N
             "failed_logs": list(health.failed_logs),
             "failed_log_count": len(health.failed_logs),
             "disk_full": health.is_disk_full,
+            "degraded": health.is_disk_full or bool(health.failed_logs),
+            "damage": [],
+            "damage_count": 0,
+            "alarms": [],
+            "alarm_count": 0,
+        }
+
+    served(test)
+
+
+def test_health_shows_damage_and_alarms_and_stays_200() -> None:
+    async def test(fixture: Fixture) -> None:
+        name = TopicPartition("orders", 3)
+        damage = PartitionDamage(name, DamagedRange(Offset(5), Offset(9), "the CRC does not match"))
+        alarm = Alarm(AlarmKind.CORRUPT_FETCH, name, "why", 1_700_000_000_000)
+        fixture.health = Health(BrokerState.SERVING, damage=(damage,), alarms=(alarm,) * 1000)
+        answer = await get(fixture.port, "/health")
+        body = json.loads(answer.body)
+        assert answer.status == 200
+        assert body["degraded"]
+        assert body["damage"] == [
+            {
+                "topic": "orders",
+                "partition": 3,
+                "base_offset": 5,
+                "end_offset": 9,
+                "reason": "the CRC does not match",
+            }
+        ]
+        assert (len(body["alarms"]), body["alarm_count"]) == (100, 1000)
+        assert body["alarms"][0] == {
+            "kind": "corrupt_fetch",
+            "topic": "orders",
+            "partition": 3,
+            "detail": "why",
+            "since": "2023-11-14T22:13:20.000Z",
         }
 
     served(test)

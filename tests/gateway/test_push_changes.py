@@ -116,7 +116,7 @@ def test_a_client_that_leaves_leaves_nothing_behind(tmp_path: Path) -> None:
                 pass
         await until(lambda: not stage.push._groups and not stage.push._streams._streams)
         assert (await stage.backend.groups.describe("readers")).members == ()
-        assert stage.gateway.front.limits.open_requests == 0
+        await until(lambda: stage.gateway.front.limits.open_requests == 0)
         # A wait at the broker, the look at topics, connections that are kept.
         await until(lambda: len(asyncio.all_tasks()) <= tasks + 6)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from crc32c import crc32c
 from harness import Harness
 from push_stage import Stage, on_stage
 from whole_brokers import Brokers, until
@@ -33,6 +34,8 @@ def test_what_is_sent_arrives_in_order_with_all_that_it_has(tmp_path: Path) -> N
                 "key": "k",
                 "value": "old",
                 "headers": [],
+                "size": 4,
+                "crc": crc32c(b"kold"),
             }
             await stage.send(ORDERS, *(f"new {number}" for number in range(2_000)))
             assert await events.values(2_000) == [f"new {number}" for number in range(2_000)]

@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from push_stage import Stage, on_stage
 from test_push_events import ORDERS, create
@@ -45,6 +46,28 @@ async def is_quiet(client: ClientConnection) -> bool:
     except TimeoutError:
         return True
     return False
+
+
+def test_the_reference_has_the_socket_with_its_messages_and_credit(tmp_path: Path) -> None:
+    async def scenario(stage: Stage, brokers: Brokers) -> None:
+        await create(brokers)
+        await stage.send(ORDERS, "one")
+        operation = (await stage.http.get("/openapi.json")).json()["paths"]["/v1/topics/{topic}/stream"][
+            "get"
+        ]
+        messages = operation["x-websocket-messages"]
+        ours = {"credit": 1, "ack": None}
+        jsonschema.Draft202012Validator(messages["client"]).validate(ours)
+        async with stream(stage, "from=earliest&partition=") as client:
+            await say(client, **ours)
+            jsonschema.Draft202012Validator(messages["gateway"]).validate(await message(client))
+        page = (await stage.http.get("/")).text
+        assert "/v1/topics/{topic}/stream" in page
+        assert "credit" in page
+        answer = await stage.http.get(f"/v1/topics/{ORDERS}/stream")
+        assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
+
+    on_stage(tmp_path, scenario)
 
 
 def test_no_more_is_sent_than_there_is_credit_for(tmp_path: Path) -> None:

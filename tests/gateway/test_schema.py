@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.gateway.endpoint import JSON
 from penstock.gateway.opening import RESOURCES
-from penstock.gateway.schema import Mismatch, check, parse
+from penstock.gateway.schema import Mismatch, check, parse, with_absent
 
 BODIES = {
     endpoint.name: schema for endpoint in RESOURCES if (schema := endpoint.bodies.get(JSON)) is not None
@@ -39,14 +39,29 @@ def documents(schema: Any) -> st.SearchStrategy[Any]:
 def test_bodies_are_judged_as_a_json_schema_validator_does(name: str, data: st.DataObject) -> None:
     schema = BODIES[name]
     value = data.draw(documents(schema))
-    validator = jsonschema.Draft202012Validator(schema, format_checker=None)
+    published = jsonschema.Draft202012Validator(with_absent(schema), format_checker=None)
+    is_valid = published.is_valid(value)
     try:
         check(value, schema)
         is_taken = True
     except Mismatch:
         is_taken = False
     # A number such as 1.0 is an integer to JSON Schema; we want it written as one.
-    assert is_taken == validator.is_valid(value) or _has_whole_float(value)
+    assert is_taken == is_valid or _has_whole_float(value)
+    if is_taken and not _has_whole_float(value):
+        strict = jsonschema.Draft202012Validator(schema, format_checker=None)
+        assert strict.is_valid(value), "what counts as absent was removed"
+
+
+def test_optional_fields_that_are_null_or_empty_count_as_absent() -> None:
+    body = {"user_id": "bob", "last_message_id": "", "limit": None, "wait": ""}
+    check(body, BODIES["receive"])
+    assert body == {"user_id": "bob"}
+    message = {"messages": [{"key": "", "value": None, "partition": None, "headers": None}]}
+    check(message, BODIES["produce"])
+    assert message == {"messages": [{"key": "", "value": None}]}
+    with pytest.raises(Mismatch):
+        check({"from_user": "a", "to_user": None, "message": "c"}, BODIES["send"])
 
 
 def _has_whole_float(value: Any) -> bool:

@@ -23,6 +23,7 @@ from penstock.records.iteration import read_batches
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition as LeaderPartition
+from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica
 from penstock.state_log.appender import Appender
 from penstock.state_log.timers import Timers
@@ -125,7 +126,8 @@ class Bench:
         log = Log.create(self.storage, "logs/offsets-0", name, ORDERS, LogConfig())
         partition = LeaderPartition(Durability.FSYNC, Offset(0), Offset(0), Offset(0))
         flusher = Flusher(self.disk, self.threads, self.clock, lambda seconds: None)
-        replica = Replica(name, ORDERS, log, partition, flusher, self.threads, {}, lambda: None)
+        refused = RefusedBatches(self.clock)
+        replica = Replica(name, ORDERS, log, partition, flusher, self.threads, {}, refused, lambda: None)
         alone = InSync(ME, (ME,), frozenset((ME,)), 0, Offset(0), {}, START_MS)
         replica.become_leader(LeaderEpoch(0), alone)
         return replica

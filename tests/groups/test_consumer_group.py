@@ -246,12 +246,18 @@ def test_topics_that_changed_while_the_coordinator_was_away_are_noticed(driver: 
 
 def test_an_expression_is_matched_against_whole_names_and_followed(driver: Driver) -> None:
     driver = Driver(image_of(foo=1, foobar=1, bar=1, __consumer_offsets=3))
-    result = driver.beat("a", 0, regex="foo.*|.*offsets")
+    result = driver.beat("a", 0, regex="foo.*|offsets")
     assert driver.named(result.assignment) == {"foo": {0}, "foobar": {0}}
     driver.see(driver.image.with_topics([topic("food", 1)]))
     assert driver.named(driver.beat("a", 1).assignment) == {"foo": {0}, "foobar": {0}, "food": {0}}
     assert driver.group.reads("food")
     assert not driver.group.reads("bar")
+
+
+def test_an_expression_matches_internal_topics_too() -> None:
+    driver = Driver(image_of(foo=1, __consumer_offsets=2))
+    result = driver.beat("a", 0, regex=".*")
+    assert driver.named(result.assignment) == {"foo": {0}, "__consumer_offsets": {0, 1}}
 
 
 def test_an_expression_and_names_are_both_subscribed() -> None:

@@ -22,6 +22,7 @@ from penstock.cluster.topics import NewPartitions
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.groups import coordinator
+from penstock.groups.consumer_protocol import Subscription, encode_subscription
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group import ConsumerHeartbeat, JoinResult, LeavingMember, SyncRequest
 from penstock.groups.loading import Loading
@@ -362,6 +363,24 @@ async def test_metrics_tell_states_members_commits_and_lag(tmp_path: Path) -> No
         text = render(snapshot).decode()
         assert 'penstock_group_lag{group="g",partition="0",topic="orders"} 6.0' in text
         assert 'penstock_groups{state="Stable"} 1.0' in text
+
+
+async def test_lag_metric_counts_partitions_without_a_commit(tmp_path: Path) -> None:
+    async with serving(tmp_path) as harness:
+        await harness.context.administration.create_partitions([NewPartitions("orders", 2)])
+        await harness.context.replicas.settled()
+        await harness.append("orders", *[b"v"] * 10)
+        await harness.append("orders", *[b"v"] * 3, partition=1)
+        await commit(harness, 4, "g")
+        subscription = encode_subscription(Subscription(0, frozenset({"orders"}), {}))
+        request = join_request(protocols=(("range", subscription),))
+        await (await shard_of(harness, "members without a commit")).join("members without a commit", request)
+        assert sorted(take_snapshot(harness.context.metrics).group_lags, key=repr) == [
+            GroupLag("g", "orders", 0, 6),
+            GroupLag("g", "orders", 1, 3),
+            GroupLag("members without a commit", "orders", 0, 10),
+            GroupLag("members without a commit", "orders", 1, 3),
+        ]
 
 
 # --- the topic itself is nobody else's

@@ -191,12 +191,22 @@ def test_compressed_bodies_are_not_taken(broker: BrokerProcess, encoding: str) -
         "text/plain",
         "application/x-www-form-urlencoded",
         "multipart/form-data",
-        "",
         "application/json; charset=utf-16",
     ],
 )
 def test_what_a_web_page_may_post_unasked_is_not_taken(broker: BrokerProcess, content_type: str) -> None:
     assert request(broker.http_port, "POST", "/send", BODY, content_type).status == 415
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null"])
+@pytest.mark.parametrize(("method", "path"), [("POST", "/send"), ("POST", "/receive"), ("GET", "/receive")])
+def test_web_page_of_another_origin_cannot_send_json_without_content_type(
+    broker: BrokerProcess, origin: str, method: str, path: str
+) -> None:
+    body = BODY if path == "/send" else b'{"user_id":"b"}'
+    assert request(broker.http_port, method, path, body, "").status == 200
+    assert request(broker.http_port, method, path, body, "", Origin="http://x").status == 200
+    assert request(broker.http_port, method, path, body, "", Origin=origin).status in (403, 415)
 
 
 # --- H07: JSON

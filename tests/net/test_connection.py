@@ -122,6 +122,23 @@ def test_answers_leave_in_the_order_of_the_requests() -> None:
     assert bytes(server.socket.sent) == b"Abc"
 
 
+def test_an_answer_that_a_later_request_settles_leaves_at_once() -> None:
+    """As when an append fails a log, and with it the earlier requests that wait for its fsync."""
+    server, first = Server(), Later()
+    server.answers[b"a"] = first
+    handle = server.connection._handle
+
+    def settling(request: memoryview) -> Answer:
+        if bytes(request) == b"b":
+            first.resolve([b"1"])
+        return handle(request)
+
+    server.connection._handle = settling
+    server.receive(b"a")
+    server.receive(b"b")
+    assert bytes(server.socket.sent) == b"1b"
+
+
 def test_a_barrier_holds_back_the_next_request_until_it_is_answered() -> None:
     server, first = Server(), Later(barrier=True)
     server.answers[b"a"] = first
@@ -339,3 +356,44 @@ def test_who_holds_more_than_a_share_of_memory_that_ran_out_is_a_hog() -> None:
     assert not server.connection.hogs_memory
     server.receive(b"0123456789012345678901234567")
     assert server.connection.hogs_memory
+
+
+def test_requests_received_before_the_client_closed_are_carried_out() -> None:
+    server, joining = Server(), Later(barrier=True)
+    server.answers[b"join"] = joining
+    server.receive(b"join", b"leave")
+    assert server.handled == [b"join"]
+    server.connection._end()
+    assert server.handled == [b"join"]
+    joining.resolve([b"J"])
+    assert server.handled == [b"join", b"leave"]
+    assert server.socket.closed
+    assert not server.socket.sent, "nobody is there to read the answers"
+    assert server.memory.used_bytes == 0
+
+
+def test_a_long_poll_does_not_hold_up_what_a_gone_client_sent_behind_it() -> None:
+    server, polling, told = Server(), Later(barrier=True), []
+    polling.when_abandoned(lambda: told.append("gone"))
+    server.answers[b"poll"] = polling
+    server.receive(b"poll", b"leave")
+    server.connection._end()
+    assert told == ["gone"]
+    assert server.handled == [b"poll", b"leave"]
+    assert server.socket.closed
+
+
+def test_requests_behind_an_answer_that_cannot_be_sent_are_carried_out() -> None:
+    async def run() -> None:
+        server = Server()
+        server.clock.step = 0.0015
+
+        def gone(buffers: Sequence[Buffer], more: bool) -> int:
+            raise BrokenPipeError
+
+        server.socket.sendmsg = gone  # type: ignore[method-assign]
+        server.receive(*(b"%d" % number for number in range(10)))
+        await asyncio.wait_for(_until_handled(server, 10), 5)
+        assert server.socket.closed
+
+    asyncio.run(run())

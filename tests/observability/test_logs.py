@@ -9,6 +9,7 @@ import pytest
 
 from penstock.config import BrokerConfig, LoggingLevel
 from penstock.errors import ProtocolError
+from penstock.model import TopicPartition
 from penstock.observability.library_logs import take_over_library_logs
 from penstock.observability.log_lines import coloured_line, json_line, text_line
 from penstock.observability.logs import LINES_PER_WINDOW, WINDOW_SECONDS, Formatter, Log, open_log
@@ -160,3 +161,45 @@ def test_a_library_that_warns_all_the_time_is_heard_now_and_then() -> None:
     for _ in range(100):
         logging.getLogger("some.library").warning("again")
     assert len(written.lines) == LINES_PER_WINDOW
+
+
+@pytest.mark.parametrize(
+    ("text", "event"),
+    [
+        ("Connection dropped: socket connection error: Connection refused", "zookeeper connection lost"),
+        ("Connection time-out", "zookeeper connection timed out"),
+        ("Session has expired", "zookeeper session expired"),
+        ("Failed connecting to Zookeeper within the connection retry policy.", "zookeeper unreachable"),
+        ("something new", "zookeeper client message"),
+    ],
+)
+@pytest.mark.usefixtures("untouched_root_logger")
+def test_lines_of_the_zookeeper_client_become_events(text: str, event: str) -> None:
+    written = Written()
+    take_over_library_logs(written.log)
+    logging.getLogger("kazoo.client").warning(text)
+    assert (written.last["message"], written.last["text"]) == (event, text)
+
+
+def test_collections_are_json_and_not_python() -> None:
+    written = Written()
+    written.log.info(
+        "x", brokers=(1, 2), alive={3, 1}, sizes={"a": 1}, raw=b"ab", name=TopicPartition("t", 0)
+    )
+    assert written.last | {"time": ""} == {
+        "time": "",
+        "level": "info",
+        "message": "x",
+        "brokers": [1, 2],
+        "alive": [1, 3],
+        "sizes": {"a": 1},
+        "raw": "ab",
+        "name": "t-0",
+    }
+
+
+def test_no_color_switches_colours_off() -> None:
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    open_log(BrokerConfig({"logging.format": "text"}), ManualClock(), stream, no_color=True).info("x")
+    assert "\x1b" not in stream.getvalue()

@@ -97,3 +97,18 @@ def test_an_object_store_holds_an_archive_as_well(
     reader = TableReader(options)
     read = [rows.num_rows for part in reader.partitions() for rows in read_table(options, part)]  # type: ignore[arg-type]
     assert sum(read) == 100
+
+
+@pytest.mark.parametrize("count", [1, 12])
+def test_files_that_are_missing_or_short_in_an_object_store_are_found(bucket: str, count: int) -> None:
+    store, objects = store_at(bucket), boto3.client("s3")
+    sizes = {f"topic=a/date=2026-01-0{n % 2}/{n}.parquet": 10 + n for n in range(2 * count)}
+    assert "there is no file s3://archives/topics/topic=a" in (store.problem_with(sizes) or "")
+    for name, size in sizes.items():
+        objects.put_object(Bucket="archives", Key=f"topics/{name}", Body=bytes(size))
+    assert store.problem_with(sizes) is None
+    [name, *_] = sizes
+    objects.put_object(Bucket="archives", Key=f"topics/{name}", Body=bytes(3))
+    assert f"{name} has 3 bytes, not 10" in (store.problem_with(sizes) or "")
+    objects.delete_object(Bucket="archives", Key=f"topics/{name}")
+    assert f"there is no file {bucket}/{name}" in (store.problem_with(sizes) or "")

@@ -66,6 +66,15 @@ def test_the_first_of_those_that_are_alike_is_kept(
     assert sorted(offsets) == list(range(20))
 
 
+def test_topic_without_records_makes_a_table_without_rows(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    make(bootstrap, "nothing-to-compact")
+    options = parse({"bootstrap": bootstrap, "subscribe": "nothing-to-compact"})
+    assert compact(spark, CompactJob(options, str(tmp_path / "table"))) == 0
+    assert values(tmp_path / "table") == {}
+
+
 @pytest.mark.parametrize("is_committed", [False, True])
 def test_a_driver_that_dies_at_the_commit_leaves_a_whole_table_and_the_next_run_replaces_it(
     spark: SparkSession, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_committed: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,24 @@ def test_stream_is_written_once_also_when_its_last_batch_is_run_again(
     write(numbers(spark, 10), bootstrap, topic=source)
     stream(spark, bootstrap, source, target, checkpoint)
     assert committed(bootstrap, target) == sorted([*wanted, *map(str, range(10))])
+
+
+def test_missing_topic_of_a_stream_is_named_with_the_command_that_creates_it(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    source = new_topic(bootstrap)
+    reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", bootstrap)
+    frame = reader.options(subscribe=source, startingOffsets="earliest").load().select("key", "value")
+    writer = frame.writeStream.format("penstock").option("kafka.bootstrap.servers", bootstrap)
+    query = writer.options(topic="not-there", checkpointLocation=str(tmp_path / "checkpoint")).start()
+    fix = f"create it with `penstock topic create not-there --bootstrap {bootstrap}`"
+    said = f"there is no topic 'not-there'; {fix}"
+    try:
+        with pytest.raises(PySparkException, match=re.escape(said)):
+            query.awaitTermination(100)
+        assert said in str(query.exception())
+    finally:
+        query.stop()
 
 
 def test_reader_of_committed_data_sees_nothing_of_a_stream_that_failed(

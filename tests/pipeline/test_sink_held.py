@@ -16,7 +16,7 @@ from sink_helpers import Query, committed, new_topic, rows_of
 
 from penstock.net.partitioner import partition_for
 from penstock.pipeline import sink_decisions
-from penstock.pipeline.held import EndedOtherwise, abort, commit
+from penstock.pipeline.held import commit
 from penstock.pipeline.offsets import Unreachable, run
 from penstock.pipeline.sink_decisions import DECISIONS_TOPIC, Decision, Decisions
 from penstock.pipeline.sink_producer import NotWritten
@@ -123,10 +123,11 @@ def test_failure_after_the_decision_aborts_none_of_it(query: Query, bootstrap: s
     assert committed(bootstrap, topic) == sorted(FIRST)
 
 
-def test_batch_without_rows_costs_nothing(query: Query) -> None:
+def test_batch_without_rows_decides_nothing(query: Query, bootstrap: str) -> None:
     messages = [query.write(0, 0, [rows_of([])]), query.write(0, 1, [])]
     assert all(each.transaction is None for each in messages)
     query.writer.commit(messages, 0)
+    assert Decisions(bootstrap, query.id).last() == Decision()
 
 
 def test_tasks_of_a_driver_that_was_replaced_do_not_count(query: Query, bootstrap: str, topic: str) -> None:
@@ -173,14 +174,6 @@ def test_decision_that_another_query_hides_is_waited_for(
     # It was not dead, and goes on.
     run(bootstrap, lambda routes: commit(routes, winners))
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
-
-
-def test_transaction_that_somebody_aborted_before_its_commit_is_told(query: Query, bootstrap: str) -> None:
-    messages = query.run(0, FIRST)
-    taken = [each.transaction for each in messages if each.transaction is not None][:1]
-    run(bootstrap, lambda routes: abort(routes, taken))
-    with pytest.raises(EndedOtherwise, match="aborted by somebody"):
-        query.writer.commit(messages, 0)
 
 
 def test_transactional_ids_are_used_again(query: Query) -> None:

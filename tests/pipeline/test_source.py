@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.records.content import content_crc
 from penstock.testing.process import BrokerProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.spark]
@@ -67,6 +68,10 @@ def test_a_topic_is_a_table_with_the_columns_of_sparks_own_source(
     few = load(spark, bootstrap, subscribe="table", columns="offset,partition")
     assert few.columns == ["offset", "partition"]
     assert few.count() == 1000
+    measured = load(spark, bootstrap, subscribe="table", columns="value,size,crc")
+    assert {row.size for row in measured.where("length(value) = 3").collect()} == {7}
+    [row] = measured.where("value = '15'").collect()
+    assert (row.size, row.crc) == (5, content_crc(b"k15", b"15"))
 
 
 @pytest.mark.parametrize(
@@ -136,6 +141,30 @@ def test_filters_are_handed_down_where_spark_does_so(spark: SparkSession, bootst
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
 
 
+def test_topics_without_records_are_tables_without_rows(spark: SparkSession, bootstrap: str) -> None:
+    make(bootstrap, "empty")
+    make(bootstrap, "emptied")
+    produce(bootstrap, "emptied", range(10))
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for done in admin.delete_records([TopicPartition("emptied", n, 5) for n in range(2)]).values():
+        done.result(30)
+    for options in (
+        {"subscribe": "empty"},
+        {"subscribe": "emptied"},
+        {"subscribe": "empty,emptied", "includeHeaders": "true"},
+        {"subscribePattern": "no-topic-has-this-name"},
+        {"subscribe": "emptied", "endingOffsets": '{"emptied": {"0": 5, "1": 5}}'},
+    ):
+        assert load(spark, bootstrap, **options).collect() == []
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = load(spark, bootstrap, subscribe="emptied", filterPushdown="true")
+        assert frame.where("partition = 7").count() == 0
+        assert frame.where("topic = 'another'").collect() == []
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+
+
 def stream(spark: SparkSession, bootstrap: str, directory: Path, **options: str) -> list[int]:
     """What a query that reads what is there has seen so far."""
     reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", bootstrap)
@@ -172,6 +201,24 @@ def test_a_stream_goes_on_from_its_checkpoint_with_new_partitions_too(
     produce(bootstrap, "stream", range(150, 180), 3)
     assert stream(spark, bootstrap, tmp_path, **options) == list(range(180))
     assert stream(spark, bootstrap, tmp_path, **options) == list(range(180))
+
+
+def test_stream_goes_on_when_one_of_its_topics_is_deleted(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    for topic in ("stays", "leaves"):
+        make(bootstrap, topic)
+    produce(bootstrap, "stays", range(50))
+    produce(bootstrap, "leaves", range(50, 80))
+    options = {"subscribe": "stays,leaves", "failOnDataLoss": "false"}
+    assert stream(spark, bootstrap, tmp_path, **options) == list(range(80))
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics(["leaves"])["leaves"].result(30)
+    produce(bootstrap, "stays", range(80, 90))
+    with pytest.raises(PySparkException, match="topic leaves does not exist any more"):
+        stream(spark, bootstrap, tmp_path, subscribe="stays,leaves")
+    assert stream(spark, bootstrap, tmp_path, **options) == list(range(90))
+    assert stream(spark, bootstrap, tmp_path, **options) == list(range(90))
 
 
 def test_a_stream_whose_topic_was_made_again_says_what_it_lost(

@@ -84,6 +84,32 @@ def test_bounds_lie_in_the_archive_or_in_the_log(
     assert numbers(load(spark, bootstrap, place, "bounded", **options)) == wanted
 
 
+def test_table_without_rows_in_archive_and_log_is_empty(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "archive"
+    truncated(spark, bootstrap, place, "emptied-table")
+    make(bootstrap, "never-written")
+    for options in ({}, {"inOrder": "true"}):
+        assert load(spark, bootstrap, place, "never-written", **options).collect() == []
+    none = '{"emptied-table": {"0": 50, "1": 50}}'
+    assert load(spark, bootstrap, place, "emptied-table", startingOffsets=none).collect() == []
+
+
+def test_topic_that_is_archived_and_truncated_as_a_whole_is_read(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    place, topic = tmp_path / "archive", "all-truncated"
+    make(bootstrap, topic)
+    produce(bootstrap, topic, range(60))
+    archive(spark, job(bootstrap, place, topic))
+    for partition in (0, 1):
+        delete_records(bootstrap, topic, partition, 30)
+    assert numbers(load(spark, bootstrap, place, topic)) == list(range(60))
+    reader = spark.read.format("penstock").option("kafka.bootstrap.servers", bootstrap)
+    assert reader.options(subscribe=topic).load().collect() == []
+
+
 def test_rows_of_a_topic_that_was_deleted_are_not_those_of_the_new_one(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:

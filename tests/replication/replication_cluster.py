@@ -15,10 +15,12 @@ from typing import Any, cast
 from uuid import UUID
 
 from penstock.clock import SystemClock
+from penstock.cluster.eligible import with_members
 from penstock.cluster.image import Broker, ClusterImage, ImageChange, Partition, Topic
 from penstock.config import BrokerConfig
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from penstock.net.network import TcpNetwork
+from penstock.observability.alarms import Alarms
 from penstock.observability.logs import Log
 from penstock.observability.metrics import BrokerMetrics
 from penstock.records.batch import read_header
@@ -55,6 +57,15 @@ async def until(condition: Callable[[], bool], what: str = "the condition") -> N
         await asyncio.sleep(0.005)
 
 
+class WallClock(SystemClock):
+    """The clock of all brokers, whose wall time a test may set."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
 @dataclass
 class Metadata:
     image: ClusterImage
@@ -70,7 +81,7 @@ class Node:
         self.is_reachable = True
 
     async def start(self) -> None:
-        clock, random = SystemClock(), Random(self.id)
+        clock, random = self.cluster.clock, Random(self.id)
         self.config = self.cluster.config_of(self.id)
         self.threads = ThreadPools()
         self.disk = RealDisk(str(self.directory))
@@ -81,12 +92,14 @@ class Node:
         )
         self.flusher = Flusher(self.disk, self.threads, clock, lambda seconds: None)
         network = TcpNetwork()
+        apis = all_apis()
+        metrics = BrokerMetrics({api.key: api_name(api.key) for api in apis}, 10)
+        self.alarms = Alarms(clock, self.log, metrics)
         services = ReplicaServices(
-            self.id, self.logs, self.flusher, self.threads, clock, network, random, self.log
+            self.id, self.logs, self.flusher, self.threads, clock, network, random, self.log, self.alarms
         )
         self.replicas = ReplicaManager(services, self.config)
         self.metadata = Metadata(self.cluster.image)
-        apis = all_apis()
         context = BrokerContext(
             node_id=self.id,
             config=self.config,
@@ -108,7 +121,8 @@ class Node:
             fetch_sessions=FetchSessions(10, 1000, 0, random),
             long_polls=LongPolls(random),
             authorizer=AllowAll(),
-            metrics=BrokerMetrics({api.key: api_name(api.key) for api in apis}, 10),
+            metrics=metrics,
+            alarms=self.alarms,
             random=random,
         )
         self.acceptor = Acceptor(context, Dispatcher(context, apis), self.log)
@@ -158,6 +172,7 @@ class Cluster:
     nodes: dict[BrokerId, Node] = field(default_factory=dict)
     image: ClusterImage = field(default_factory=lambda: ClusterImage("cluster"))
     lines: list[str] = field(default_factory=list)
+    clock: WallClock = field(default_factory=WallClock)
     loses_answers: bool = False
     epoch: int = 0
 
@@ -251,7 +266,22 @@ class Cluster:
             if state.partition_epoch != write.change.partition_epoch:
                 outcomes.append(InSyncOutcome(WriteResult.REFUSED))
                 continue
-            self.record(write.name.partition, isr=tuple(sorted(write.change.members)))
+            members = tuple(sorted(write.change.members))
+            changed = with_members(
+                state,
+                members,
+                keeps_eligible=write.change.keeps_eligible,
+                committed=write.change.committed,
+                log_end=write.change.log_end,
+            )
+            self.record(
+                write.name.partition,
+                isr=changed.isr,
+                eligible=changed.eligible,
+                committed=changed.committed,
+                sole_end=changed.sole_end,
+                last_resort=changed.last_resort,
+            )
             epoch = self.state(write.name.partition).partition_epoch
             result = WriteResult.UNKNOWN if self.loses_answers else WriteResult.RECORDED
             outcomes.append(InSyncOutcome(result, epoch))

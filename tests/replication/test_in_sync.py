@@ -83,6 +83,19 @@ def test_a_follower_joins_only_from_the_start_of_the_epoch_on() -> None:
     assert propose(leader, high_watermark=5) is not None
 
 
+def test_follower_with_a_damaged_log_does_not_join_until_it_is_whole() -> None:
+    leader = in_sync(A)
+    leader.on_damage(B, BrokerEpoch(1), is_damaged=True)
+    fetch(leader, B, 10)
+    assert propose(leader, high_watermark=7) is None
+    leader.on_damage(B, BrokerEpoch(0), is_damaged=False)  # of a former life
+    assert propose(leader, high_watermark=7) is None
+    leader.on_damage(B, BrokerEpoch(1), is_damaged=False)
+    change = propose(leader, high_watermark=7)
+    assert change is not None
+    assert change.members == {A, B}
+
+
 def test_a_pending_larger_set_counts_before_it_is_recorded() -> None:
     leader = in_sync(A)
     fetch(leader, B, 7)

@@ -19,6 +19,7 @@ from penstock.records.control import Marker
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
+from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica
 from penstock.storage.disk import RealDisk
 from penstock.storage.file_cache import FileCache
@@ -88,12 +89,15 @@ class Bench:
         self._durability = durability
         self._config = LogConfig(**settings)  # type: ignore[arg-type]
         self.changed: dict[Replica, None] = {}
+        self.refused = RefusedBatches(SystemClock())
 
     def replica(self, index: int = 0) -> Replica:
         name = TopicPartition("orders", index)
         log = Log.create(self._context, f"logs/orders-{index}", name, ID, self._config)
         partition = Partition(self._durability, log.log_end_offset, log.flushed_offset, log.high_watermark)
-        replica = Replica(name, ID, log, partition, self.flusher, self.threads, self.changed, lambda: None)
+        replica = Replica(
+            name, ID, log, partition, self.flusher, self.threads, self.changed, self.refused, lambda: None
+        )
         replica.become_leader(
             LeaderEpoch(1), InSync(ME, (ME,), frozenset((ME,)), 0, log.log_end_offset, {}, NOW_MS)
         )

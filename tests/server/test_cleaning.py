@@ -48,6 +48,31 @@ def test_compacted_topics_are_compacted_in_the_background(tmp_path: Path) -> Non
     serve(tmp_path, scenario)
 
 
+def test_compaction_does_not_wait_for_the_periodic_checkpoint(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create(
+            "a", cleanup_policy="compact", segment_bytes="1024", min_cleanable_dirty_ratio="0"
+        )
+        for number in range(50):
+            put(broker, "a", b"k%d" % (number % 2), b"%d" % number)
+        put(broker, "a", b"last", b"x" * 1_000)
+        await broker._broker._maintenance._compact()
+        log = broker.context.replicas.get("a", 0).log
+        assert values(log) == [b"48", b"49", b"x" * 1_000]
+
+    serve(tmp_path, scenario)
+
+
+def test_a_log_without_a_new_closed_segment_gets_no_checkpoint_for_compaction(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("a", cleanup_policy="compact", min_cleanable_dirty_ratio="0")
+        put(broker, "a", b"k", b"1")
+        await broker._broker._maintenance._compact()
+        assert broker.context.replicas.get("a", 0).log.recovery_point == 0
+
+    serve(tmp_path, scenario)
+
+
 def test_a_topic_deleted_during_its_compaction_harms_nobody(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         for name in ("a", "b"):

@@ -11,7 +11,7 @@ import pytest
 from harness import Harness, serve
 
 from penstock.errors import ErrorCode, ProtocolError
-from penstock.model import TopicId
+from penstock.model import BrokerId, TopicId
 from penstock.net.answer import Later
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
@@ -148,6 +148,48 @@ def test_without_acks_there_is_no_answer_and_an_error_costs_the_connection(tmp_p
         assert broker.context.replicas.get("orders", 0).log.log_end_offset == 1
         with pytest.raises(ProtocolError):
             send(broker, ProduceRequest(None, NONE, 100, [topic("missing", batch())]))
+
+    serve(tmp_path, scenario)
+
+
+def test_a_record_is_readable_after_acks_1_on_a_single_replica(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("orders", durability="auto", min_insync_replicas="2")
+        partition = broker.context.replicas.get("orders", 0).partition
+        readable = 0
+        for offset in range(200):
+            (result,) = await produce(broker, topic("orders", batch()), acks=LEADER)
+            assert (result.error_code, result.base_offset) == (0, offset)
+            readable += partition.high_watermark > offset
+        assert readable == 200
+
+    serve(tmp_path, scenario)
+
+
+def test_acks_1_is_answered_without_an_error_when_its_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record is appended, and the producer asked for no more."""
+
+    async def scenario(broker: Harness) -> None:
+        await broker.create("orders", durability="fsync")
+        release = threading.Event()
+        with monkeypatch.context() as patch:
+            patch.setattr(FlushJob, "work", lambda _: release.wait(5))
+            (result,) = await produce(broker, topic("orders", batch()), acks=LEADER, timeout_ms=20)
+            release.set()
+        assert (result.error_code, result.base_offset) == (0, 0)
+
+    serve(tmp_path, scenario)
+
+
+def test_acks_1_does_not_wait_for_followers(tmp_path: Path) -> None:
+    async def scenario(broker: Harness) -> None:
+        await broker.create("orders", durability="auto")
+        partition = broker.context.replicas.get("orders", 0).partition
+        partition.in_sync.set_replicas((BrokerId(0), BrokerId(7)), 0)
+        (result,) = await produce(broker, topic("orders", batch()), acks=LEADER)
+        assert (result.error_code, result.base_offset, partition.high_watermark) == (0, 0, 0)
 
     serve(tmp_path, scenario)
 

@@ -121,7 +121,7 @@ def test_validate_only_makes_nothing(tmp_path: Path) -> None:
         assert not broker.context.image.topics
 
     serve(tmp_path, scenario)
-    assert not list(tmp_path.glob("logs/*"))
+    assert not [path for path in tmp_path.glob("logs/*") if path.is_dir()]
 
 
 def test_too_many_topics_in_one_request_are_refused(tmp_path: Path) -> None:

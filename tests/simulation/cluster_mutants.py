@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from penstock.cluster import leaders
+from planting import planted_in_cluster
+
+from penstock.cluster import leaders, membership
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.image import Partition as State
-from penstock.cluster.membership import Membership
+from penstock.cluster.membership import Identity
 from penstock.config import Durability
 from penstock.model import BrokerEpoch, BrokerId, Offset
-from penstock.replication import fetcher, replica
+from penstock.replication import fetcher, in_sync_writer, replica, replica_manager
 from penstock.replication.fetcher import Fetcher
 from penstock.replication.fetchers import Fetchers
 from penstock.replication.in_sync import InSync
 from penstock.replication.in_sync_writer import InSyncWriter
 from penstock.replication.partition import Partition
 from penstock.replication.replica import Replica
+from penstock.server.handlers import replica_fetch
 from penstock.storage.log import Log
 from penstock.storage.producer_state import ProducerStates
 
 
+@planted_in_cluster("I11")
 def committed_by_the_leader_alone() -> AbstractContextManager[Any]:
     """A record counts as committed as soon as the leader has it."""
     return patch.object(InSync, "committed_end", lambda self, log_end, flushed, durability: log_end)
 
 
+@planted_in_cluster("I11", "I1")
 def cut_at_the_high_watermark() -> AbstractContextManager[Any]:
     """A follower cuts its log at the high watermark it knows of, whenever it gets a leader (before KIP-101)."""
     follow = Fetchers.follow
@@ -44,11 +49,13 @@ def cut_at_the_high_watermark() -> AbstractContextManager[Any]:
     return patch.object(Fetchers, "follow", cut_and_follow)
 
 
+@planted_in_cluster("I9")
 def histories_are_not_compared() -> AbstractContextManager[Any]:
     """A leader takes for granted that a follower has what it has itself."""
     return patch.object(replica, "diverging_epoch", lambda *_: None)
 
 
+@planted_in_cluster("I9", "I13")
 def nothing_is_cut() -> AbstractContextManager[Any]:
     """A follower whose history parts from its leader's goes on as if it did not."""
 
@@ -58,6 +65,7 @@ def nothing_is_cut() -> AbstractContextManager[Any]:
     return patch.object(Fetcher, "_truncate", go_on)
 
 
+@planted_in_cluster("I9", "I13")
 def cut_too_little() -> AbstractContextManager[Any]:
     """The end of the leader's epoch is taken for where the follower's ends."""
     rule = fetcher.truncation_offset
@@ -69,18 +77,20 @@ def cut_too_little() -> AbstractContextManager[Any]:
     return patch.object(fetcher, "truncation_offset", later_end)
 
 
+@planted_in_cluster("I10")
 def no_epoch_fence() -> AbstractContextManager[Any]:
     """Whoever asks with another leader epoch is answered all the same."""
     return patch.object(Replica, "check_leader_epoch", lambda *_: None)
 
 
+@planted_in_cluster("I11")
 def shrink_counts_before_it_is_recorded() -> AbstractContextManager[Any]:
     """Only the set that is on its way counts."""
     refresh = InSync._refresh
 
     def refresh_for_pending(self: InSync) -> None:
         recorded = self.recorded
-        self.recorded = self._pending or recorded
+        self.recorded = recorded if self._pending is None else self._pending.members
         refresh(self)
         self.recorded = recorded
 
@@ -100,6 +110,7 @@ def joins_before_the_epoch_start() -> AbstractContextManager[Any]:
     return patch.object(InSync, "may_join", may_join)
 
 
+@planted_in_cluster("I11")
 def joins_below_the_high_watermark() -> AbstractContextManager[Any]:
     """A follower is in sync when it has fetched at all."""
 
@@ -110,24 +121,26 @@ def joins_below_the_high_watermark() -> AbstractContextManager[Any]:
     return patch.object(InSync, "may_join", may_join)
 
 
+@planted_in_cluster("I11")
 def counted_when_it_is_sent() -> AbstractContextManager[Any]:
     """What is on its way to a follower counts as being there."""
     on_fetch = InSync.on_fetch
 
     def count(
         self: InSync,
-        member: BrokerId,
+        replica: BrokerId,
         broker_epoch: BrokerEpoch,
         offset: Offset,
         flushed: Offset,
         leader_log_end: Offset,
-        now_ms: int,
+        *rest: Any,
     ) -> bool:
-        return on_fetch(self, member, broker_epoch, leader_log_end, leader_log_end, leader_log_end, now_ms)
+        return on_fetch(self, replica, broker_epoch, leader_log_end, leader_log_end, leader_log_end, *rest)
 
     return patch.object(InSync, "on_fetch", count)
 
 
+@planted_in_cluster("I11", "I1", "I3", needs={"leave_one", "auto"})
 def no_fsync_before_a_set_of_one() -> AbstractContextManager[Any]:
     """The leader is recorded as the only one in sync although it has not fsynced what others had with it."""
 
@@ -137,6 +150,7 @@ def no_fsync_before_a_set_of_one() -> AbstractContextManager[Any]:
     return patch.object(InSyncWriter, "_flush", flush)
 
 
+@planted_in_cluster("I1", "I3", needs={"leave_one", "auto"})
 def alone_without_fsync() -> AbstractContextManager[Any]:
     """A leader that is alone in sync commits what is in its page cache."""
     advance = Partition._advance
@@ -152,24 +166,25 @@ def alone_without_fsync() -> AbstractContextManager[Any]:
     return patch.object(Partition, "_advance", advance_at_once)
 
 
+@planted_in_cluster("I1", "I3", "I11", needs={"lose_power"})
 def unclean_restart_stays_in_sync() -> AbstractContextManager[Any]:
     """A broker that did not stop in order comes back as if nothing were lost."""
-    return patch.object(leaders, "depart", lambda *_: lambda *_: None)
+    return patch.object(membership, "returning", lambda *_: lambda *_: None)
 
 
+@planted_in_cluster("I11", needs={"empty_disk"})
 def emptied_disk_stays_in_sync() -> AbstractContextManager[Any]:
     """A broker whose disk was emptied is taken for one that stopped in order."""
-    register = Membership.register
+    is_whole = Identity.is_whole
 
-    async def as_if_clean(self: Membership, identity: Any, *rest: Any) -> Any:
-        last = await self._last_registration()
-        if last is not None and last.directory_id != identity.directory_id:
-            identity = replace(identity, clean_epoch=last.epoch)
-        return await register(self, identity, *rest)
+    def as_if_whole(self: Identity, last: Any) -> bool:
+        is_other_disk = last is not None and last.directory_id != self.directory_id
+        return is_other_disk or is_whole(self, last)
 
-    return patch.object(Membership, "register", as_if_clean)
+    return patch.object(Identity, "is_whole", as_if_whole)
 
 
+@planted_in_cluster("I10")
 def anybody_is_elected() -> AbstractContextManager[Any]:
     """A leader is chosen from all replicas."""
     first_alive = leaders.first_alive
@@ -180,11 +195,13 @@ def anybody_is_elected() -> AbstractContextManager[Any]:
     return patch.object(leaders, "first_alive", first)
 
 
+@planted_in_cluster("I10")
 def elected_in_the_same_epoch() -> AbstractContextManager[Any]:
     """A new leader does not get a new epoch."""
     return patch.object(leaders, "led_by", lambda partition, leader: replace(partition, leader=leader))
 
 
+@planted_in_cluster("I2")
 def followers_forget_producers() -> AbstractContextManager[Any]:
     """A follower does not note what idempotent producers have sent."""
     append = Log.append_as_follower
@@ -196,28 +213,43 @@ def followers_forget_producers() -> AbstractContextManager[Any]:
     return patch.object(Log, "append_as_follower", forget)
 
 
+@planted_in_cluster("T15", needs={"leave_one", "os"})
 def too_few_in_sync_are_enough() -> AbstractContextManager[Any]:
     """acks=all is answered with fewer in sync than `min.insync.replicas` asks for."""
-    return patch.object(Replica, "lacks_replicas", property(lambda _: False))
+    return no_minimum("lacks_replicas")
 
 
-CLUSTER_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[str]] = {
-    committed_by_the_leader_alone: frozenset(),
-    cut_at_the_high_watermark: frozenset(),
-    histories_are_not_compared: frozenset(),
-    nothing_is_cut: frozenset(),
-    cut_too_little: frozenset(),
-    no_epoch_fence: frozenset(),
-    shrink_counts_before_it_is_recorded: frozenset(),
-    joins_below_the_high_watermark: frozenset(),
-    counted_when_it_is_sent: frozenset(),
-    no_fsync_before_a_set_of_one: frozenset({"leave_one", "auto"}),
-    alone_without_fsync: frozenset({"leave_one", "auto"}),
-    unclean_restart_stays_in_sync: frozenset({"lose_power"}),
-    emptied_disk_stays_in_sync: frozenset({"empty_disk"}),
-    anybody_is_elected: frozenset(),
-    elected_in_the_same_epoch: frozenset(),
-    followers_forget_producers: frozenset(),
-    too_few_in_sync_are_enough: frozenset({"leave_one", "os"}),
-}
-"""What a seed has to break for each to show: others are not worth their time."""
+@planted_in_cluster("T15", needs={"internal min in sync", "leave_one"})
+def coordinators_ignore_min_insync_replicas() -> AbstractContextManager[Any]:
+    """Offsets and outcomes of transactions are acknowledged by a coordinator that is alone in sync."""
+    return no_minimum("is_under_min_insync")
+
+
+@contextmanager
+def no_minimum(check: str) -> Iterator[None]:
+    """Take out one check of `min.insync.replicas`, and the rule that such a leader commits nothing."""
+    with (
+        patch.object(Replica, check, property(lambda _: False)),
+        patch.object(InSync, "_is_enough", lambda *_: True),
+    ):
+        yield
+
+
+@planted_in_cluster("I1", "I3", "I5", "I8", "I11", needs={"shared_machine", "auto"})
+def replicas_counted_by_brokers_instead_of_machines() -> AbstractContextManager[Any]:
+    """Two in-sync brokers on one machine commit what neither of them has fsynced."""
+    return patch.object(InSync, "_is_one_machine", lambda self, members: set(members) == {self._me})
+
+
+@planted_in_cluster("I13", needs={"jump_clock"})
+def replica_lag_is_measured_by_the_wall_clock() -> AbstractContextManager[Any]:
+    """A clock that is set back keeps a hung follower in the in-sync set, and commits wait for it."""
+
+    @contextmanager
+    def plant() -> Iterator[None]:
+        with ExitStack() as patches:
+            for module in (in_sync_writer, replica_manager, replica_fetch):
+                patches.enter_context(patch.object(module, "monotonic_ms", lambda clock: clock.now_ms()))
+            yield
+
+    return plant()

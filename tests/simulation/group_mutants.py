@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from planting import planted_in_broker
+
 from penstock.errors import ErrorCode
 from penstock.groups.classic_group import ClassicGroup
 from penstock.groups.classic_members import Member
@@ -24,6 +26,7 @@ from penstock.groups.surroundings import ShardState
 from penstock.state_log.appender import Appender
 
 
+@planted_in_broker("I12")
 def offsets_are_visible_before_they_are_committed() -> AbstractContextManager[Any]:
     """OffsetFetch shows what a power loss can take back."""
     commit = Shard.commit
@@ -36,6 +39,7 @@ def offsets_are_visible_before_they_are_committed() -> AbstractContextManager[An
     return patch.object(Shard, "commit", show)
 
 
+@planted_in_broker("I12")
 def group_records_are_answered_before_the_flush() -> AbstractContextManager[Any]:
     """Who commits or joins is answered as soon as the batch is in the page cache."""
     append = Appender._append
@@ -47,6 +51,7 @@ def group_records_are_answered_before_the_flush() -> AbstractContextManager[Any]
     return patch.object(Appender, "_append", answer)
 
 
+@planted_in_broker("I12")
 def offsets_are_not_appended() -> AbstractContextManager[Any]:
     """A commit changes what is in memory and nothing else."""
     add = Appender.add
@@ -58,6 +63,7 @@ def offsets_are_not_appended() -> AbstractContextManager[Any]:
     return patch.object(Appender, "add", forget)
 
 
+@planted_in_broker("I12")
 def groups_answer_before_they_are_loaded() -> AbstractContextManager[Any]:
     """A shard is there at once, as if its log were empty."""
 
@@ -67,6 +73,7 @@ def groups_answer_before_they_are_loaded() -> AbstractContextManager[Any]:
     return patch.object(Loading, "run", run)
 
 
+@planted_in_broker("generation")
 def generation_begins_anew_after_a_restart() -> AbstractContextManager[Any]:
     restore = ClassicGroup.restore.__func__  # type: ignore[attr-defined]
 
@@ -76,6 +83,7 @@ def generation_begins_anew_after_a_restart() -> AbstractContextManager[Any]:
     return patch.object(ClassicGroup, "restore", classmethod(forget))
 
 
+@planted_in_broker("restart")
 def assignment_is_not_kept() -> AbstractContextManager[Any]:
     """A classic group remembers its members, but not what they were given."""
     saved = Member.saved
@@ -86,6 +94,7 @@ def assignment_is_not_kept() -> AbstractContextManager[Any]:
     return patch.object(Member, "saved", forget)
 
 
+@planted_in_broker("one owner")
 def revoked_partition_is_given_away_at_once() -> AbstractContextManager[Any]:
     """Nobody waits until a member says that it has stopped reading."""
 
@@ -95,6 +104,7 @@ def revoked_partition_is_given_away_at_once() -> AbstractContextManager[Any]:
     return patch.object(ConsumerState, "_is_free_for", is_free)
 
 
+@planted_in_broker("I13")
 def expired_member_keeps_its_partitions() -> AbstractContextManager[Any]:
     """Nobody takes a silent member of the new protocol out of its group."""
 
@@ -106,15 +116,19 @@ def expired_member_keeps_its_partitions() -> AbstractContextManager[Any]:
     return patch.object(ConsumerGroup, "tick", tick)
 
 
+@planted_in_broker("fencing")
 def commits_of_an_old_generation_are_taken() -> AbstractContextManager[Any]:
     """A member that was left behind overwrites what its successor has committed."""
 
-    def check(self: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def check(
+        self: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *_: object
+    ) -> ErrorCode:
         return self._members.check(member_id, instance_id) if member_id else ErrorCode.none
 
     return patch.object(ClassicGroup, "_check_commit", check)
 
 
+@planted_in_broker("I12")
 def deleted_offsets_come_back() -> AbstractContextManager[Any]:
     """A deleted offset is gone from memory, and still in the log."""
     forget = Shard._forget_offsets
@@ -124,17 +138,3 @@ def deleted_offsets_come_back() -> AbstractContextManager[Any]:
         return forget(self, [])
 
     return patch.object(Shard, "_forget_offsets", apply_only)
-
-
-GROUP_MUTANTS = (
-    offsets_are_visible_before_they_are_committed,
-    group_records_are_answered_before_the_flush,
-    offsets_are_not_appended,
-    groups_answer_before_they_are_loaded,
-    generation_begins_anew_after_a_restart,
-    assignment_is_not_kept,
-    revoked_partition_is_given_away_at_once,
-    expired_member_keeps_its_partitions,
-    commits_of_an_old_generation_are_taken,
-    deleted_offsets_come_back,
-)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
+
+from planting import planted_in_cluster
 
 from penstock.replication import keyed_log
 from penstock.replication.keyed_log import KeyedLog
@@ -16,6 +17,7 @@ from penstock.storage.key_part import KeyPart
 from penstock.storage.log import Log
 
 
+@planted_in_cluster("I3", "I5", needs={"keyed"})
 def lookups_see_what_is_not_committed() -> AbstractContextManager[Any]:
     """A key is shown all there is."""
     of = LogView.of
@@ -26,11 +28,13 @@ def lookups_see_what_is_not_committed() -> AbstractContextManager[Any]:
     return patch.object(LogView, "of", to_the_end)
 
 
+@planted_in_cluster("I2", needs={"keyed"})
 def idempotency_keys_are_not_looked_up() -> AbstractContextManager[Any]:
     """What is sent again is stored again."""
     return patch.object(KeyedLog, "must_check", lambda *_: False)
 
 
+@planted_in_cluster("I2", needs={"keyed"})
 def originals_are_sought_among_the_committed() -> AbstractContextManager[Any]:
     """What is on its way to being committed is not found."""
 
@@ -41,6 +45,7 @@ def originals_are_sought_among_the_committed() -> AbstractContextManager[Any]:
     return patch.object(keyed_log, "find_original", find_committed)
 
 
+@planted_in_cluster("I5", needs={"keyed"})
 def the_tail_of_a_new_leader_is_not_indexed() -> AbstractContextManager[Any]:
     """The index begins with what comes in next."""
     catch_up = KeyIndex.catch_up
@@ -55,11 +60,3 @@ def the_tail_of_a_new_leader_is_not_indexed() -> AbstractContextManager[Any]:
         return found
 
     return patch.object(KeyIndex, "catch_up", skip)
-
-
-KEYED_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[str]] = {
-    lookups_see_what_is_not_committed: frozenset({"keyed"}),
-    idempotency_keys_are_not_looked_up: frozenset({"keyed"}),
-    originals_are_sought_among_the_committed: frozenset({"keyed"}),
-    the_tail_of_a_new_leader_is_not_indexed: frozenset({"keyed"}),
-}

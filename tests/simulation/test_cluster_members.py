@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
-from cluster_mutants import joins_before_the_epoch_start
+from cluster_mutants import joins_before_the_epoch_start, replica_lag_is_measured_by_the_wall_clock
 
 from penstock.records.building import NewRecord, build_batch
 from penstock.replication.replica import Replica
@@ -24,6 +24,7 @@ from penstock.simulation.trace import Trace
 
 Scenario = Callable[[ClusterStage], Awaitable[None]]
 Play = Callable[[Scenario], None]
+_LAG_SECONDS = 1.0
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def play(loop: SimulationLoop, trace: Trace) -> Play:
         ensemble = RecordedEnsemble(PartitionHistory(trace, loop.time))
         settings = {
             "auto.create.topics.enable": "false",
-            "replica.lag.time.max.ms": "1000",
+            "replica.lag.time.max.ms": str(int(_LAG_SECONDS * 1000)),
             "replica.fetch.response.max.bytes": "1",
         }
         members = [ClusterMember(world, node_id, settings, ensemble, 2.0) for node_id in (1, 2, 3, 4)]
@@ -164,6 +165,37 @@ def test_a_follower_is_in_sync_only_with_everything_from_before_the_leaders_epoc
 def test_a_follower_that_joins_before_the_epoch_start_is_noticed(play: Play) -> None:
     with joins_before_the_epoch_start(), pytest.raises(InvariantViolated, match="I11"):
         play(_behind_the_epoch_start)
+
+
+async def _hang_while_the_clock_goes_back(stage: ClusterStage) -> None:
+    """A follower hangs and lacks a record when the wall clock of its leader is set back by an hour."""
+    await start(stage.members)
+    routing = stage.routing("client")
+    await routing._brokers[3].create_topic("orders", 1, {"min.insync.replicas": "1"}, 3)
+    state = stage.partition("orders", 0)
+    assert state is not None
+    leader, hung, _ = (stage.member(node_id) for node_id in state.replicas)
+    await until(lambda: hung.node_id in _in_sync(stage) and any(hung.replicas()))
+    await send(routing, 5)
+    stage.world.network.part(hung.host.name, leader.host.name)
+    sending = asyncio.ensure_future(send(routing, 1))
+    await until(lambda: _log_end(leader) == 6, interval_seconds=0.001)
+    leader.host.clock.jump(-3_600_000)
+    await asyncio.wait([sending], timeout=_LAG_SECONDS + 2.0)
+    assert hung.node_id not in _in_sync(stage), "a hung follower is still in sync"
+    await sending
+
+
+def test_hung_follower_leaves_in_time_though_the_clock_goes_back(play: Play) -> None:
+    play(_hang_while_the_clock_goes_back)
+
+
+def test_hung_follower_kept_by_the_wall_clock_is_noticed(play: Play) -> None:
+    with (
+        replica_lag_is_measured_by_the_wall_clock(),
+        pytest.raises(AssertionError, match="a hung follower is still in sync"),
+    ):
+        play(_hang_while_the_clock_goes_back)
 
 
 def _replica(member: ClusterMember) -> Replica:

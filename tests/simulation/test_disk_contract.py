@@ -185,3 +185,26 @@ def test_there_is_room_and_a_lock(disk: Disk) -> None:
     assert disk.lock()
     assert disk.lock()
     disk.close()
+
+
+def test_status_stays_the_same_until_the_file_changes(disk: Disk) -> None:
+    disk.replace("marker", b"1")
+    first = disk.status("marker")
+    assert disk.status("marker") == first
+    disk.replace("other", b"2")
+    assert disk.status("marker") == first
+    assert disk.status("other").inode != first.inode
+    disk.replace("marker", b"1")
+    assert disk.status("marker") != first
+
+
+def test_written_file_and_its_directory_were_changed_when_modified(disk: Disk) -> None:
+    disk.make_dir("logs/orders")
+    disk.open("logs/orders/log", create=True).pwrite(0, [b"records"])
+    for path in ("logs", "logs/orders", "logs/orders/log"):
+        assert disk.status(path).changed_ns == disk.status(path).modified_ns
+
+
+def test_missing_file_has_no_status(disk: Disk) -> None:
+    with pytest.raises(FileNotFoundError):
+        disk.status("marker")

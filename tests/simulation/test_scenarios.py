@@ -8,14 +8,16 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from mutants import MUTANTS, hunt
-from mutants import SEEDS as SEEDS_OF_A_HUNT
+from mutants import catch
+from planting import BUGS
 
+from commit_seeds import PROPERTY, commit_seeds
 from penstock.simulation.running import Report, Sink
-from penstock.simulation.seeds import run_cluster_seed, run_seed
+from penstock.simulation.seeds import BROKER, CLUSTER, run_cluster_seed, run_seed
 
-SEEDS = range(1, 65)
-CLUSTER_SEEDS = range(1, 65)
+SEEDS = range(1, 49)
+CLUSTER_SEEDS = range(1, 49)
+SEEDS_OF_THE_COMMIT = 48
 SEEDS_PER_TEST = 8
 
 Run = Callable[[int, Sink | None], Report]
@@ -24,22 +26,54 @@ Run = Callable[[int, Sink | None], Report]
 @pytest.mark.parametrize("first", SEEDS[::SEEDS_PER_TEST])
 def test_a_broker_keeps_its_promises(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
-        report = run_seed(seed)
-        assert report.operations > 0
-        assert report.starts > 2
+        check_broker(seed)
 
 
 @pytest.mark.parametrize("first", CLUSTER_SEEDS[::SEEDS_PER_TEST])
 def test_a_cluster_keeps_its_promises(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
-        report = run_cluster_seed(seed)
-        assert report.operations > 0
-        assert report.starts >= 3
+        check_cluster(seed)
+
+
+@pytest.mark.parametrize("part", range(SEEDS_OF_THE_COMMIT // SEEDS_PER_TEST))
+@pytest.mark.parametrize("kind", [BROKER, CLUSTER])
+def test_seeds_of_this_commit_pass(kind: str, part: int, record_property: Callable[[str, str], None]) -> None:
+    seeds = commit_seeds(kind, SEEDS_OF_THE_COMMIT)[part * SEEDS_PER_TEST : (part + 1) * SEEDS_PER_TEST]
+    record_property(PROPERTY, f"{kind} {' '.join(map(str, seeds))}")
+    failed = {}
+    for seed in seeds:
+        try:
+            (check_broker if kind == BROKER else check_cluster)(seed)
+        except Exception as error:  # noqa: BLE001 - all seeds are tried, so that one run shows all that fail
+            failed[f"--{kind} --seed {seed}"] = error
+    assert failed == {}
+
+
+def check_broker(seed: int) -> None:
+    report = run_seed(seed)
+    assert report.operations > 0
+    assert report.starts > 2
+
+
+def check_cluster(seed: int) -> None:
+    report = run_cluster_seed(seed)
+    assert report.operations > 0
+    assert report.starts >= 3
+
+
+def test_every_commit_has_its_own_seeds() -> None:
+    assert commit_seeds(BROKER, 8, of="a") == commit_seeds(BROKER, 8, of="a")
+    assert commit_seeds(BROKER, 8, of="a") != commit_seeds(BROKER, 8, of="b")
 
 
 @pytest.mark.parametrize("seed", [127, 1032, 2222, 3138, 3437, 4194, 5311])
 def test_a_seed_that_found_a_loss_passes(seed: int) -> None:
     assert run_cluster_seed(seed).operations > 0
+
+
+@pytest.mark.parametrize("seed", [1004, 1206])
+def test_a_seed_that_asked_for_a_loading_group_passes(seed: int) -> None:
+    assert run_seed(seed).operations > 0
 
 
 @pytest.mark.parametrize(
@@ -67,6 +101,6 @@ def test_seeds_differ() -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", MUTANTS)
-def test_a_planted_bug_is_caught(name: str) -> None:
-    assert hunt(name, SEEDS_OF_A_HUNT) is not None
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_caught_by_an_invariant_that_it_names(name: str) -> None:
+    assert catch(name) is not None

@@ -260,3 +260,27 @@ def test_cold_pages_are_not_served_without_waiting(disk: SimulatedDisk) -> None:
     assert file.pread_cached(0, 4) is None
     assert not file.is_cached(0, 4)
     assert file.pread(0, 4) == b"data"
+
+
+def test_copy_has_the_content_and_another_status(trace: Trace) -> None:
+    disk = SimulatedDisk(random.Random(1), trace)
+    disk.make_dir("logs")
+    disk.replace("logs/log", b"first")
+    copy = disk.copy()
+    disk.replace("logs/log", b"second")
+    assert (disk.read("logs/log"), copy.read("logs/log")) == (b"second", b"first")
+    for path in ("logs", "logs/log"):
+        assert copy.status(path).inode != disk.status(path).inode
+        assert copy.status(path).changed_ns > copy.status(path).modified_ns
+    assert copy.power_loss(random.Random(1)).read("logs/log") == b"first"
+
+
+def test_damaged_and_swapped_files_survive_a_power_loss(disk: SimulatedDisk) -> None:
+    for name in ("a", "b", "c", "d"):
+        disk.replace(name, name.encode())
+    disk.damage("a", b"x")
+    disk.damage("b", None)
+    disk.swap("c", "d")
+    disk = disk.power_loss(random.Random(1))
+    assert disk.names("") == ["a", "c", "d"]
+    assert [disk.read(name) for name in ("a", "c", "d")] == [b"x", b"d", b"c"]

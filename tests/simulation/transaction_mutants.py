@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
+
+from planting import planted_in_cluster
 
 from penstock.groups.transactional_commits import TransactionalCommits
 from penstock.model import Offset
@@ -19,11 +21,13 @@ from penstock.transactions.shard import Shard
 from penstock.transactions.transaction import Transaction
 
 
+@planted_in_cluster("T29", needs={"transactions"})
 def no_epoch_bump() -> AbstractContextManager[Any]:
     """A new producer of a transactional id gets the epoch of the one before."""
     return patch.object(transaction, "_bumped", lambda producer: producer)
 
 
+@planted_in_cluster("I7", needs={"version 1"})
 def markers_are_sent_twice() -> AbstractContextManager[Any]:
     """A marker comes once more when the next transaction may have begun."""
     write = Markers.write
@@ -36,6 +40,7 @@ def markers_are_sent_twice() -> AbstractContextManager[Any]:
     return patch.object(Markers, "write", write_twice)
 
 
+@planted_in_cluster("I6", needs={"transactions"})
 def aborted_list_is_cut_short() -> AbstractContextManager[Any]:
     """A reader is not told of the last of several aborted transactions."""
     between = AbortedTransactions.between
@@ -47,6 +52,7 @@ def aborted_list_is_cut_short() -> AbstractContextManager[Any]:
     return patch.object(AbortedTransactions, "between", all_but_the_last)
 
 
+@planted_in_cluster("I8", "I6", needs={"transactions"})
 def last_stable_offset_is_read_twice() -> AbstractContextManager[Any]:
     """Whether a transaction is open was looked at before; then a reader gets everything up to the high watermark."""
     read_committed = ServedLog.read_committed
@@ -61,11 +67,13 @@ def last_stable_offset_is_read_twice() -> AbstractContextManager[Any]:
     return patch.object(ServedLog, "read_committed", read)
 
 
+@planted_in_cluster("I6", "I7", needs={"version 1"})
 def late_end_is_taken() -> AbstractContextManager[Any]:
     """An EndTxn of the last transaction, from a connection that was given up, ends this one."""
     return patch.object(Shard, "check_connection", lambda *_: None)
 
 
+@planted_in_cluster("I6", needs={"copiers"})
 def offsets_count_before_the_end() -> AbstractContextManager[Any]:
     """Offsets that are part of a transaction are committed although it is open."""
     on_commit = TransactionalCommits._on_commit
@@ -78,6 +86,7 @@ def offsets_count_before_the_end() -> AbstractContextManager[Any]:
     return patch.object(TransactionalCommits, "_on_commit", commit_at_once)
 
 
+@planted_in_cluster("T29", needs={"transactions"})
 def first_batch_is_not_verified() -> AbstractContextManager[Any]:
     """A leader takes batches of transactions that no coordinator knows of."""
 
@@ -92,16 +101,19 @@ def first_batch_is_not_verified() -> AbstractContextManager[Any]:
     return plant()
 
 
+@planted_in_cluster("I13", needs={"transactions"})
 def prepared_ones_are_not_resumed() -> AbstractContextManager[Any]:
     """A coordinator that takes over does not go on with what was about to end."""
     return patch.object(Shard, "resume", lambda self: None)
 
 
+@planted_in_cluster("I13", needs={"transactions"})
 def timeouts_are_forgotten() -> AbstractContextManager[Any]:
     """A transaction whose producer is gone stays open."""
     return patch.object(Shard, "on_due", lambda *_: None)
 
 
+@planted_in_cluster("I7", needs={"transactions"})
 def answered_before_it_is_recorded() -> AbstractContextManager[Any]:
     """A producer is told of a commit that may be lost with the coordinator."""
     record = Shard._record
@@ -113,18 +125,3 @@ def answered_before_it_is_recorded() -> AbstractContextManager[Any]:
         return future
 
     return patch.object(Shard, "_record", answer_at_once)
-
-
-TRANSACTION_MUTANTS: Mapping[Callable[[], AbstractContextManager[Any]], frozenset[str]] = {
-    no_epoch_bump: frozenset({"transactions"}),
-    markers_are_sent_twice: frozenset({"version 1"}),
-    aborted_list_is_cut_short: frozenset({"transactions"}),
-    last_stable_offset_is_read_twice: frozenset({"transactions"}),
-    late_end_is_taken: frozenset({"version 1"}),
-    offsets_count_before_the_end: frozenset({"copiers"}),
-    first_batch_is_not_verified: frozenset({"transactions"}),
-    prepared_ones_are_not_resumed: frozenset({"transactions"}),
-    timeouts_are_forgotten: frozenset({"transactions"}),
-    answered_before_it_is_recorded: frozenset({"transactions"}),
-}
-"""What a seed has to have for each to show."""

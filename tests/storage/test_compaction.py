@@ -14,6 +14,7 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.storage import compaction
 from penstock.storage.batch_filter import DELETE_HORIZON_FLAG
+from penstock.storage.damage import DamagedRange
 from penstock.storage.disk import RealDisk
 from penstock.storage.key_offsets import BYTES_PER_KEY
 from penstock.storage.log import Log, StorageContext
@@ -386,3 +387,15 @@ def test_a_tombstone_the_pass_did_not_get_to_is_not_met_yet(log: Log, context: S
     assert not any(header.attributes & DELETE_HORIZON_FLAG for header, _ in batches(log))
     assert compact(log, context.files, buffer_bytes=BYTES_PER_KEY)
     assert [bool(header.attributes & DELETE_HORIZON_FLAG) for header, _ in batches(log)][:2] == [False, True]
+
+
+def test_damaged_log_is_not_compacted(tmp_path: Path) -> None:
+    manager = open_manager(RealDisk(str(tmp_path)))
+    log = the_log(manager, compacting())
+    for number in range(4):
+        put(log, (b"key", b"%d" % number))
+        roll(log)
+    log.add_damage(DamagedRange(Offset(1), Offset(2), "lost"))
+    assert not compact(log, manager.context.files)
+    with pytest.raises(CorruptLog):
+        log.read(Offset(1), 1, below=Offset(4), at_least_one=True, wait=True)

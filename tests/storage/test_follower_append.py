@@ -135,11 +135,13 @@ def test_a_range_that_does_not_fit_changes_nothing(tmp_path: Path, fault: str) -
         bad[-1] ^= 1
     if fault == "magic":
         bad[16] = 1
+    log.append_as_follower(memoryview(bytes(good) + bytes(bad)), LEADER, NOW_MS)
+    assert content(log) == before + good
     with pytest.raises(BrokerError) as refused:
-        log.append_as_follower(memoryview(bytes(good) + bytes(bad)), LEADER, NOW_MS)
+        log.append_as_follower(memoryview(bad), LEADER, NOW_MS)
     assert refused.value.code is ErrorCode.corrupt_message
-    assert content(log) == before
-    assert log.log_end_offset == 1
+    assert content(log) == before + good
+    assert log.log_end_offset == 2
 
 
 def test_without_space_a_follower_takes_nothing(tmp_path: Path) -> None:

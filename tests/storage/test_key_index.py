@@ -15,6 +15,7 @@ from penstock.records.building import NewRecord, build_batch, rebuild_batch
 from penstock.records.compression import Codec
 from penstock.records.iteration import Record
 from penstock.storage import key_entries, key_index, key_lookup
+from penstock.storage.damage import DamagedRange
 from penstock.storage.disk import RealFile
 from penstock.storage.key_file import PAGE_BYTES, KeyFile
 from penstock.storage.key_index import KeyFileJob, KeyIndex, KeysMissing, LogView
@@ -240,6 +241,22 @@ def test_a_damaged_batch_ends_a_page_and_can_be_passed_over(
     assert found[-1] == 3
     assert set(found).isdisjoint(damaged)
     assert 1 in damaged, "a record of it was hit, and its reader is told"
+
+
+def test_lookup_stops_at_a_damaged_range_that_may_hold_the_key(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path)
+    keys = KeyReader(log)
+    for _ in range(5):
+        put(log, COLD)
+    log.add_damage(DamagedRange(Offset(2), Offset(3), "test"))
+    first = keys.page(COLD)
+    assert [record.offset for record in records_of(first)] == [0, 1]
+    assert not first.is_complete
+    second = keys.page(COLD, first.next_offset)
+    assert (records_of(second), second.next_offset) == ([], 3)
+    assert second.damage is not None
+    assert [record.offset for record in records_of(keys.page(COLD, 3))] == [3, 4]
+    assert keys.page(b"another").damage is not None
 
 
 def test_a_lookup_reads_a_bounded_number_of_bytes(tmp_path: Path) -> None:

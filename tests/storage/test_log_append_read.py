@@ -207,7 +207,7 @@ def test_appends_are_refused_while_the_disk_is_full_and_reads_go_on(tmp_path: Pa
     log = make_log(context)
     append(log, b"a")
     context.full = True
-    with pytest.raises(BrokerError, match="below the floor") as refused:
+    with pytest.raises(BrokerError, match="disk full") as refused:
         append(log, b"b")
     assert refused.value.code is ErrorCode.kafka_storage_error
     assert read_all(log) == [(0, b"a")]

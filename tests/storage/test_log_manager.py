@@ -29,6 +29,7 @@ from penstock.storage.log_directories import log_directory, parse_log_directory
 from penstock.storage.log_manager import LogManager
 
 SMALL = LogConfig(segment_bytes=500, index_interval_bytes=100)
+EPOCH = BrokerEpoch(7)
 
 
 def test_logs_are_there_again_after_a_clean_stop(tmp_path: Path) -> None:
@@ -81,26 +82,26 @@ def test_what_was_written_is_there_after_a_crash_of_the_process(tmp_path: Path) 
 def test_everything_is_kept_while_the_machine_runs_on(tmp_path: Path) -> None:
     boots = ["a", "a", "a", "b", "b", "", "b"]
     kept = []
-    for boot_id in boots:
+    for epoch, boot_id in enumerate(boots, start=1):
         disk = RealDisk(str(tmp_path))
         manager = open_manager(disk, boot_id)
-        kept.append(manager.kept_all)
-        manager.trust_boot()
+        kept.append(manager.kept_epoch)
+        manager.record_use(BrokerEpoch(epoch))
         append(the_log(manager), b"more")
         disk.close()  # as the end of the process does
-    assert kept == [False, True, True, False, True, False, False]
+    assert kept == [None, 1, 2, None, 4, None, None]
 
 
 @pytest.mark.parametrize(
-    ("lost", "is_kept"),
-    [(1, True), (70, True), ("a byte", False)],
+    ("lost", "is_loss"),
+    [(1, False), (70, False), ("a byte", True)],
     ids=["torn", "torn in the head", "damaged"],
 )
-def test_a_write_that_a_kill_has_cut_short_is_no_loss(tmp_path: Path, lost: int | str, is_kept: bool) -> None:
-    """Nobody was told of it. Bytes that are there and wrong are another matter."""
+def test_a_write_that_a_kill_has_cut_short_is_no_loss(tmp_path: Path, lost: int | str, is_loss: bool) -> None:
+    """No client was told of a torn write. Changed bytes are a loss of that partition alone."""
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk, "a")
-    manager.trust_boot()
+    manager.record_use(EPOCH)
     append(the_log(manager), b"whole")
     append(the_log(manager), b"the last one")
     disk.close()
@@ -108,25 +109,55 @@ def test_a_write_that_a_kill_has_cut_short_is_no_loss(tmp_path: Path, lost: int 
     content = file.read_bytes()
     file.write_bytes(content[:-lost] if isinstance(lost, int) else content[:-1] + b"?")
     manager = open_manager(RealDisk(str(tmp_path)), "a")
-    assert manager.kept_all == is_kept
+    assert manager.kept_epoch == EPOCH
+    assert manager.has_vanished(TOPIC_ID, 0) == is_loss
     assert the_log(manager).log_end_offset == 1
+
+
+def test_loss_is_remembered_until_the_broker_has_registered(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk, "a")
+    manager.record_use(EPOCH)
+    append(the_log(manager), b"the last one")
+    disk.close()
+    [file] = tmp_path.rglob("*.log")
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    for _ in range(3):  # each start is killed before it registers
+        disk = RealDisk(str(tmp_path))
+        manager = open_manager(disk, "a")
+        assert manager.lost_partitions == {(TOPIC_ID, 0)}
+        disk.close()
+    disk = RealDisk(str(tmp_path))
+    open_manager(disk, "a").record_use(EPOCH)
+    disk.close()
+    assert open_manager(RealDisk(str(tmp_path)), "a").lost_partitions == frozenset()
+
+
+def test_damaged_file_of_losses_means_that_nothing_is_trusted(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    open_manager(disk, "a").record_use(EPOCH)
+    disk.close()
+    (tmp_path / "lost-partitions").write_bytes(b"[[")
+    manager = open_manager(RealDisk(str(tmp_path)), "a")
+    assert manager.kept_epoch is None
+    assert "lost-partitions" in manager.problems[0]
 
 
 def test_after_an_error_of_the_disk_nothing_is_taken_for_kept(tmp_path: Path) -> None:
     for _ in range(2):
         disk = RealDisk(str(tmp_path))
         manager = open_manager(disk, "a")
-        manager.trust_boot()
+        manager.record_use(EPOCH)
         the_log(manager).fail(OSError(errno.EIO, "it cannot be written"))
-        manager.trust_boot()
+        manager.record_use(EPOCH)
         disk.close()
-    assert not manager.kept_all
+    assert manager.kept_epoch is None
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk, "a")
-    assert not manager.kept_all
-    manager.trust_boot()
+    assert manager.kept_epoch is None
+    manager.record_use(EPOCH)
     disk.close()
-    assert open_manager(RealDisk(str(tmp_path)), "a").kept_all
+    assert open_manager(RealDisk(str(tmp_path)), "a").kept_epoch == EPOCH
 
 
 def test_a_start_that_never_registered_does_not_hide_what_was_lost_before_it(tmp_path: Path) -> None:
@@ -135,19 +166,19 @@ def test_a_start_that_never_registered_does_not_hide_what_was_lost_before_it(tmp
         disk = RealDisk(str(tmp_path))
         manager = open_manager(disk, boot_id)
         if boot_id == "a":
-            manager.trust_boot()
+            manager.record_use(EPOCH)
         disk.close()
-    assert not open_manager(RealDisk(str(tmp_path)), "b").kept_all
+    assert open_manager(RealDisk(str(tmp_path)), "b").kept_epoch is None
 
 
 def test_a_log_that_is_deleted_is_no_error_of_the_disk(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk, "a")
-    manager.trust_boot()
+    manager.record_use(EPOCH)
     append(the_log(manager), b"old")
     manager.begin_delete(TOPIC_ID).work()
     disk.close()
-    assert open_manager(RealDisk(str(tmp_path)), "a").kept_all
+    assert open_manager(RealDisk(str(tmp_path)), "a").kept_epoch == EPOCH
 
 
 @pytest.mark.parametrize("had_records", [True, False])
@@ -343,3 +374,21 @@ def test_a_retry_is_recognised_after_its_records_are_gone_and_the_broker_restart
     again = append(log, b"29", producer_id=1, producer_epoch=0, base_sequence=29)
     assert (again.base_offset, again.duplicate) == (29, True)
     assert append(log, b"30", producer_id=1, producer_epoch=0, base_sequence=30).base_offset == 30
+
+
+def test_logs_can_be_made_after_an_attempt_that_failed_in_between(tmp_path: Path) -> None:
+    class FailingDisk(RealDisk):
+        fails = True
+
+        def replace(self, path: str, content: bytes) -> None:
+            if self.fails and path.startswith("logs/t-1-"):
+                raise OSError(errno.EIO, "it cannot be written")
+            super().replace(path, content)
+
+    disk = FailingDisk(str(tmp_path))
+    manager = open_manager(disk)
+    with pytest.raises(StorageError, match="no logs could be made"):
+        manager.create("t", TOPIC_ID, [0, 1], LogConfig())
+    disk.fails = False
+    manager.create("t", TOPIC_ID, [0, 1], LogConfig())
+    assert len(manager) == 2

@@ -113,6 +113,19 @@ def test_file_systems_that_cannot_tell_are_read_anyway(
 
 
 @linux_only
+def test_without_the_no_wait_flag_nothing_counts_as_cached(
+    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open("log", create=True)
+    file.pwrite(0, (b"hello",))
+    monkeypatch.delattr(os, "RWF_NOWAIT")
+    assert file.pread_cached(0, 5) is None
+    assert not file.is_cached(0, 5)
+    assert file.is_cached(0, 0)
+    assert file.pread(0, 5) == b"hello"
+
+
+@linux_only
 def test_an_error_while_reading_is_not_taken_for_a_miss(
     disk: RealDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from log_helpers import append, checkpoint, open_manager, read_all, the_log
 
+from penstock.storage.closed_segments import CLOSED_SEGMENTS_FILE
 from penstock.storage.disk import RealDisk
 from penstock.storage.index import IndexEntry, encode_entries
 from penstock.storage.log_config import LogConfig
@@ -50,7 +51,9 @@ def offsets_after_restart(directory: Path) -> list[int]:
         found = read_all(log)
         disk.close()
         strange = [
-            file.name for file in directory.iterdir() if file.suffix not in (".log", ".index", ".snapshot")
+            file.name
+            for file in directory.iterdir()
+            if file.suffix not in (".log", ".index", ".snapshot") and file.name != CLOSED_SEGMENTS_FILE
         ]
         assert strange == []
     assert all(value == b"value %02d" % offset * 5 for offset, value in found)

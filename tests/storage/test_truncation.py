@@ -175,3 +175,48 @@ def test_a_log_emptied_by_deletion_goes_on_in_a_fresh_segment(tmp_path: Path) ->
         append(log, b"new", epoch=LeaderEpoch(9))
     assert len(log.segments) == 1
     assert [number for number, _ in read_all(log)] == [40, 41, 42]
+
+
+def delete_below(log: Log, start: Offset) -> None:
+    job = log.begin_delete(start)
+    assert job is not None, "there is something to delete"
+    job.work()
+    log.finish_delete(job)
+
+
+def test_a_truncated_active_segment_is_freed_while_records_arrive(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    log = the_log(open_manager(disk), LogConfig())
+    for number in range(10):
+        append(log, b"%d" % number)
+    flush(log)
+    log.advance_log_start(Offset(10))
+    append(log, b"meanwhile")
+    delete_below(log, Offset(10))
+    assert [segment.base_offset for segment in log.segments] == [10]
+    assert [value for _, value in read_all(log)] == [b"meanwhile"]
+
+
+def test_a_truncation_inside_a_large_active_segment_ends_it(tmp_path: Path) -> None:
+    disk = RealDisk(str(tmp_path))
+    log = the_log(open_manager(disk), LogConfig())
+    for _ in range(3):
+        append(log, bytes(600_000))
+    log.advance_log_start(Offset(2))
+    append(log, b"next")
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+    append(log, b"after")
+    assert len(log.segments) == 2, "the new segment begins above the log start"
+    flush(log)
+    log.advance_log_start(Offset(3))
+    delete_below(log, Offset(3))
+    assert [segment.base_offset for segment in log.segments] == [3]
+    assert [value for _, value in read_all(log)] == [b"next", b"after"]
+
+
+def test_a_truncation_inside_a_small_active_segment_makes_no_new_one(tmp_path: Path) -> None:
+    log = the_log(open_manager(RealDisk(str(tmp_path))), LogConfig())
+    for number in range(10):
+        append(log, b"%d" % number)
+        log.advance_log_start(Offset(max(0, number - 1)))
+    assert len(log.segments) == 1

@@ -33,7 +33,9 @@ class FakeLog:
         self.committed = list(records)
         self.waiting: list[tuple[list[TransactionRecord], Done]] = []
         self.replica = SimpleNamespace(
-            partition=SimpleNamespace(leader_epoch=leader_epoch), log=SimpleNamespace(failed=False)
+            partition=SimpleNamespace(leader_epoch=leader_epoch),
+            log=SimpleNamespace(failed=False),
+            is_under_min_insync=False,
         )
         self._closed: BrokerError | None = None
 
@@ -48,11 +50,16 @@ class FakeLog:
     def append_collected(self) -> None:
         """It is all in the log already."""
 
+    def check_replicas(self) -> None:
+        if self.replica.is_under_min_insync:
+            raise BrokerError(ErrorCode.coordinator_not_available)
+
     def commit(self, count: int = 1) -> None:
         for _ in range(count):
             records, done = self.waiting.pop(0)
             self.committed += [encode_record(record) for record in records]
-            done(None)
+            lacks = self.replica.is_under_min_insync
+            done(BrokerError(ErrorCode.not_enough_replicas_after_append) if lacks else None)
 
     def refuse(self) -> None:
         _, done = self.waiting.pop(0)

@@ -568,3 +568,14 @@ def test_clients_learn_that_there_is_version_2(run: Any) -> None:
             )
 
     run(scenario)
+
+
+def test_add_offsets_checks_the_transactional_id_before_the_group(run: Any) -> None:
+    async def scenario(driver: Driver) -> None:
+        producer = await driver.start()
+        driver.broker.deny_all()
+        fields = {"transactional_id": "t", "group_id": "g", **zombie_fields(producer)}
+        response = await driver.broker.ask(ADD_OFFSETS, 4, fields)
+        assert response.error_code == ErrorCode.transactional_id_authorization_failed
+
+    run(scenario)

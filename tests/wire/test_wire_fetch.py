@@ -97,6 +97,15 @@ def test_old_requests_decode_too(version: int) -> None:
     assert encode_fetch_request(1, version, None, request)[14:] == body
 
 
+@pytest.mark.parametrize("flushed_offset", [-1, 7])
+def test_damage_of_a_follower_is_told_between_brokers(flushed_offset: int) -> None:
+    asked = FetchPartition(3, 9, 4096, flushed_offset=flushed_offset, is_damaged=True)
+    request = FetchRequest(500, 1, [FetchTopic(None, TopicId(UUID(int=5)), [asked])], [], uses_topic_ids=True)
+    frame = memoryview(encode_fetch_request(1, 16, None, request))[4:]
+    _, position = decode_request_header(frame)
+    assert decode_fetch_request(frame, position, 16).topics == request.topics
+
+
 RESULTS = [
     FetchTopicResult(
         "topic",

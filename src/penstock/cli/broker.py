@@ -36,7 +36,7 @@ def broker(arguments: Sequence[str]) -> None:
     )
     from penstock.cli.broker_process import run_broker
 
-    run_broker(loaded.config)
+    run_broker(loaded.config, loaded.ignored)
 
 
 def _parser() -> ArgumentParser:

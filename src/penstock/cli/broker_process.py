@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from penstock.cli.collector import tame_collector
@@ -44,11 +44,13 @@ REJOIN_SECONDS = 1.0
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-def run_broker(config: BrokerConfig) -> None:
-    """Serve until SIGTERM or SIGINT, then stop cleanly."""
+def run_broker(config: BrokerConfig, ignored: Mapping[str, str]) -> None:
+    """Serve until SIGTERM or SIGINT, then stop cleanly. `ignored` are settings without effect, with the reasons."""
     environment = _open_environment(config)
-    log = open_log(config, environment.clock, sys.stderr)
+    log = open_log(config, environment.clock, sys.stderr, no_color=bool(os.environ.get("NO_COLOR")))
     take_over_library_logs(log)
+    for name, reason in ignored.items():
+        log.warning("setting has no effect", setting=name, reason=reason)
     raise_open_files_limit(config, log)
     sys.setswitchinterval(THREAD_SWITCH_SECONDS)
     warn_if_open_to_all(config, log)

@@ -5,7 +5,6 @@ Every call of a Kafka client that can fail goes through `answer`, so that failur
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -16,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from penstock.cli.failures import ExitCode, Failure
+from penstock.client.probe import NotKafka, probe
 from penstock.config import Address, parse_address
 
 T = TypeVar("T")
@@ -26,6 +26,7 @@ HEARD_SECONDS = 0.05
 """How often it is looked whether a broker has heard of a new topic."""
 
 _NO_TOPIC = "`penstock topic list` shows the topics, `penstock topic create` makes one."
+_NAME_ANOTHER = "Name another with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP."
 NO_GROUP = "`penstock group list` shows the groups."
 _HINTS = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: _NO_TOPIC,
@@ -46,7 +47,8 @@ class PartitionRange:
     end: int
 
     @property
-    def records(self) -> int:
+    def offsets(self) -> int:
+        """How many offsets the partition holds; compaction and transaction markers leave fewer records than that."""
         return self.end - self.start
 
 
@@ -95,14 +97,16 @@ class Cluster:
         asked = [TopicPartition(topic, number) for number in partitions]
         return {partition.partition: offset for partition, offset in self._list_offsets(asked, which)}
 
-    def ends(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    def offsets_of(
+        self, partitions: Iterable[tuple[str, int]], which: OffsetSpec
+    ) -> dict[tuple[str, int], int]:
         """By topic and partition, over many topics at once."""
         asked = [TopicPartition(topic, number) for topic, number in partitions]
-        listed = self._list_offsets(asked, OffsetSpec.latest())
+        listed = self._list_offsets(asked, which)
         return {(partition.topic, partition.partition): offset for partition, offset in listed}
 
-    def count_records(self, partitions: Mapping[str, Iterable[int]]) -> dict[str, int]:
-        """How many offsets each topic holds."""
+    def count_offsets(self, partitions: Mapping[str, Iterable[int]]) -> dict[str, int]:
+        """How many offsets each topic holds, from its log starts to its ends."""
         counts = dict.fromkeys(partitions, 0)
         asked = [TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers]
         for which, sign in ((OffsetSpec.latest(), 1), (OffsetSpec.earliest(), -1)):
@@ -149,19 +153,22 @@ def _failure(error: KafkaException, what: str) -> Failure:
 
 
 def _check_reachable(bootstrap: str) -> None:
-    """Try the addresses ourselves: a Kafka client goes on trying for long and does not say why."""
-    problems = []
+    """Try the addresses here: a Kafka client goes on trying for long and does not say why."""
+    problems, is_wrong_port = [], False
     for text in bootstrap.split(","):
         try:
             address = parse_address(text.strip())
         except ValueError:
             raise Failure(f"{text!r} is not HOST:PORT", code=ExitCode.USAGE) from None
         try:
-            socket.create_connection((address.host, address.port), CONNECT_SECONDS).close()
+            probe(address.host, address.port, CONNECT_SECONDS)
         except OSError as error:
             problems.append(f"{address} ({error.strerror or error})")
+            is_wrong_port |= isinstance(error, NotKafka)
         else:
             return
+    if is_wrong_port:
+        raise Failure(f"there is no Kafka broker at {', '.join(problems)}", _NAME_ANOTHER)
     raise Failure(f"cannot reach a broker at {', '.join(problems)}", _how_to_reach(address))
 
 

@@ -18,6 +18,7 @@ from penstock.cluster.embedded import EmbeddedStore
 from penstock.config import ZOOKEEPER_DIGEST, ZOOKEEPER_SESSION_TIMEOUT_MS, BrokerConfig
 from penstock.config.loading import load_broker_config, parse_assignments
 from penstock.errors import PenstockError
+from penstock.extras import how_to_install
 from penstock.server.environment import STORE_FILE
 from penstock.storage.disk import RealDisk
 from penstock.threads import ThreadPools, Threads
@@ -89,7 +90,9 @@ async def _adopt_to(source: EmbeddedStore, zookeeper: str, config: BrokerConfig,
     try:
         from penstock.cluster.zookeeper import ZooKeeperStore
     except ImportError:
-        raise Failure("a cluster needs kazoo", "Install penstock[cluster].") from None
+        raise Failure(
+            "a cluster needs kazoo, which is not installed", f"Install it: {how_to_install('cluster')}"
+        ) from None
     target = ZooKeeperStore(
         zookeeper, threads, config[ZOOKEEPER_SESSION_TIMEOUT_MS], config[ZOOKEEPER_DIGEST]
     )

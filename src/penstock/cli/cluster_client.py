@@ -11,14 +11,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.cli.failures import ExitCode, Failure
+from penstock.client.probe import NotKafka, probe
+from penstock.cluster.config_changes import ConfigResourceType
 from penstock.config import Address, parse_address
-from penstock.errors import PenstockError
-from penstock.net.client import Client
+from penstock.errors import ErrorCode, PenstockError
+from penstock.net.client import Client, ConnectionLost
 from penstock.net.network import TcpNetwork
 
 CONNECT_SECONDS = 3.0
 REQUEST_SECONDS = 30.0
 CLIENT_ID = "penstock-cli"
+INCREMENTAL_ALTER_CONFIGS = 44
 
 
 class ClusterClient:
@@ -45,7 +48,7 @@ class ClusterClient:
             try:
                 return await self.ask_at(address, api_key, version, fields)
             except OSError as error:
-                problems.append(_problem(address, error))
+                problems.append(_problem(address, await _explain(address, error)))
                 self._addresses.append(self._addresses.pop(0))
         raise _unreachable(problems)
 
@@ -67,6 +70,18 @@ class ClusterClient:
         return client
 
 
+async def _explain(address: Address, error: OSError) -> OSError:
+    """NotKafka in place of the error where the connection ended because the port speaks another protocol."""
+    if isinstance(error, ConnectionLost):
+        try:
+            await asyncio.to_thread(probe, address.host, address.port, CONNECT_SECONDS)
+        except NotKafka as found:
+            return found
+        except OSError:
+            pass
+    return error
+
+
 def _problem(address: Address, error: OSError) -> str:
     return f"{address} ({error.strerror or str(error) or 'no answer'})"
 
@@ -83,3 +98,25 @@ def _parse(text: str) -> Address:
         return parse_address(text)
     except ValueError:
         raise Failure(f"{text!r} is not HOST:PORT", code=ExitCode.USAGE) from None
+
+
+async def alter_configs(
+    client: ClusterClient, kind: ConfigResourceType, configs: Mapping[str, list[dict[str, Any]]]
+) -> None:
+    """Make the changes of settings, by the name of the topic or broker; an empty name is all brokers."""
+    if not configs:
+        return
+    resources = [
+        {"resource_type": kind, "resource_name": name, "configs": each} for name, each in configs.items()
+    ]
+    answer = await client.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": resources, "validate_only": False})
+    for response in answer.responses:
+        check_answer(response, f"the settings of {response.resource_name or 'all brokers'}")
+
+
+def check_answer(answer: Any, what: str) -> None:
+    """Raise a Failure where an answer, or a part of it, has an error code."""
+    code = ErrorCode(answer.error_code)
+    if code is not ErrorCode.none:
+        message = getattr(answer, "error_message", None)
+        raise Failure(f"{what}: {message or code.name} ({code.name.upper()})")

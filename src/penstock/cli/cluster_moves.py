@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cli.cluster_client import ClusterClient
+from penstock.cli.cluster_client import ClusterClient, alter_configs, check_answer
 from penstock.cli.cluster_progress import MovingProgress, moving_progress
 from penstock.cli.cluster_situation import TIMEOUT_MS, Situation, read_situation
 from penstock.cli.failures import Failure
@@ -23,7 +23,6 @@ from penstock.model import BrokerId, TopicPartition
 
 ALTER_PARTITION_REASSIGNMENTS = 45
 ELECT_LEADERS = 43
-INCREMENTAL_ALTER_CONFIGS = 44
 DESCRIBE_CONFIGS = 32
 
 PARTITIONS_PER_REQUEST = 500
@@ -83,7 +82,7 @@ async def set_throttle(client: ClusterClient, bytes_per_second: int | None) -> N
         {"name": name, "config_operation": operation, "value": None if bytes_per_second is None else value}
         for name, value in values.items()
     ]
-    await _alter_configs(client, ConfigResourceType.BROKER, {"": configs})
+    await alter_configs(client, ConfigResourceType.BROKER, {"": configs})
 
 
 async def require_two_in_sync(client: ClusterClient, situation: Situation) -> list[str]:
@@ -109,7 +108,7 @@ async def require_two_in_sync(client: ClusterClient, situation: Situation) -> li
         if any(entry.config_source != SET_ON_TOPIC for entry in result.configs)
     ]
     config = {"name": MIN_INSYNC_REPLICAS, "config_operation": ConfigOperation.SET, "value": MIN_INSYNC}
-    await _alter_configs(client, ConfigResourceType.TOPIC, {topic: [config] for topic in unset})
+    await alter_configs(client, ConfigResourceType.TOPIC, {topic: [config] for topic in unset})
     return unset
 
 
@@ -133,11 +132,11 @@ async def _reassign(client: ClusterClient, targets: Mapping[TopicPartition, tupl
                 "topics": [{"name": topic, "partitions": each} for topic, each in topics.items()],
             },
         )
-        _check(answer, "the moves")
+        check_answer(answer, "the moves")
         for topic in answer.responses:
             for partition in topic.partitions:
                 if partition.error_code != ErrorCode.unknown_topic_or_partition:  # deleted since
-                    _check(partition, f"{topic.name}-{partition.partition_index}")
+                    check_answer(partition, f"{topic.name}-{partition.partition_index}")
 
 
 async def _see_through(client: ClusterClient, moves: list[Move], progress: MovingProgress) -> None:
@@ -173,20 +172,7 @@ async def _elect(client: ClusterClient, names: Iterable[TopicPartition]) -> None
         topics = _by_topic((name.topic, name.partition) for name in some)
         partitions = [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()]
         fields = {"election_type": PREFERRED, "topic_partitions": partitions, "timeout": TIMEOUT_MS}
-        _check(await client.ask(ELECT_LEADERS, 2, fields), "the election of leaders")
-
-
-async def _alter_configs(
-    client: ClusterClient, kind: ConfigResourceType, configs: Mapping[str, list[dict[str, Any]]]
-) -> None:
-    if not configs:
-        return
-    resources = [
-        {"resource_type": kind, "resource_name": name, "configs": each} for name, each in configs.items()
-    ]
-    answer = await client.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": resources, "validate_only": False})
-    for response in answer.responses:
-        _check(response, f"the settings of {response.resource_name or 'all brokers'}")
+        check_answer(await client.ask(ELECT_LEADERS, 2, fields), "the election of leaders")
 
 
 def _by_topic(items: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
@@ -194,10 +180,3 @@ def _by_topic(items: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
     for topic, item in items:
         topics.setdefault(topic, []).append(item)
     return topics
-
-
-def _check(answer: Any, what: str) -> None:
-    code = ErrorCode(answer.error_code)
-    if code is not ErrorCode.none:
-        message = getattr(answer, "error_message", None)
-        raise Failure(f"{what}: {message or code.name} ({code.name.upper()})")

@@ -20,7 +20,7 @@ from penstock.cli.cluster_file import LOCALHOST, ClusterFile, LocalBroker, Local
 from penstock.cli.cluster_plan import check_ports
 from penstock.cli.cluster_process import ProcessId, end_all, identify
 from penstock.cli.failures import Failure
-from penstock.cli.zookeeper_process import Member, ZooKeeperProcess
+from penstock.cli.zookeeper_process import Member, ZooKeeperProcess, check_installed
 from penstock.config.loading import ENVIRONMENT_PREFIX
 
 START_SECONDS = 60.0
@@ -59,6 +59,8 @@ class ClusterStart:
         brokers = [broker for broker in wanted if broker.running is None]
         port = None if cluster.zookeeper.running else cluster.zookeeper.port
         check_ports(cluster, brokers, port)
+        if port is not None:
+            check_installed()  # before the cluster is saved: the next `up` may name other ports and sizes
         try:
             if port is not None:
                 cluster = cluster.with_zookeeper(self._spawn_zookeeper(port))

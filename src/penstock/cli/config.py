@@ -1,4 +1,4 @@
-"""`penstock config show`: the settings a broker would run with, and where each comes from."""
+"""`penstock config`: the settings a broker would run with, and those of running brokers, shown and changed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.config_file import read_config_file
-from penstock.cli.options import ConfigOption, JsonOption, SetOption
+from penstock.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    BootstrapOption,
+    ConfigOption,
+    JsonOption,
+    SetOption,
+)
 from penstock.cli.output import print_json, print_table
 from penstock.config import BROKER_GROUPS, BROKER_OPTIONS, TOPICS, Option
 from penstock.config.loading import Loaded, environment_variable, load_broker_config, parse_assignments
 
 HIDDEN = "(hidden)"
 
-app = typer.Typer(help="Look at settings.", no_args_is_help=True)
+app = typer.Typer(help="Show and change settings.", no_args_is_help=True)
+BrokerOption = Annotated[
+    int | None, typer.Option("--broker", metavar="N", help="A running broker, by its id.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="All running brokers.")]
 
 
 def register(root: typer.Typer) -> None:
@@ -24,7 +34,7 @@ def register(root: typer.Typer) -> None:
 
 @app.callback()
 def _group() -> None:
-    """Look at settings."""
+    """Show and change settings."""
 
 
 @app.command()
@@ -32,24 +42,65 @@ def show(
     docs: Annotated[
         bool, typer.Option("--docs", help="Explain every setting of brokers and topics.")
     ] = False,
+    broker: BrokerOption = None,
+    all_brokers: AllOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     config: ConfigOption = None,
     settings: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show the settings that `penstock broker` would run with here."""
+    """Show the settings that `penstock broker` would run with here, or those of a running broker.
+
+    With --all: what was set for all brokers while they run.
+    """
     if docs:
         _show_docs(json)
+        return
+    if broker is not None or all_brokers:
+        from penstock.cli.broker_settings import show_running, target
+
+        show_running(bootstrap, target(broker, all_brokers), json=json)
         return
     loaded = load_broker_config(
         file=read_config_file(config),
         environment=os.environ,
         command_line=parse_assignments(settings or []),
     )
+    for name, reason in loaded.ignored.items():
+        typer.echo(f"{name} has no effect: {reason}", err=True)
     if json:
         print_json({name: _entry(loaded, option) for name, option in BROKER_OPTIONS.items()})
     else:
         rows = [(name, *_entry(loaded, option).values()) for name, option in sorted(BROKER_OPTIONS.items())]
         print_table(["setting", "value", "from"], rows)
+
+
+@app.command("set")
+def set_settings(
+    assignments: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="The settings.")],
+    broker: BrokerOption = None,
+    all_brokers: AllOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    json: JsonOption = False,
+) -> None:
+    """Change settings of running brokers; the change is kept over restarts."""
+    from penstock.cli.broker_settings import change, target
+
+    change(bootstrap, target(broker, all_brokers), parse_assignments(assignments), json=json)
+
+
+@app.command()
+def unset(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The settings.")],
+    broker: BrokerOption = None,
+    all_brokers: AllOption = False,
+    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    json: JsonOption = False,
+) -> None:
+    """Return settings of running brokers to what the brokers were started with."""
+    from penstock.cli.broker_settings import change, target
+
+    change(bootstrap, target(broker, all_brokers), dict.fromkeys(names), json=json)
 
 
 def _entry(loaded: Loaded, option: Option[Any]) -> dict[str, str]:
@@ -68,7 +119,7 @@ def _show_docs(json: bool) -> None:
         )
         return
     for group in (*BROKER_GROUPS, TOPICS):
-        typer.secho(f"\n{group.title}", bold=True)
+        typer.secho(f"\n{group.title}", bold=not os.environ.get("NO_COLOR"))
         for option in group.options:
             default = option.format(option.default) or "none"
             typer.echo(f"\n  {option.name}  (default {default}; {option.type.expected})\n    {option.doc}")

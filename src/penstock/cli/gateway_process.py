@@ -25,6 +25,7 @@ from penstock.gateway.health import BrokerState, Health
 from penstock.gateway.service import HttpService
 from penstock.gateway.surroundings import Surroundings, Way
 from penstock.net.network import TcpNetwork
+from penstock.observability.alarms import Alarms
 from penstock.observability.library_logs import take_over_library_logs
 from penstock.observability.logs import Log, open_log
 from penstock.observability.loop_lag import LoopLag
@@ -50,7 +51,7 @@ class Worker:
 
 def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], worker: Worker | None) -> None:
     """Serve until SIGTERM or SIGINT, a worker also until its parent has ended; then stop cleanly."""
-    log = open_log(config, SystemClock(), sys.stderr)
+    log = open_log(config, SystemClock(), sys.stderr, no_color=bool(os.environ.get("NO_COLOR")))
     take_over_library_logs(log)
     raise_limit_of_open_files(config[GATEWAY_MAX_CONNECTIONS] + OPEN_FILES_BESIDES, 0, log)
     warn_if_open_to_all(config, log)
@@ -64,14 +65,17 @@ async def _serve(config: BrokerConfig, bootstrap: Sequence[Address], log: Log, w
     threads = ThreadPools()
     metrics = BrokerMetrics({}, max_topics=0)
     state = BrokerState.SERVING
-    service = HttpService(threads, metrics, lambda: Health(state))
+    clock = SystemClock()
+    alarms = Alarms(clock, log, metrics)
+    service = HttpService(threads, metrics, lambda: Health(state, alarms=alarms.present))
     surroundings = Surroundings(
         Way(TcpNetwork(), bootstrap),
         config,
-        SystemClock(),
+        clock,
         threads,
         log,
         metrics,
+        alarms,
         f"g{random.SystemRandom().getrandbits(48):012x}",
     )
     loop_lag = LoopLag(metrics.event_loop_lag)

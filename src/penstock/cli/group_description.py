@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 
 import typer
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
-from confluent_kafka.admin import ConsumerGroupDescription, MemberDescription
+from confluent_kafka.admin import ConsumerGroupDescription, MemberDescription, OffsetSpec
 
 from penstock.cli.cluster import NO_GROUP, REQUEST_SECONDS, Cluster, answer
 from penstock.cli.failures import Failure
 from penstock.cli.output import NONE, print_table
 
 Offsets = dict[tuple[str, int], int]
-"""What a group has committed, by topic and partition."""
+"""Offsets by topic and partition."""
 
 # The states of the new protocol that the client library has no name for are both on the way to `stable`.
 _STATES = {
@@ -43,15 +43,18 @@ class GroupPartition:
     topic: str
     partition: int
     committed_offset: int | None
+    start_offset: int | None
     end_offset: int | None
-    """None where the partition is not there any more."""
+    """The log start and end; None where the partition does not exist any more."""
     owner: str | None
 
     @property
     def lag(self) -> int | None:
-        if self.committed_offset is None or self.end_offset is None:
+        """Offsets between the committed offset and the log end, or in the whole log without a committed offset."""
+        if self.start_offset is None or self.end_offset is None:
             return None
-        return max(0, self.end_offset - self.committed_offset)
+        reached = self.start_offset if self.committed_offset is None else self.committed_offset
+        return max(0, self.end_offset - reached)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +110,18 @@ def describe_groups(cluster: Cluster, groups: Sequence[str]) -> list[Group]:
     asked = cluster.admin.describe_consumer_groups(list(groups), request_timeout=REQUEST_SECONDS)
     described = [found for group, future in asked.items() if (found := _existing(future, group)) is not None]
     offsets = committed_offsets(cluster, [found.group_id for found in described])
-    existing = {
-        (name, number) for name, topic in cluster.metadata().topics.items() for number in topic.partitions
-    }
-    wanted = {place for found in described for place in _places(found, offsets[found.group_id])}
-    ends = cluster.ends(sorted(wanted & existing))
-    return [_group(found, offsets[found.group_id], ends) for found in described]
+    existing = {name: topic.partitions for name, topic in cluster.metadata().topics.items()}
+    places = {found.group_id: _places(found, offsets[found.group_id], existing) for found in described}
+    wanted = sorted(
+        (topic, number)
+        for topic, number in set().union(*places.values())
+        if number in existing.get(topic, ())
+    )
+    starts = cluster.offsets_of(wanted, OffsetSpec.earliest())
+    ends = cluster.offsets_of(wanted, OffsetSpec.latest())
+    return [
+        _group(found, offsets[found.group_id], places[found.group_id], starts, ends) for found in described
+    ]
 
 
 def describe_group(cluster: Cluster, group: str) -> Group:
@@ -177,12 +186,18 @@ def _error_code(future: Future[ConsumerGroupDescription]) -> int | None:
     return error.args[0].code() if isinstance(error, KafkaException) else None
 
 
-def _group(found: ConsumerGroupDescription, offsets: Offsets, ends: Mapping[tuple[str, int], int]) -> Group:
+def _group(
+    found: ConsumerGroupDescription,
+    offsets: Offsets,
+    places: Iterable[tuple[str, int]],
+    starts: Offsets,
+    ends: Offsets,
+) -> Group:
     members = tuple(sorted((_member(each) for each in found.members), key=lambda each: each.shown))
     owners = {place: member.shown for member in members for place in member.partitions}
     partitions = tuple(
-        GroupPartition(*place, offsets.get(place), ends.get(place), owners.get(place))
-        for place in sorted(_places(found, offsets))
+        GroupPartition(*place, offsets.get(place), starts.get(place), ends.get(place), owners.get(place))
+        for place in sorted(places)
     )
     state = _STATES.get(found.state, found.state.name.lower())
     return Group(
@@ -195,6 +210,10 @@ def _member(member: MemberDescription) -> Member:
     return Member(member.member_id, member.group_instance_id, member.client_id, member.host, places)
 
 
-def _places(found: ConsumerGroupDescription, offsets: Offsets) -> set[tuple[str, int]]:
+def _places(
+    found: ConsumerGroupDescription, offsets: Offsets, existing: Mapping[str, Iterable[int]]
+) -> set[tuple[str, int]]:
+    """Every partition of the topics that the group reads: a member owns one of its partitions, or one has a commit."""
     owned = {place for member in found.members for place in _member(member).partitions}
-    return owned | offsets.keys()
+    known = owned | offsets.keys()
+    return known | {(topic, number) for topic, _ in known for number in existing.get(topic, ())}

@@ -9,8 +9,9 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from penstock.cli.cluster import Cluster, client_config
 from penstock.cli.failures import Failure
-from penstock.cli.reader import check_error, next_messages, to_record
+from penstock.cli.reader import check_event, next_messages, to_record
 from penstock.cli.record import IncomingRecord
+from penstock.client.errors import damage_of
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -31,12 +32,16 @@ def read_group(
             consumer.subscribe([topic], on_assign=progress.assigned, on_revoke=progress.revoked)
             left = maximum
             while left != 0 and not interruption.came and (follow or not progress.at_end):
-                messages = [message for message in next_messages(consumer) if progress.take(message)][:left]
+                found = next_messages(consumer)
+                damaged = next((place for place, each in enumerate(found) if damage_of(each)), len(found))
+                messages = [message for message in found[:damaged] if progress.take(message)][:left]
                 if messages:
                     yield [to_record(message) for message in messages]
                     for message in messages:
                         consumer.store_offsets(message)
                     left = None if left is None else left - len(messages)
+                if left != 0 and damaged < len(found):
+                    check_event(found[damaged])
         except KafkaException as error:
             raise Failure(f"cannot read {topic} as a member of {group}: {error.args[0].str()}") from None
         finally:
@@ -87,7 +92,7 @@ class _Progress:
         """Whether it is a record; else it tells of the end of a partition or of something wrong."""
         if message.error() is None:
             return True
-        check_error(message.error())
+        check_event(message)
         if self._unfinished is not None and message.partition() is not None:
             self._unfinished.discard(message.partition())
         return False
@@ -99,5 +104,6 @@ def _config(cluster: Cluster, group: str, reset: str) -> dict[str, object]:
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "auto.offset.reset": reset,
+        "check.crcs": True,
         "fetch.wait.max.ms": 100,
     }

@@ -60,7 +60,8 @@ def _carry_out(arguments: list[str]) -> None:
 def _complain(message: str, hint: str) -> None:
     sys.stdout.flush()
     line = f"error: {message}"
-    print(f"\x1b[31m{line}\x1b[0m" if sys.stderr.isatty() else line, file=sys.stderr)
+    is_coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    print(f"\x1b[31m{line}\x1b[0m" if is_coloured else line, file=sys.stderr)
     if hint:
         print(hint, file=sys.stderr)
 

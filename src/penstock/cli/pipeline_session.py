@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.failures import Failure
 from penstock.errors import BrokerError, PenstockError
+from penstock.extras import how_to_install
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +29,6 @@ _SETTINGS = {"spark.sql.execution.arrow.maxBytesPerBatch": "16m"}
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]*\.)?(\w+)(?:: (.*))?$")
 _JAVA_ERROR = re.compile(r"^: (?:[\w.$]*[.$])?(\w+)(?:: (.*))?$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+.*")
-_NO_SPARK = "Install it: pip install 'penstock[pipeline]'"
 
 
 class PipelineSession:
@@ -73,7 +73,10 @@ def pipeline_session(name: str, master: str | None) -> Iterator[PipelineSession]
         import deltalake  # noqa: F401
         import pyspark  # noqa: F401
     except ImportError as missing:
-        raise Failure(f"the pipeline needs {missing.name}, which is not installed", _NO_SPARK) from None
+        raise Failure(
+            f"the pipeline needs {missing.name}, which is not installed",
+            f"Install it: {how_to_install('pipeline')}",
+        ) from None
     try:
         yield session
     except Exception as error:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
 
 from penstock.cli.cluster import Cluster, client_config
+from penstock.cli.disk_space import full_disk
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.input import InputFormat, read_records
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, TopicArgument
@@ -73,9 +75,9 @@ def produce(
     if idempotent and acks is not Acks.ALL:
         raise Failure("--idempotent needs --acks all", code=ExitCode.USAGE)
     headers = _parse_headers(header or [])
-    Cluster(bootstrap)
+    cluster = Cluster(bootstrap)
     config = client_config(bootstrap) | _producer_config(acks, compression, idempotent, timeout)
-    sender = Sender(topic, config)
+    sender = Sender(topic, config, partial(full_disk, cluster))
     with ExitStack() as stack:
         sources = [(name, _open(name, stack)) for name in files or [STDIN]]
         progress = stack.enter_context(

@@ -10,6 +10,7 @@ from confluent_kafka.admin import OffsetSpec
 from penstock.cli.cluster import Cluster, client_config
 from penstock.cli.failures import Failure
 from penstock.cli.record import IncomingRecord
+from penstock.client.errors import damage_of
 
 POLL_SECONDS = 0.5
 MESSAGES_PER_POLL = 1000
@@ -38,7 +39,7 @@ def read_topic(
                         return
                     position = message.offset() + 1
                 else:
-                    check_error(message.error())
+                    check_event(message)
                     position = message.offset()
                 if not follow and position >= ends[number]:
                     unfinished.discard(number)
@@ -60,12 +61,19 @@ def _consumer_config(cluster: Cluster) -> dict[str, object]:
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "auto.offset.reset": "earliest",
+        "check.crcs": True,
         "fetch.wait.max.ms": 100,
     }
 
 
-def check_error(error: KafkaError) -> None:
-    """The end of a partition is no error; those that the client gets over by itself are not either."""
+def check_event(message: Message) -> None:
+    """Raise for an event that ends reading: damaged records, or an error that the client does not recover from."""
+    damage = damage_of(message)
+    if damage is not None:
+        raise Failure(
+            str(damage), "Records before it were printed. --from OFFSET with --partition goes on behind it."
+        )
+    error: KafkaError = message.error()
     if error.code() != KafkaError._PARTITION_EOF and not error.retriable():
         raise KafkaException(error)
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cli.failures import Failure
+from penstock.records.content import content_crc, content_size
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-_FIELDS = frozenset({"key", "value", "headers", "partition", "timestamp", "topic", "offset"})
+_FIELDS = frozenset({"key", "value", "headers", "partition", "timestamp", "topic", "offset", "size", "crc"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,13 @@ def to_json(record: IncomingRecord) -> dict[str, Any]:
         "key": _show(record.key),
         "value": _show(record.value),
         "headers": [{"name": name, "value": _show(value)} for name, value in record.headers],
+        "size": content_size(record.key, record.value, record.headers),
+        "crc": content_crc(record.key, record.value),
     }
 
 
 def from_json(text: bytes, place: str) -> OutgoingRecord:
-    """One line; `place` says where it stands. `topic` and `offset` are of the past and are ignored."""
+    """One line; `place` says where it stands. `topic`, `offset`, `size` and `crc` are ignored."""
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:

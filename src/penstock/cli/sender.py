@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import typer
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from penstock.cli.disk_space import HINT as DISK_HINT
 from penstock.cli.failures import Failure
 from penstock.cli.record import OutgoingRecord
 
 FULL_QUEUE_POLL_SECONDS = 0.5
+NOTICE_SECONDS = 3.0
+"""Records that wait for longer than this may be told why."""
+_WITHOUT_A_REASON = (KafkaError._MSG_TIMED_OUT, KafkaError.KAFKA_STORAGE_ERROR)
 ANY_PARTITION = -1
 BY_CLOCK = 0
 
@@ -25,8 +31,10 @@ class Sent:
 
 
 class Sender:
-    def __init__(self, topic: str, config: dict[str, Any]) -> None:
+    def __init__(self, topic: str, config: dict[str, Any], full_disk: Callable[[], str]) -> None:
+        """`full_disk` asks the brokers whether a full disk is the reason why they take no records."""
         self.sent = Sent()
+        self._full_disk = full_disk
         self._topic = topic
         self._failed = 0
         self._first_error: KafkaError | None = None
@@ -61,13 +69,17 @@ class Sender:
 
     def finish(self) -> None:
         """Wait for every acknowledgement; a Failure when records were not stored."""
+        if self._producer.flush(NOTICE_SECONDS) and (reason := self._full_disk()):
+            typer.echo(f"waiting: {reason}", err=True)
         self._producer.flush()
         error = self._first_error
         if error is not None:
             count = f"{self._failed} of {self._failed + self.sent.records}"
+            reason = self._full_disk() if error.code() in _WITHOUT_A_REASON else ""
             raise Failure(
-                f"{count} records were not stored in {self._topic}: {error.str()} ({error.name()})",
-                _hint(error, self._topic),
+                f"{count} records were not stored in {self._topic}: "
+                + (reason or f"{error.str()} ({error.name()})"),
+                DISK_HINT if reason else _hint(error, self._topic),
             )
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:

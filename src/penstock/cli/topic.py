@@ -75,19 +75,22 @@ def list_topics(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
     json: JsonOption = False,
 ) -> None:
-    """List the topics, with their partitions and how many records they hold."""
+    """List the topics, with their partitions and how many offsets they hold.
+
+    Compaction and the markers of transactions leave fewer records than offsets.
+    """
     cluster = Cluster(bootstrap)
     partitions = {
         name: list(topic.partitions)
         for name, topic in sorted(cluster.metadata().topics.items())
         if internal or not is_internal(name)
     }
-    records = cluster.count_records(partitions)
-    rows = [(name, len(numbers), records[name]) for name, numbers in partitions.items()]
+    offsets = cluster.count_offsets(partitions)
+    rows = [(name, len(numbers), offsets[name]) for name, numbers in partitions.items()]
     if json:
-        print_json([{"topic": name, "partitions": count, "records": held} for name, count, held in rows])
+        print_json([{"topic": name, "partitions": count, "offsets": held} for name, count, held in rows])
     elif rows:
-        print_table(["topic", "partitions", "records"], rows)
+        print_table(["topic", "partitions", "offsets"], rows)
     else:
         typer.echo("no topics; `penstock topic create` makes one", err=True)
 

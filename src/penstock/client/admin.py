@@ -4,24 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from penstock.client.bootstrap import CONNECT_TIMEOUT_S
 from penstock.client.cluster import REQUEST_TIMEOUT_S, Cluster
 from penstock.client.groups import Groups
+from penstock.client.option_names import check_names
 from penstock.client.topics import Topics
 
 
+class AdminOptions(TypedDict, total=False):
+    connect_timeout_s: float
+    """How long to wait for a broker at the start; 0 does not look."""
+    request_timeout_s: float
+    """How long to wait for the answer to a request."""
+    config: Mapping[str, Any] | None
+    """Settings by librdkafka's names; they win over all others."""
+
+
+def check_admin_names(options: Mapping[str, Any]) -> None:
+    """Raise UnknownOption for an option that Admin does not have."""
+    check_names(options, ("bootstrap", *AdminOptions.__annotations__))
+
+
 class Admin:
-    def __init__(
-        self,
-        bootstrap: str | None = None,
-        *,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        request_timeout_s: float = REQUEST_TIMEOUT_S,
-        config: Mapping[str, Any] | None = None,
-    ) -> None:
-        cluster = Cluster(bootstrap, connect_timeout_s, request_timeout_s, config or {})
+    def __init__(self, bootstrap: str | None = None, **options: Unpack[AdminOptions]) -> None:
+        """Bootstrap is `host:port`, several with commas; without it PENSTOCK_BOOTSTRAP or localhost:9092."""
+        check_admin_names(options)
+        cluster = Cluster(
+            bootstrap,
+            options.get("connect_timeout_s", CONNECT_TIMEOUT_S),
+            options.get("request_timeout_s", REQUEST_TIMEOUT_S),
+            options.get("config") or {},
+        )
         self.topics = Topics(cluster)
         self.groups = Groups(cluster)
 

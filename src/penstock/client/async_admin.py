@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, Unpack
 
-from penstock.client.admin import Admin
-from penstock.client.bootstrap import CONNECT_TIMEOUT_S
-from penstock.client.cluster import REQUEST_TIMEOUT_S
+from penstock.client.admin import Admin, AdminOptions, check_admin_names
 from penstock.client.groups import Groups
 from penstock.client.in_thread import in_thread
 from penstock.client.topics import Topics
@@ -49,21 +47,9 @@ class AsyncAdmin:
     topics: AsyncTopics
     groups: AsyncGroups
 
-    def __init__(
-        self,
-        bootstrap: str | None = None,
-        *,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        request_timeout_s: float = REQUEST_TIMEOUT_S,
-        config: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._make = partial(
-            Admin,
-            bootstrap,
-            connect_timeout_s=connect_timeout_s,
-            request_timeout_s=request_timeout_s,
-            config=config,
-        )
+    def __init__(self, bootstrap: str | None = None, **options: Unpack[AdminOptions]) -> None:
+        check_admin_names(options)
+        self._make = partial(Admin, bootstrap, **options)
 
     async def __aenter__(self) -> Self:
         admin = await asyncio.to_thread(self._make)

@@ -18,12 +18,14 @@ from penstock.client.consumer_options import ConsumerOptions
 from penstock.client.errors import ClientError
 from penstock.client.in_thread import in_thread
 from penstock.client.message import Message
+from penstock.client.option_names import check_names
 
 
 class AsyncConsumer:
     """Use it with `async with`, in one task. `on_assigned` and `on_revoked` are called in the consumer's thread."""
 
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
+        check_names(options, ConsumerOptions.__annotations__)
         self._topics = topics
         self._options = options
         self._idle_timeout_s = options.get("idle_timeout_s")

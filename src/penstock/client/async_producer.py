@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, Message
 from penstock.client.errors import ClientError, TimedOut
 from penstock.client.pending import PendingSend, Stored
 from penstock.client.producer import FLUSH_MARGIN_S
-from penstock.client.producer_options import DELIVERY_TIMEOUT_S, ProducerOptions
+from penstock.client.producer_options import DELIVERY_TIMEOUT_S, ProducerOptions, check_producer_names
 from penstock.client.sender import Headers, Sender
 from penstock.client.transactions import abort_after
 
@@ -52,6 +52,7 @@ class AsyncProducer:
     """Use it with `async with`, in one event loop."""
 
     def __init__(self, bootstrap: str | None = None, **options: Unpack[ProducerOptions]) -> None:
+        check_producer_names(options)
         self._bootstrap = bootstrap
         self._options = options
         self._give_up_after_s = options.get("delivery_timeout_s", DELIVERY_TIMEOUT_S) + FLUSH_MARGIN_S

@@ -1,6 +1,6 @@
-"""Where the brokers are, and whether anybody is there.
+"""The bootstrap addresses, and a check before a client is made that a broker answers at one of them.
 
-We try the addresses ourselves before a client is made: librdkafka goes on trying for long and does not say why.
+librdkafka itself goes on trying for long and does not say why it does not succeed.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import logging
 import os
 import socket
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
 
 from penstock.client.errors import BrokerUnreachable, InvalidSetting, from_kafka
+from penstock.client.probe import NotKafka, is_plaintext, probe
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 VARIABLE = "PENSTOCK_BOOTSTRAP"
@@ -24,14 +26,43 @@ REPEAT_S = 10.0
 logger = logging.getLogger("penstock.client")
 
 
-def client_settings(bootstrap: str | None, connect_timeout_s: float) -> dict[str, Any]:
-    """What every client is made with, once one of the addresses has answered."""
+class Reached(NamedTuple):
+    """A cluster that a client can connect to."""
+
+    settings: dict[str, Any]
+    """The librdkafka settings of every client."""
+    api_keys: frozenset[int]
+    """The APIs of the broker that answered; empty where none was asked."""
+
+
+def client_settings(
+    bootstrap: str | None, connect_timeout_s: float, config: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The settings of every client, once a broker has answered at one of the addresses."""
+    return reach(bootstrap, connect_timeout_s, config).settings
+
+
+def reach(
+    bootstrap: str | None, connect_timeout_s: float, config: Mapping[str, Any] | None = None
+) -> Reached:
+    """Wait until a broker answers at one of the addresses; a timeout of 0 does not wait.
+
+    `config` has the caller's own settings by librdkafka's names; with TLS only the TCP connection is tried.
+    """
     chosen = bootstrap or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
     addresses = [_parse(text.strip()) for text in chosen.split(",")]
+    api_keys: frozenset[int] = frozenset()
     if connect_timeout_s > 0:
-        _wait_until_reachable(addresses, connect_timeout_s)
-    # Its own lines would repeat what comes to `error_cb`.
-    return {"bootstrap.servers": chosen, "client.id": "penstock", "log_level": 0, "error_cb": TroubleLog()}
+        plaintext = is_plaintext((config or {}).get("security.protocol"))
+        api_keys = _wait_until_reachable(addresses, connect_timeout_s, plaintext)
+    # librdkafka's own log lines would repeat what comes to `error_cb`.
+    settings = {
+        "bootstrap.servers": chosen,
+        "client.id": "penstock",
+        "log_level": 0,
+        "error_cb": TroubleLog(),
+    }
+    return Reached(settings, api_keys)
 
 
 class TroubleLog:
@@ -56,20 +87,30 @@ def _parse(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _wait_until_reachable(addresses: list[tuple[str, int]], timeout_s: float) -> None:
+def _wait_until_reachable(
+    addresses: list[tuple[str, int]], timeout_s: float, plaintext: bool
+) -> frozenset[int]:
     deadline = time.monotonic() + timeout_s
     while True:
-        problems = []
+        problems, is_wrong_port = [], False
         for host, port in addresses:
             try:
-                socket.create_connection((host, port), max(RETRY_S, deadline - time.monotonic())).close()
+                return _try(host, port, max(RETRY_S, deadline - time.monotonic()), plaintext)
             except OSError as error:
                 problems.append(f"{host}:{port} ({error.strerror or error})")
-            else:
-                return
+                is_wrong_port |= isinstance(error, NotKafka)
+        if is_wrong_port:
+            raise BrokerUnreachable(f"there is no Kafka broker at {', '.join(problems)}")
         if time.monotonic() + RETRY_S > deadline:
             raise BrokerUnreachable(
                 f"cannot reach a broker at {', '.join(problems)}; start one with `penstock broker --data-dir data`, "
                 f"or name another with bootstrap='HOST:PORT' or {VARIABLE}"
             )
         time.sleep(RETRY_S)
+
+
+def _try(host: str, port: int, timeout_s: float, plaintext: bool) -> frozenset[int]:
+    if plaintext:
+        return probe(host, port, timeout_s)
+    socket.create_connection((host, port), timeout_s).close()
+    return frozenset()

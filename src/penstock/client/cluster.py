@@ -37,7 +37,7 @@ class Cluster:
         config: Mapping[str, Any],
     ) -> None:
         self._timeout_s = request_timeout_s
-        self.admin = AdminClient({**client_settings(bootstrap, connect_timeout_s), **config})
+        self.admin = AdminClient({**client_settings(bootstrap, connect_timeout_s, config), **config})
 
     def ask(self, futures: Mapping[Any, Future[T]], what: str) -> list[T]:
         """The answers; the first error is raised when all have come."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 
 class ClientError(Exception):
@@ -22,6 +22,10 @@ class ClientError(Exception):
 
 class InvalidSetting(ClientError, ValueError):
     """An argument has a value it cannot have."""
+
+
+class UnknownOption(InvalidSetting, TypeError):
+    """There is no option of that name."""
 
 
 class TransactionAborted(ClientError):
@@ -54,6 +58,24 @@ class NotSerializable(ClientError, TypeError):
 
 class NotDeserializable(ClientError, ValueError):
     """Stored bytes are not what the deserializer expects; `Message.raw` has them as they are."""
+
+
+class CorruptRecords(ClientError):
+    """Stored records are damaged: the CRC of a batch does not match, or the broker knows of damage there.
+
+    `topic`, `partition` and `offset` say where. Records before it were handed over. The consumer stays in front of the
+    damage and reads on when a broker has repaired it; `seek` goes past it.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str, code: str) -> None:
+        super().__init__(
+            f"records of {topic}-{partition} are damaged at offset {offset}: {reason} ({code}); "
+            "`/health` of the brokers shows damaged ranges, seek goes past them",
+            code,
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
 
 
 class TimedOut(ClientError, TimeoutError):
@@ -108,6 +130,25 @@ _ADVICE: dict[int, tuple[type[ClientError], str]] = {
     ),
     KafkaError._INVALID_ARG: (InvalidSetting, ""),
 }
+
+
+_DAMAGE = frozenset(
+    {
+        KafkaError._BAD_MSG,  # a CRC that does not match
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._NOT_IMPLEMENTED,  # a magic byte that does not exist
+        KafkaError._UNDERFLOW,
+        KafkaError.INVALID_MSG,  # CORRUPT_MESSAGE: the broker found the damage
+    }
+)
+
+
+def damage_of(message: Message) -> CorruptRecords | None:
+    """The error to raise for an error event of a consumer that tells of damaged records; None for any other event."""
+    error = message.error()
+    if error is None or error.code() not in _DAMAGE or message.topic() is None:
+        return None
+    return CorruptRecords(message.topic(), message.partition(), message.offset(), error.str(), error.name())
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock.client.cluster import Cluster, Place
 from penstock.client.errors import GroupUnknown, InvalidSetting
-from penstock.client.offset_lookup import END, Where
+from penstock.client.offset_lookup import END, START, Where
 from penstock.client.partitions import named
 from penstock.model import TopicPartition
 
@@ -40,11 +40,13 @@ class GroupPartition:
     partition: int
     committed: int | None
     end: int
+    start: int
+    """The first offset that the partition holds."""
 
     @property
-    def lag(self) -> int | None:
-        """Messages that the group has not done yet; None where it has committed nothing."""
-        return None if self.committed is None else max(0, self.end - self.committed)
+    def lag(self) -> int:
+        """Offsets between the committed offset and the end, or in the whole partition without a committed offset."""
+        return max(0, self.end - (self.start if self.committed is None else self.committed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Group:
 
     @property
     def lag(self) -> int:
-        return sum(each.lag or 0 for each in self.partitions)
+        return sum(each.lag for each in self.partitions)
 
 
 class Groups:
@@ -131,6 +133,9 @@ class Groups:
             (each.topic, each.partition): each.offset for each in found.topic_partitions if each.offset >= 0
         }
         known = self._cluster.metadata().topics
-        places = sorted(place for place in committed if place[0] in known)
-        ends = self._cluster.offsets(places, END)
-        return tuple(GroupPartition(*place, committed[place], ends[place]) for place in places)
+        topics = {topic for topic, _ in committed if topic in known}
+        places = sorted((topic, number) for topic in topics for number in known[topic].partitions)
+        starts, ends = self._cluster.offsets(places, START), self._cluster.offsets(places, END)
+        return tuple(
+            GroupPartition(*place, committed.get(place), ends[place], starts[place]) for place in places
+        )

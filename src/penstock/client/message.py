@@ -14,6 +14,7 @@ from typing import Any
 from penstock.client.errors import NotDeserializable
 from penstock.client.serializers import Deserializer
 from penstock.model import TopicPartition
+from penstock.records.content import content_crc, content_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,13 @@ class Message:
 
     @property
     def size(self) -> int:
-        """Bytes of key and value."""
-        return len(self.raw_key or b"") + len(self.raw or b"")
+        """Bytes of the key, the value and the names and values of the headers."""
+        return content_size(self.raw_key, self.raw, self.headers)
+
+    @property
+    def crc(self) -> int:
+        """CRC-32C (Castagnoli) of the key's bytes followed by the value's; an absent key or value counts as empty."""
+        return content_crc(self.raw_key, self.raw)
 
     @property
     def topic_partition(self) -> TopicPartition:

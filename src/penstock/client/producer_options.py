@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 from penstock.client.bootstrap import CONNECT_TIMEOUT_S, client_settings
 from penstock.client.delivery import Delivery, parse_delivery, producer_settings
 from penstock.client.errors import InvalidSetting
+from penstock.client.option_names import check_names
 from penstock.client.profile import producer_profile
 from penstock.client.serializers import Format, Serializer
 
@@ -46,7 +47,13 @@ class ProducerOptions(TypedDict, total=False):
 _NAMES = {"linger_ms": "linger.ms", "batch_bytes": "batch.size", "compression": "compression.type"}
 
 
+def check_producer_names(options: Mapping[str, Any]) -> None:
+    """Raise UnknownOption for an option that no producer has."""
+    check_names(options, ("bootstrap", *ProducerOptions.__annotations__))
+
+
 def producer_config(bootstrap: str | None, options: ProducerOptions) -> dict[str, Any]:
+    check_producer_names(options)
     delivery = parse_delivery(options.get("delivery", "at-least-once"))
     timeout_s = options.get("delivery_timeout_s", DELIVERY_TIMEOUT_S)
     if delivery is Delivery.EXACTLY_ONCE:
@@ -59,7 +66,9 @@ def producer_config(bootstrap: str | None, options: ProducerOptions) -> dict[str
         "partitioner": "murmur2_random",
         "delivery.timeout.ms": round(timeout_s * 1000),
         **{name: value for option, name in _NAMES.items() if (value := options.get(option)) is not None},
-        **client_settings(bootstrap, options.get("connect_timeout_s", CONNECT_TIMEOUT_S)),
+        **client_settings(
+            bootstrap, options.get("connect_timeout_s", CONNECT_TIMEOUT_S), options.get("config")
+        ),
         **options.get("config", {}),
     }
 

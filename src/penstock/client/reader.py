@@ -7,6 +7,7 @@ Messages wait in `_fresh` (fetched) and `_ready` (may be handed over); `_handed`
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
@@ -22,7 +23,13 @@ from confluent_kafka import (
 from confluent_kafka import Message as KafkaMessage
 
 from penstock.client.consumer_options import ConsumerOptions, consumer_config, delivery_of
-from penstock.client.errors import InvalidSetting, TopicUnknown, from_kafka, translated
+from penstock.client.errors import (
+    CorruptRecords,
+    InvalidSetting,
+    damage_of,
+    from_kafka,
+    translated,
+)
 from penstock.client.message import Message
 from penstock.client.partitions import named
 from penstock.client.progress import progress_of
@@ -32,6 +39,11 @@ FILL_MESSAGES = 500
 REQUEST_S = 30.0
 SERVE_EVERY_S = 1.0
 """While messages are handed over from memory, rebalances are looked after at least this often."""
+LOOK_FOR_TOPIC_EVERY_S = 1.0
+"""How often a consumer without a group looks for topics that do not exist yet."""
+JOIN_PATIENCE_S = 3.0
+"""How long `close` waits for the group to answer the first request of this member."""
+JOIN_STEP_S = 0.02
 SETTLE_PATIENCE_S = 2.0
 SETTLE_STEP_S = 0.005
 
@@ -44,6 +56,8 @@ _NO_LONGER_OURS = (
     KafkaError.STALE_MEMBER_EPOCH,
     KafkaError._STATE,
 )
+
+_METADATA_MARK = b"CGMDv2:"
 
 logger = logging.getLogger("penstock.client")
 
@@ -60,22 +74,35 @@ class Reader:
         self._fresh: list[KafkaMessage] = []
         self._ready: deque[KafkaMessage] = deque()
         self._handed: list[KafkaMessage] = []
+        self._damage: dict[Place, CorruptRecords] = {}
+        """Damage that librdkafka met, by partition; raised once the messages before it were handed over."""
         self._served_at = time.monotonic()
+        self._start = OFFSET_BEGINNING if config["auto.offset.reset"] == "earliest" else OFFSET_END
+        self._missing: list[str] = []
+        """Topics that do not exist yet, for a consumer without a group; librdkafka looks for those of a group."""
+        self._looked_at = 0.0
+        self._awaited: set[str] = set()
+        """Topics whose absence is logged already."""
         self._key_deserializer = deserializer(options.get("key_deserializer"))
         self._value_deserializer = deserializer(options.get("value_deserializer"))
         self._on_assigned = options.get("on_assigned")
         self._on_revoked = options.get("on_revoked")
         strategy = config.get("partition.assignment.strategy", "cooperative-sticky")
         self._cooperative = "cooperative" in strategy
+        self._is_new_protocol = config["group.protocol"] == "consumer"
+        self._was_assigned = False
         self._progress = progress_of(self.consumer, options.get("group"), delivery_of(options))
-        if options.get("group"):
+        self._group = options.get("group")
+        if self._group:
+            for topic in topics:
+                if not topic.startswith("^"):
+                    self._partitions_of(topic)
             self.consumer.subscribe(
                 list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
             )
         else:
-            self._read_all(
-                topics, OFFSET_BEGINNING if config["auto.offset.reset"] == "earliest" else OFFSET_END
-            )
+            self._missing = list(topics)
+            self._assign_found()
 
     @property
     def ready(self) -> bool:
@@ -85,6 +112,8 @@ class Reader:
     def fill(self, timeout_s: float) -> None:
         """Wait for messages, unless some are here; look after rebalances in any case."""
         self._served_at = time.monotonic()
+        if self._missing and self._served_at >= self._looked_at + LOOK_FOR_TOPIC_EVERY_S:
+            self._assign_found()
         first = self.consumer.poll(0 if self._ready or self._fresh else timeout_s)
         if first is not None:
             self._take([first])
@@ -94,6 +123,8 @@ class Reader:
             self._take(self.consumer.consume(FILL_MESSAGES - 1, 0))
         if self._fresh:
             self._admit()
+        if self._damage and not self._ready:
+            raise self._damage.pop(next(iter(self._damage)))
 
     def hand_over(self, count: int) -> list[Message]:
         """Those that are ready, which the reader then works on. What it had before must be finished."""
@@ -175,27 +206,63 @@ class Reader:
     def close(self) -> None:
         """Leave the group: what is finished is committed on the way. What was handed over last is not finished."""
         self._handed = []
+        if self._group:
+            self._finish_joining()
         self.consumer.close()
 
-    def _read_all(self, topics: Sequence[str], start: int) -> None:
-        partitions = []
-        for topic in topics:
-            with translated(f"cannot look up {topic}"):
-                found = self.consumer.list_topics(topic, timeout=REQUEST_S).topics[topic]
-            if not found.partitions:
-                raise TopicUnknown(
-                    f"there is no topic {topic!r}; create it with `penstock topic create` or Admin"
-                )
-            partitions += [TopicPartition(topic, number, start) for number in found.partitions]
-        self.consumer.assign(partitions)
+    def _finish_joining(self) -> None:
+        """Wait until this member has joined its group, or could not in time.
+
+        librdkafka does not leave a group while its request to join is under way: the member would stay, and hold
+        partitions, until its session expires.
+        """
+        deadline = time.monotonic() + JOIN_PATIENCE_S
+        while not self._has_joined() and time.monotonic() < deadline:
+            self.consumer.poll(JOIN_STEP_S)
+
+    def _has_joined(self) -> bool:
+        return self._was_assigned or (self._is_new_protocol and has_member_epoch(self.consumer))
+
+    def _assign_found(self) -> None:
+        """Read all partitions of the topics that exist by now, and wait for the others."""
+        self._looked_at = time.monotonic()
+        missing, self._missing = self._missing, []
+        for topic in missing:
+            partitions = self._partitions_of(topic)
+            if partitions:
+                self.consumer.incremental_assign(partitions)
+            else:
+                self._missing.append(topic)
+
+    def _partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic at the start position; none, and a line in the log, where it does not exist."""
+        with translated(f"cannot look up {topic}"):
+            found = self.consumer.list_topics(topic, timeout=REQUEST_S).topics[topic]
+        if not found.partitions:
+            self._log_absence(topic)
+        return [TopicPartition(topic, number, self._start) for number in found.partitions]
+
+    def _log_absence(self, topic: str) -> None:
+        if topic not in self._awaited:
+            self._awaited.add(topic)
+            logger.warning(
+                "topic %r does not exist; waiting for it (`penstock topic create %s` creates it)",
+                topic,
+                topic,
+            )
 
     def _take(self, messages: Sequence[KafkaMessage]) -> None:
         problem = None
         for message in messages:
             error = message.error()
+            damage = damage_of(message)
             if error is None:
                 self._fresh.append(message)
-            elif error.code() in _MISSING or error.fatal() or error.code() == KafkaError._AUTHENTICATION:
+            elif damage is not None:
+                self._damage[damage.topic, damage.partition] = damage
+            elif error.code() in _MISSING:
+                self._log_absence(message.topic())
+            elif error.fatal() or error.code() == KafkaError._AUTHENTICATION:
                 problem = problem or from_kafka(error, f"cannot read {message.topic() or 'messages'}")
             elif error.code() != KafkaError._PARTITION_EOF:
                 logger.warning("%s", from_kafka(error, "reading goes on"))
@@ -250,6 +317,7 @@ class Reader:
             time.sleep(SETTLE_STEP_S)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._was_assigned = True
         if self._cooperative:
             consumer.incremental_assign(partitions)
         else:
@@ -271,6 +339,8 @@ class Reader:
 
     def _drop(self, places: Collection[Place]) -> list[TopicPartition]:
         """Where each partition would have gone on."""
+        for place in places:
+            self._damage.pop(place, None)
         first: dict[Place, int] = {}
         for message in (*self._ready, *self._fresh):
             place = (message.topic(), message.partition())
@@ -279,6 +349,17 @@ class Reader:
         self._ready = deque(_outside(self._ready, places))
         self._fresh = _outside(self._fresh, places)
         return [TopicPartition(*place, offset) for place, offset in first.items()]
+
+
+def has_member_epoch(consumer: Consumer) -> bool:
+    """Whether the group has answered the consumer's request to join (KIP-848).
+
+    librdkafka shows the member epoch only in the group metadata for transactions: a mark of the format, then the epoch
+    as a number of four bytes, -1 before the answer. Another format counts as answered.
+    """
+    metadata = consumer.consumer_group_metadata()
+    mark, epoch = metadata[:7], metadata[7:11]
+    return bool(mark != _METADATA_MARK or int.from_bytes(epoch, sys.byteorder, signed=True) >= 0)
 
 
 def _outside(messages: Iterable[KafkaMessage], places: Collection[Place]) -> list[KafkaMessage]:

@@ -26,6 +26,7 @@ from penstock.cluster.coordination import (
     CoordinationStore,
     Create,
     Delete,
+    NoNode,
     Operation,
     Set,
     Unreachable,
@@ -161,6 +162,46 @@ class Administration:
                 raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
             return range(first, first + PRODUCER_ID_BLOCK)
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
+
+    async def controller_epoch(self) -> int:
+        """Read how often a controller was elected; BrokerError when the coordination store does not answer."""
+        try:
+            node = await self._store.get(znodes.CONTROLLER_EPOCH)
+        except (StorageError, Unreachable) as error:
+            raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
+        return znodes.decode(node.data, znodes.ControllerEpochNode).epoch
+
+    async def unregister_broker(self, broker_id: BrokerId) -> None:
+        """Forget a broker that is stopped and holds no replica; BrokerError says why it cannot be forgotten.
+
+        The removal is conditional on the broker's last registration, so a broker that registers meanwhile stays.
+        """
+        image = self._metadata.image
+        if broker_id in image.brokers:
+            raise BrokerError(
+                ErrorCode.invalid_request, f"broker {broker_id} is running; drain and stop it first"
+            )
+        if replicas := image.replica_count(broker_id):
+            raise BrokerError(
+                ErrorCode.invalid_request,
+                f"broker {broker_id} holds replicas of {replicas} partitions; reassign them first",
+            )
+        path = znodes.directory_path(broker_id)
+        try:
+            [node] = await self._store.get_many([path])
+            if node is None:
+                raise BrokerError(ErrorCode.broker_id_not_registered, f"broker {broker_id} is not registered")
+            await self._store.delete(path, node.version)
+        except NoNode:
+            return  # another request has removed it
+        except BadVersion:
+            raise BrokerError(
+                ErrorCode.invalid_request, f"broker {broker_id} has just registered again"
+            ) from None
+        except StorageError as error:
+            raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
+        except (Unreachable, UnknownOutcome) as error:
+            raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
 
     def _plan(self, planner: TopicPlanner, new: NewTopic) -> Topic:
         topic = planner.plan_topic(new)

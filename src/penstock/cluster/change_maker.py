@@ -15,7 +15,7 @@ from typing import TypeVar
 from penstock.cluster import leaders
 from penstock.cluster.change_list import ChangeList, Scope
 from penstock.cluster.coordination import Check, CoordinationStore, SessionExpired, Unreachable
-from penstock.cluster.decisions import Decision
+from penstock.cluster.decisions import Decision, Rule
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.loading import Unfinished, read_unfinished
 from penstock.cluster.metadata import ClusterMetadata
@@ -71,7 +71,7 @@ class ChangeMaker:
             except StorageError as error:
                 raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
 
-    async def rule(self, rule: leaders.Rule, topics: Iterable[str], fence: Check | None = None) -> None:
+    async def rule(self, rule: Rule, topics: Iterable[str], fence: Check | None = None) -> None:
         """Have the partitions of these topics as the rule says, hundreds with one write."""
         for names in chunks(leaders.affected(self._metadata.image, topics, rule)):
             await self.make(partial(leaders.decide, names=names, rule=rule), fence)

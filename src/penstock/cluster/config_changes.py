@@ -21,10 +21,12 @@ from penstock.errors import BrokerError, ConfigError, ErrorCode
 
 
 class ConfigResourceType(IntEnum):
-    """Kafka's ConfigResource.Type, those that have settings here."""
+    """The types of Kafka's ConfigResource.Type that can be described here."""
 
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
+    """Described with Kafka's defaults; no subscription to client metrics can be made."""
     GROUP = 32
 
 

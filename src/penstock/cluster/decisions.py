@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from penstock.cluster.change_list import Scope
-from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.image import ClusterImage, Partition, Topic
 from penstock.cluster.topic_writes import NOTHING, Writes
 from penstock.errors import BrokerError, ErrorCode
+from penstock.model import TopicPartition
 
 NO_SCOPE = Scope()
+
+Rule = Callable[[ClusterImage, TopicPartition, Partition], Partition | None]
+"""The state that a partition should have; None where it has it already."""
 
 R = TypeVar("R")
 T = TypeVar("T")

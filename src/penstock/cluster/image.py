@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from penstock.model import (
+    NO_LEADER_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 
 NO_LEADER = BrokerId(-1)
+NO_OFFSET = Offset(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +50,24 @@ class Partition:
     target_replicas: tuple[BrokerId, ...] = ()
     """The replicas at the end of a move; empty where none is under way."""
     last_resort: tuple[BrokerId, ...] = ()
-    """Who left the in-sync set in doubt when none of it was alive, and nobody has led since: should those it left be
-    lost, nobody has more."""
+    """Replicas that left the in-sync set, or the eligible leaders, because they may lack committed records. One of
+    them leads when all replicas that had everything are lost."""
+    eligible: tuple[BrokerId, ...] = ()
+    """Eligible leaders (KIP-966): replicas outside of the in-sync set that have every committed record. A leader
+    commits nothing while any are recorded here or in `last_resort`."""
+    committed: Offset = NO_OFFSET
+    """Records below were committed when the eligible leaders were recorded: a replica that ends before it has lost
+    some. -1 where it is not known."""
+    sole_end: Offset = NO_OFFSET
+    """Log end of the only in-sync replica when eligible leaders were recorded: with a shorter log it has lost records.
+    -1 where it is not known."""
+    unclean_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """Leader epoch of the last election that may have given up committed records."""
+
+    @property
+    def has_eligible(self) -> bool:
+        """Whether replicas outside of the in-sync set may have to lead; until they need not, nothing is committed."""
+        return bool(self.eligible or self.last_resort)
 
     @property
     def is_moving(self) -> bool:

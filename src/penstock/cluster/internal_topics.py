@@ -11,6 +11,7 @@ from penstock.config import (
     OFFSETS_TOPIC_NUM_PARTITIONS,
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
+    TRANSACTION_STATE_LOG_MIN_ISR,
     TRANSACTION_STATE_LOG_NUM_PARTITIONS,
     TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
     TRANSACTION_STATE_LOG_SEGMENT_BYTES,
@@ -58,14 +59,17 @@ def new_transactions_topic(config: BrokerConfig) -> NewTopic:
         TRANSACTIONS_TOPIC,
         config[TRANSACTION_STATE_LOG_NUM_PARTITIONS],
         config[TRANSACTION_STATE_LOG_REPLICATION_FACTOR],
-        configs=_settings(config[TRANSACTION_STATE_LOG_SEGMENT_BYTES]),
+        configs=_settings(config[TRANSACTION_STATE_LOG_SEGMENT_BYTES], config[TRANSACTION_STATE_LOG_MIN_ISR]),
     )
 
 
-def _settings(segment_bytes: int) -> dict[str, str]:
-    return {
+def _settings(segment_bytes: int, min_insync_replicas: int | None = None) -> dict[str, str]:
+    settings = {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "min.cleanable.dirty.ratio": MIN_CLEANABLE_DIRTY_RATIO,
         "segment.bytes": str(segment_bytes),
     }
+    if min_insync_replicas is not None:
+        settings["min.insync.replicas"] = str(min_insync_replicas)
+    return settings

@@ -1,30 +1,30 @@
-"""Who leads a partition, and who is in sync with it: the rules of elections. Pure: an image in, new states out.
+"""The rules of elections: which replica leads a partition. Pure: an image in, new states out.
 
-A leader comes from the recorded in-sync set and is alive, or there is none; whenever leadership is given anew the
-leader epoch grows. Nobody else decides about leaders.
+A leader is alive and comes from the recorded in-sync set or, where no member of that is alive, from the eligible
+leaders recorded with it (`eligible.py`); otherwise there is none. Every election has a new leader epoch. What a broker
+that comes back gives up is decided in `returning.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from penstock.cluster.decisions import Decision
-from penstock.cluster.image import NO_LEADER, ClusterImage, Partition
+from penstock.cluster.decisions import Decision, Rule
+from penstock.cluster.image import NO_LEADER, NO_OFFSET, ClusterImage, Partition
 from penstock.cluster.partition_writes import PartitionWrites
 from penstock.cluster.topic_writes import Writes
 from penstock.model import BrokerId, LeaderEpoch, TopicPartition
 
-Rule = Callable[[ClusterImage, TopicPartition, Partition], Partition | None]
-"""How a partition shall be; None where it is right as it is."""
-
 
 def elect(image: ClusterImage, _: TopicPartition, partition: Partition) -> Partition | None:
-    """Where the leader is gone another member of the in-sync set leads, or nobody, until one is back.
+    """Where the leader is gone another member of the in-sync set leads, or an eligible leader, or nobody until one is
+    back.
 
     One that stops leaves every set that has another living member, or has that one lead, which takes it out.
     """
+    partition = _with_eligible(image, partition)
     staying = tuple(member for member in partition.isr if not image.is_stopping(member))
     if first_alive(image, partition, staying) != NO_LEADER and len(staying) < len(partition.isr):
         rest = replace(partition, isr=staying) if may_shrink(image, partition.isr, staying) else partition
@@ -35,6 +35,17 @@ def elect(image: ClusterImage, _: TopicPartition, partition: Partition) -> Parti
         return None
     leader = first_alive(image, partition, partition.isr)
     return None if leader == partition.leader else led_by(partition, leader)
+
+
+def _with_eligible(image: ClusterImage, partition: Partition) -> Partition:
+    """Where no member of the in-sync set is alive, but an eligible leader is, all of them are in sync: each has every
+    committed record. The leader takes out the dead ones, and fsyncs before that."""
+    is_any_alive = first_alive(image, partition, partition.isr) != NO_LEADER
+    if is_any_alive or first_alive(image, partition, partition.eligible) == NO_LEADER:
+        return partition
+    complete = {*partition.isr, *partition.eligible}
+    members = tuple(replica for replica in partition.replicas if replica in complete)
+    return replace(partition, isr=members, eligible=(), sole_end=NO_OFFSET)
 
 
 def may_shrink(image: ClusterImage, members: Sequence[BrokerId], staying: Sequence[BrokerId]) -> bool:
@@ -64,17 +75,25 @@ def elect_preferred(image: ClusterImage, partition: Partition) -> Partition | No
 
 
 def elect_any(image: ClusterImage, partition: Partition) -> Partition | None:
-    """Where no member of the in-sync set is alive, any replica leads, alone in sync.
+    """Where neither a member of the in-sync set nor an eligible leader is alive, any replica leads, alone in sync.
 
     Records that it lacks are lost for good, so this happens only when an operator asks for it.
     """
     if partition.leader in image.brokers:
         return None
+    partition = _with_eligible(image, partition)
     leader = first_alive(image, partition, partition.isr)
     if leader != NO_LEADER:
         return led_by(partition, leader)
     leader = first_alive(image, partition, partition.replicas)
-    return None if leader == NO_LEADER else led_by(replace(partition, isr=(leader,)), leader)
+    if leader == NO_LEADER:
+        return None
+    return uncleanly(led_by(replace(partition, isr=(leader,), eligible=(), last_resort=()), leader))
+
+
+def uncleanly(elected: Partition) -> Partition:
+    """The election may give up committed records: replicas that have them truncate them."""
+    return replace(elected, unclean_epoch=elected.leader_epoch, committed=NO_OFFSET, sole_end=NO_OFFSET)
 
 
 def imbalanced(image: ClusterImage, percentage: int) -> frozenset[BrokerId]:
@@ -88,56 +107,6 @@ def imbalanced(image: ClusterImage, percentage: int) -> frozenset[BrokerId]:
     return frozenset(
         broker for broker, count in preferred.items() if missing[broker] * 100 > count * percentage
     )
-
-
-def depart(
-    broker: BrokerId,
-    has_lost: Callable[[TopicPartition], bool],
-    is_in_doubt: Callable[[TopicPartition], bool] = lambda _: True,
-) -> Rule:
-    """What has to be before a broker comes back that did not stop in order.
-
-    It may miss what it had acknowledged, so it leaves every in-sync set with other members. Alone it stays, for what
-    it had acknowledged then was on its disk; unless that is gone. One that did stop in order leaves only what is in
-    doubt all the same.
-
-    When those it leaves are not there, they may come back with nothing: so it stays the last resort until one leads.
-    """
-
-    def rule(image: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
-        rest = tuple(member for member in partition.isr if member != broker)
-        if broker not in partition.isr or not is_in_doubt(name) or not (rest or has_lost(name)):
-            return None
-        if not rest:
-            return _resort(image, partition)
-        leader = first_alive(image, partition, rest)
-        left = replace(partition, isr=rest)
-        if leader == NO_LEADER and not has_lost(name):
-            left = replace(left, last_resort=(*partition.last_resort, broker))
-        return left if partition.leader != broker else led_by(left, leader)
-
-    return rule
-
-
-def withdraw(broker: BrokerId, is_gone: Callable[[TopicPartition], bool]) -> Rule:
-    """One whose copy is gone is no resort."""
-
-    def rule(_: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
-        if broker not in partition.last_resort or not is_gone(name):
-            return None
-        left = tuple(member for member in partition.last_resort if member != broker)
-        return replace(partition, last_resort=left)
-
-    return rule
-
-
-def _resort(image: ClusterImage, partition: Partition) -> Partition:
-    """The last of the in-sync set has lost all it had."""
-    left = partition.last_resort
-    leader = first_alive(image, partition, left)
-    chosen = (leader,) if leader != NO_LEADER else left[:1]
-    others = tuple(member for member in left if member not in chosen)
-    return led_by(replace(partition, isr=chosen, last_resort=others), leader)
 
 
 def shared(image: ClusterImage, broker: BrokerId) -> bool:
@@ -200,9 +169,4 @@ def first_alive(image: ClusterImage, partition: Partition, members: Sequence[Bro
 
 
 def led_by(partition: Partition, leader: BrokerId) -> Partition:
-    return replace(
-        partition,
-        leader=leader,
-        leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
-        last_resort=partition.last_resort if leader == NO_LEADER else (),
-    )
+    return replace(partition, leader=leader, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))

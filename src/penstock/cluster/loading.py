@@ -13,7 +13,7 @@ from penstock.cluster import znodes
 from penstock.cluster.coordination import CoordinationStore, Node
 from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, Configs, Partition, Topic
 from penstock.errors import StorageError
-from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId
+from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +227,10 @@ def decode_partition(node: Node) -> Partition:
         tuple(map(BrokerId, state.adding)),
         tuple(map(BrokerId, state.target)),
         tuple(map(BrokerId, state.last_resort)),
+        tuple(map(BrokerId, state.eligible)),
+        Offset(state.committed),
+        Offset(state.sole_end),
+        LeaderEpoch(state.unclean_epoch),
     )
 
 
@@ -240,6 +244,10 @@ def encode_partition(partition: Partition) -> bytes:
             partition.adding_replicas,
             partition.target_replicas,
             partition.last_resort,
+            partition.eligible,
+            partition.committed,
+            partition.sole_end,
+            partition.unclean_epoch,
         )
     )
 

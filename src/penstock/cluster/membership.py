@@ -1,7 +1,7 @@
 """Being a member of the cluster: a broker registers, with a broker epoch that was never given out before.
 
-Whoever did not stop in order gives up what it may have lost before it is seen again (`leaders.departures`), and
-leads in new leader epochs afterwards. A registration lasts as long as the session.
+A broker that may have lost records leaves in-sync sets before it is seen again (`returning.py`), and leads in new
+leader epochs afterwards. A registration lasts as long as the session.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from penstock.cluster.decisions import Decision
 from penstock.cluster.image import Broker, ClusterImage
 from penstock.cluster.loading import decode_broker, encode_broker
 from penstock.cluster.metadata import ClusterMetadata
+from penstock.cluster.returning import Copy, returning
 from penstock.cluster.topic_writes import Writes
 from penstock.errors import BrokerError, ErrorCode, UnknownOutcome
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
@@ -49,8 +50,18 @@ class Identity:
     clean_epoch: BrokerEpoch | None = None
     """The broker epoch under which it stopped in order, if it did."""
     rack: str | None = None
-    has_kept_all: bool = False
-    """Whether its disk has everything it ever wrote, though it did not stop in order."""
+    kept_epoch: BrokerEpoch | None = None
+    """The broker epoch of its last registration, if its disk has everything it ever wrote without a clean stop."""
+
+    def is_whole(self, last: znodes.DirectoryNode | None) -> bool:
+        """Whether everything is there that was written since the last registration, which was with this directory.
+
+        A broker that was killed after it registered, before it recorded that in its directory, has written nothing
+        in between: then the directory names the epoch before.
+        """
+        if last is None or last.directory_id != self.directory_id:
+            return False
+        return last.epoch == self.clean_epoch or self.kept_epoch in (last.epoch, last.kept_epoch)
 
 
 class Membership:
@@ -72,24 +83,23 @@ class Membership:
         await self._check_not_taken(identity)
         last = await self._last_registration()
         is_same_disk = last is None or last.directory_id == identity.directory_id
-        is_whole = last is not None and (
-            last.epoch == identity.clean_epoch or (is_same_disk and identity.has_kept_all)
-        )
+        is_whole = identity.is_whole(last)
 
-        def is_lost(name: TopicPartition) -> bool:
-            return not (is_same_disk or has_log(name))
+        def copy_of(name: TopicPartition) -> Copy:
+            if has_vanished(name):
+                return Copy.PARTIAL if has_log(name) else Copy.VANISHED
+            if is_whole:
+                return Copy.COMPLETE
+            if is_same_disk:
+                return Copy.UNCERTAIN
+            return Copy.PARTIAL if has_log(name) else Copy.MISSING
 
-        if is_whole:
-            rule = leaders.depart(self._node_id, lambda _: False, has_vanished)
-        else:
-            rule = leaders.depart(self._node_id, is_lost)
+        rule = returning(self._node_id, copy_of, self._metadata.config)
         if not is_whole or leaders.affected(self._metadata.image, self._metadata.image.topics, rule):
             await self._disown()
             await self._be_left()
             await self._changes.rule(rule, self._metadata.image.topics)
-        gone = leaders.withdraw(self._node_id, lambda name: is_lost(name) or has_vanished(name))
-        await self._changes.rule(gone, self._metadata.image.topics)
-        epoch = await self._register(identity)
+        epoch = await self._register(identity, identity.kept_epoch if is_whole else None)
         await self._metadata.reread_members()
         return epoch
 
@@ -156,7 +166,7 @@ class Membership:
             async with asyncio.timeout(BE_LEFT_SECONDS):
                 await self._metadata.until(lambda image: not leaders.shared(image, self._node_id))
 
-    async def _register(self, identity: Identity) -> BrokerEpoch:
+    async def _register(self, identity: Identity, kept_epoch: BrokerEpoch | None) -> BrokerEpoch:
         for _ in range(MAX_ATTEMPTS):
             paths = [
                 znodes.BROKER_EPOCH,
@@ -176,7 +186,8 @@ class Membership:
                 identity.rack,
                 directory_version=directory.version + 1 if directory else 0,
             )
-            mine = znodes.encode(znodes.DirectoryNode(identity.directory_id, epoch))
+            kept = -1 if kept_epoch is None else kept_epoch
+            mine = znodes.encode(znodes.DirectoryNode(identity.directory_id, epoch, kept))
             operations: list[Operation] = [
                 Set(znodes.BROKER_EPOCH, znodes.encode(znodes.BrokerEpochNode(epoch)), counter.version),
                 Create(paths[2], mine) if directory is None else Set(paths[2], mine, directory.version),

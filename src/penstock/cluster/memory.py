@@ -4,7 +4,8 @@ A `MemoryEnsemble` is what all brokers of a simulated cluster agree on and survi
 `MemoryStore` is one client with its own session. Faults come from a seed: a write may answer UnknownOutcome
 with or without having happened, and any call may take its (virtual) time. A client may be cut off: its calls wait,
 answers on their way are lost, it misses what it watches, and after the session timeout its session ends, of which it
-hears when it is back. No threads; the only clock is the loop's.
+hears when it is back. Its server may lag behind the others (`LaggingServer`); after a reconnection, which may lead to
+another server, reads go behind a `sync`, as those of the ZooKeeper store do. No threads; the only clock is the loop's.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from penstock.cluster.coordination import (
     SingleWrites,
     Unreachable,
 )
+from penstock.cluster.memory_server import LaggingServer
 from penstock.cluster.tree import ROOT, Transaction, Tree
 from penstock.cluster.watches import Watches
 from penstock.errors import UnknownOutcome
@@ -43,6 +45,8 @@ class Faults:
     unknown_not_applied: float = 0.0
     unknown_applied: float = 0.0
     max_delay_s: float = 0.0
+    max_lag_s: float = 0.0
+    """How long after a commit a client that has not written since may read the state before it."""
 
 
 class MemoryEnsemble:
@@ -77,7 +81,7 @@ class MemoryEnsemble:
     def commit(self, transaction: Transaction) -> None:
         self._tree.apply(transaction)
         for store in self._sessions.values():
-            store.on_change(transaction.touched)
+            store.on_commit(transaction)
 
     def is_alive(self, session: int) -> bool:
         return session in self._sessions
@@ -103,6 +107,8 @@ class MemoryStore(SingleWrites):
         """Its number; an answer that was on its way over another one is lost."""
         self._missed: set[str] = set()
         self._is_over = False
+        self._server: LaggingServer | None = None
+        self._must_sync = False
         self._expiry: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -110,6 +116,9 @@ class MemoryStore(SingleWrites):
         await self._until_connected()
         self._session = self._ensemble.open_session(self)
         self._is_over = False
+        if self.faults is not None and self.faults.max_lag_s:
+            # A session begins with a write: its server has applied everything before.
+            self._server = LaggingServer(self._ensemble.tree, self.on_change)
         self._tell(SessionState.CONNECTED)
 
     async def close(self) -> None:
@@ -119,7 +128,12 @@ class MemoryStore(SingleWrites):
     def expire(self) -> None:
         """What the ensemble does to a client it has not heard of for the session timeout."""
         self._ensemble.end_session(self._session)
-        if self._connected.is_set():
+        if not self._connected.is_set():
+            return
+        if self._lags:
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._lag_s(), self._tell, SessionState.EXPIRED, context=self._context)
+        else:
             self._context.copy().run(self._tell, SessionState.EXPIRED)
 
     # --- the way to the ensemble
@@ -140,6 +154,7 @@ class MemoryStore(SingleWrites):
         if self._connected.is_set():
             return
         self._connected.set()
+        self._must_sync = True
         if self._expiry is not None:
             self._expiry.cancel()
         missed, self._missed = self._missed, set()
@@ -148,6 +163,13 @@ class MemoryStore(SingleWrites):
         asyncio.get_running_loop().call_soon(self._tell, state, context=self._context)
         if not is_over:
             self.on_change(missed)
+
+    def on_commit(self, transaction: Transaction) -> None:
+        """The ensemble has a new state."""
+        if self._server is None:
+            self.on_change(transaction.touched)
+        else:
+            self._server.commit(transaction, self._lag_s())
 
     def on_change(self, paths: Iterable[str]) -> None:
         """Nodes were changed, or came or went."""
@@ -168,13 +190,33 @@ class MemoryStore(SingleWrites):
             except TimeoutError:
                 raise Unreachable("memory") from None
 
-    async def _reach(self) -> int:
-        """Other tasks run meanwhile, and the session may end before we arrive; gives the connection."""
+    async def _reach(self, *, may_be_stale: bool = False) -> int:
+        """Other tasks run meanwhile, and the session may end before we arrive; gives the connection.
+
+        `may_be_stale`: a server that has not heard of the end of the session yet answers reads.
+        """
         await asyncio.sleep(self._delay_s())
         await self._until_connected()
-        if not self._ensemble.is_alive(self._session):
+        is_stale = may_be_stale and self._lags and not self._is_over
+        if not self._ensemble.is_alive(self._session) and not is_stale:
             raise SessionExpired(ROOT)
         return self._connection
+
+    @property
+    def _lags(self) -> bool:
+        return self._server is not None and self.faults is not None and self.faults.max_lag_s > 0
+
+    def _lag_s(self) -> float:
+        return self.faults.random.uniform(0, self.faults.max_lag_s) if self.faults else 0.0
+
+    def _view(self) -> Tree:
+        """What the client's server knows."""
+        if self._server is None:
+            return self._ensemble.tree
+        if self._must_sync or not self._lags:
+            self._must_sync = False
+            self._server.catch_up()
+        return self._server.tree
 
     def _delay_s(self) -> float:
         return self.faults.random.uniform(0, self.faults.max_delay_s) if self.faults else 0.0
@@ -182,20 +224,25 @@ class MemoryStore(SingleWrites):
     # --- calls
 
     async def get(self, path: str) -> Node:
-        return await self._read(lambda: self._ensemble.tree.get(path))
+        return await self._read(lambda: self._view().get(path))
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        return await self._read(lambda: [self._get_or_none(path) for path in paths])
+        return await self._read(lambda: [self._get_pipelined(path) for path in paths])
 
     async def children(self, path: str) -> list[str]:
-        return await self._read(lambda: self._ensemble.tree.children(path))
+        return await self._read(lambda: self._view().children(path))
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
         connection = await self._reach()
         if self._happens("unknown_not_applied"):
             raise UnknownOutcome(LOST)
-        transaction = self._ensemble.tree.prepare(operations, self._session)
-        self._ensemble.commit(transaction)
+        try:
+            transaction = self._ensemble.tree.prepare(operations, self._session)
+            self._ensemble.commit(transaction)
+        finally:
+            self._must_sync = (
+                True  # the answer to a write, or to one that was refused, comes after all before it
+            )
         if self._happens("unknown_applied"):
             raise UnknownOutcome(LOST)
         await self._return()
@@ -212,7 +259,7 @@ class MemoryStore(SingleWrites):
     async def _read(self, look: Callable[[], T]) -> T:
         """Again when the connection was lost."""
         while True:
-            connection = await self._reach()
+            connection = await self._reach(may_be_stale=True)
             answer = look()
             await self._return()
             if connection == self._connection:
@@ -223,11 +270,17 @@ class MemoryStore(SingleWrites):
         if self.faults is not None and self.faults.max_delay_s:
             await asyncio.sleep(self._delay_s())
 
-    def _get_or_none(self, path: str) -> Node | None:
+    def _get_pipelined(self, path: str) -> Node | None:
+        """One of several reads that are answered one after the other; None for a node that is not there."""
+        if self._server is not None and self._lags and self._happens_by_chance():
+            self._server.apply_next()
         try:
-            return self._ensemble.tree.get(path)
+            return self._view().get(path)
         except NoNode:
             return None
+
+    def _happens_by_chance(self) -> bool:
+        return self.faults is not None and self.faults.random.random() < 0.1
 
     def _happens(self, fault: str) -> bool:
         return self.faults is not None and self.faults.random.random() < getattr(self.faults, fault)

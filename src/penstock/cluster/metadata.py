@@ -40,7 +40,8 @@ class ClusterMetadata:
         self._log = log
         self._subscribers: list[Callable[[ImageChange], None]] = []
         self._reading = asyncio.Lock()
-        self._last_applied = -1
+        self.last_applied = -1
+        """The number of the newest change that is in the image; -1 before the first."""
         self._changed: asyncio.Future[None] | None = None
         self._woken = asyncio.Event()
         self._members_changed = False
@@ -72,7 +73,7 @@ class ClusterMetadata:
     async def applied(self, entry: int) -> None:
         """Wait until the change with this number is in the image."""
         async with self._reading:
-            while self._last_applied < entry:
+            while self.last_applied < entry:
                 await self._apply_next()
 
     async def catch_up(self) -> None:
@@ -129,7 +130,7 @@ class ClusterMetadata:
 
         Old entries go first: as long as the last one applied is there, the one after it has not gone unseen.
         """
-        last = self._last_applied
+        last = self.last_applied
         numbers = range(max(last, 0), last + 1 + READ_AHEAD)
         nodes = await self._store.get_many([znodes.change_path(number) for number in numbers])
         news = nodes if last < 0 else nodes[1:]
@@ -138,7 +139,7 @@ class ClusterMetadata:
         ]
         if entries:
             await self._apply(entries)
-            self._last_applied += len(entries)
+            self.last_applied += len(entries)
         elif nodes[0] is None and await self._store.children(znodes.CHANGES):
             await self._reload()
         return bool(entries)
@@ -184,7 +185,7 @@ class ClusterMetadata:
         before, after = self.image.topics, image.topics
         changed = (name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
         self._publish(image, frozenset(changed))
-        self._last_applied = znodes.change_number(names[-1]) if names else -1
+        self.last_applied = znodes.change_number(names[-1]) if names else -1
 
     def _publish(self, image: ClusterImage, topics: frozenset[str] = frozenset()) -> None:
         if image == self.image:

@@ -11,8 +11,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from penstock.cluster import leaders
+from penstock.cluster.decisions import Rule
+from penstock.cluster.eligible import keeping_eligible, min_in_sync
 from penstock.cluster.image import ClusterImage, Partition
-from penstock.config import MIN_INSYNC_REPLICAS, BrokerConfig, TopicConfig
+from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, TopicPartition
 
@@ -60,10 +62,10 @@ def _is_due(image: ClusterImage, name: TopicPartition, partition: Partition, con
     }
     if not set(partition.adding_replicas) & target <= alive:
         return False
-    return in_sync <= target or len(alive) >= min(_min_in_sync(image, name, config), len(target))
+    return in_sync <= target or len(alive) >= min(min_in_sync(image, name, config), len(target))
 
 
-def finish(config: BrokerConfig) -> leaders.Rule:
+def finish(config: BrokerConfig) -> Rule:
     """Where everybody a move adds is in sync, the others go, and somebody who stays leads."""
 
     def rule(image: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
@@ -77,6 +79,7 @@ def finish(config: BrokerConfig) -> leaders.Rule:
             adding_replicas=(),
             target_replicas=(),
             last_resort=_among(partition.target_replicas, partition.last_resort),
+            eligible=_among(partition.target_replicas, partition.eligible),
         )
         stays = partition.leader in staying and partition.leader in image.brokers
         leader = partition.leader if stays else leaders.first_alive(image, there, staying)
@@ -87,14 +90,14 @@ def finish(config: BrokerConfig) -> leaders.Rule:
     return rule
 
 
-def settle(config: BrokerConfig) -> leaders.Rule:
+def settle(config: BrokerConfig) -> Rule:
     """What the controller sees to: moves come to their end, and partitions have leaders."""
     finished = finish(config)
 
     def rule(image: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
         return finished(image, name, partition) or leaders.elect(image, name, partition)
 
-    return rule
+    return keeping_eligible(rule, config)
 
 
 def _origin(partition: Partition) -> tuple[BrokerId, ...]:
@@ -118,10 +121,6 @@ def _unknown(image: ClusterImage, partition: Partition, target: Collection[Broke
     return [broker for broker in target if broker not in image.brokers and broker not in partition.replicas]
 
 
-def _min_in_sync(image: ClusterImage, name: TopicPartition, config: BrokerConfig) -> int:
-    return TopicConfig(config, image.topics[name.topic].configs)[MIN_INSYNC_REPLICAS]
-
-
 def _among(replicas: Collection[BrokerId], members: Sequence[BrokerId]) -> tuple[BrokerId, ...]:
     return tuple(member for member in members if member in replicas)
 
@@ -134,7 +133,11 @@ def _towards(partition: Partition, target: tuple[BrokerId, ...]) -> Partition:
     )
     adding = tuple(replica for replica in target if replica not in origin) + unwanted
     replicas = origin + adding
-    partition = replace(partition, last_resort=_among(replicas, partition.last_resort))
+    partition = replace(
+        partition,
+        last_resort=_among(replicas, partition.last_resort),
+        eligible=_among(replicas, partition.eligible),
+    )
     if not adding and set(origin) == set(target):
         moved = replace(partition, replicas=target, adding_replicas=(), target_replicas=())
     else:

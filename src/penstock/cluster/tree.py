@@ -68,6 +68,12 @@ class Tree:
         self.last_change = 0
         self._children: dict[str, set[str]] = {ROOT: set()}
 
+    def copy(self) -> Tree:
+        tree = Tree()
+        tree.put(self.entries.items())
+        tree.last_change = self.last_change
+        return tree
+
     def get(self, path: str) -> Node:
         check_path(path)
         entry = self.entries.get(path)

@@ -122,6 +122,8 @@ class DirectoryNode(msgspec.Struct, frozen=True):
 
     directory_id: UUID
     epoch: int
+    kept_epoch: int = -1
+    """The broker epoch that the directory still names until it has recorded `epoch`; -1 where it had lost data."""
 
 
 class ControllerNode(msgspec.Struct, frozen=True):
@@ -157,6 +159,10 @@ class PartitionNode(msgspec.Struct, frozen=True, omit_defaults=True):
     target: tuple[int, ...] = ()
     """Of a move that is under way."""
     last_resort: tuple[int, ...] = ()
+    eligible: tuple[int, ...] = ()
+    committed: int = -1
+    sole_end: int = -1
+    unclean_epoch: int = -1
 
 
 class ProducerIdsNode(msgspec.Struct, frozen=True):

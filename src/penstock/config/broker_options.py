@@ -324,6 +324,22 @@ LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS: Option[int] = STORAGE.option(
     "after a crash.",
     dynamic=True,
 )
+LOG_SCRUB_BYTES_PER_SECOND: Option[int] = STORAGE.option(
+    "log.scrub.bytes.per.second",
+    Integer(0, LONG_MAX),
+    8_388_608,
+    "The most bytes a second that the background scrub reads to verify the CRCs of stored batches; 0 switches it off. "
+    "It takes a twentieth of one processor at most.",
+    dynamic=True,
+)
+LOG_SCRUB_INTERVAL_MS: Option[int] = STORAGE.option(
+    "log.scrub.interval.ms",
+    Integer(0, LONG_MAX),
+    604_800_000,
+    "How often the background scrub begins to read all logs of the broker; the first time ten minutes after a start. 0 "
+    "switches it off.",
+    dynamic=True,
+)
 LOG_OPEN_FILES_MAX: Option[int] = STORAGE.option(
     "log.open.files.max",
     Integer(16, INT_MAX),

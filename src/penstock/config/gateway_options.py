@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
+
 from penstock.config.options import Group, Option
 from penstock.config.types import INT_MAX, LONG_MAX, Boolean, Integer, Optional, Parsed
 
@@ -15,6 +17,13 @@ def _read_origins(text: str) -> Origins:
         if not found or scheme not in ("http", "https") or not host or "/" in host or "*" in host:
             raise ValueError(origin)
     return origins
+
+
+def _read_networks(text: str) -> Origins:
+    networks = tuple(network.strip() for network in text.split(","))
+    for network in networks:
+        ip_network(network)
+    return networks
 
 
 GATEWAY = Group("HTTP gateway")
@@ -42,6 +51,14 @@ GATEWAY_BODIES_MAX_BYTES: Option[int] = GATEWAY.option(
     256 * 1024 * 1024,
     "Memory for the bodies of all requests that are unanswered, of which one address gets half; a request that finds "
     "no room is refused with 429.",
+)
+GATEWAY_CLIENT_MAX_CONNECTIONS: Option[int | None] = GATEWAY.option(
+    "gateway.client.max.connections",
+    Optional(Integer(1, INT_MAX)),
+    None,
+    "The most HTTP connections of one address (of IPv6: of one /64 network) at a time; a quarter of "
+    "`gateway.max.connections` unless given. Beyond them its oldest idle connection is closed; without one the new "
+    "connection is answered for /health and /metrics alone, else with 429.",
 )
 GATEWAY_CLIENT_MAX_REQUESTS: Option[int] = GATEWAY.option(
     "gateway.client.max.requests",
@@ -73,13 +90,22 @@ GATEWAY_MAX_CONNECTIONS: Option[int] = GATEWAY.option(
     "gateway.max.connections",
     Integer(1, INT_MAX),
     4_000,
-    "The most HTTP connections at a time; beyond them the oldest that asks for nothing is closed, or else the newest.",
+    "The most HTTP connections at a time. Beyond them the address with the most loses its oldest connection that is "
+    "idle or waits for messages; where no address has more than the new one, the new connection is answered for "
+    "/health and /metrics alone, else with 503.",
 )
 GATEWAY_MAX_WAIT_MS: Option[int] = GATEWAY.option(
     "gateway.max.wait.ms",
     Integer(0, 3_600_000),
     60_000,
     "The longest that a request may wait for messages.",
+)
+GATEWAY_TRUSTED_PROXIES: Option[Origins | None] = GATEWAY.option(
+    "gateway.trusted.proxies",
+    Optional(Parsed(_read_networks, "addresses or networks as 10.0.0.0/8, separated by commas")),
+    None,
+    "Reverse proxies in front of the gateway. They may have any number of connections, and none of theirs that waits "
+    "for messages is closed to make room.",
 )
 GATEWAY_WRITE_TIMEOUT_MS: Option[int] = GATEWAY.option(
     "gateway.write.timeout.ms",

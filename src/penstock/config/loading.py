@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.config.broker_options import BROKER_OPTIONS
+from penstock.config.kafka_properties import ignored, translated
 from penstock.config.settings import BrokerConfig, broker_option
 from penstock.errors import ConfigError
 
@@ -29,6 +30,8 @@ class Loaded:
 
     config: BrokerConfig
     places: Mapping[str, str]
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    """Settings of Kafka without effect here, and why."""
 
 
 def load_broker_config(
@@ -37,25 +40,36 @@ def load_broker_config(
     environment: Mapping[str, str] | None = None,
     command_line: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Put the places together; `file` is a name (the ending says the form) and its content."""
+    """Put the places together; `file` is a name (the ending says the form) and its content.
+
+    The ConfigError names every setting that is wrong, not only the first.
+    """
     layers = [(file[0], parse_file(*file))] if file is not None else []
     layers.append(("environment", parse_environment(environment or {})))
     layers.append(("command line", dict(command_line or {})))
     values: dict[str, str] = {}
     places: dict[str, str] = {}
-    for place, layer in layers:
-        _check(place, layer)
+    without_effect: dict[str, str] = {}
+    problems: list[str] = []
+    for place, given in layers:
+        without_effect |= ignored(given)
+        refused: list[ConfigError] = []
+        layer = translated(given, refused)
+        refused += _wrong(layer)
+        problems += [f"{place}: {error}" for error in refused]
         values |= layer
         places |= dict.fromkeys(layer, place)
-    return Loaded(BrokerConfig(values), places)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return Loaded(BrokerConfig(values), places, without_effect)
 
 
-def _check(place: str, layer: Mapping[str, str]) -> None:
+def _wrong(layer: Mapping[str, str]) -> Iterator[ConfigError]:
     for name, text in layer.items():
         try:
             broker_option(name).parse(text)
         except ConfigError as error:
-            raise ConfigError(f"{place}: {error}") from None
+            yield error
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:

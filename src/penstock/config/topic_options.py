@@ -19,7 +19,6 @@ from penstock.config.types import (
     Integer,
     ListOf,
     Only,
-    Text,
     ValueType,
 )
 
@@ -29,6 +28,15 @@ T = TypeVar("T")
 class CleanupPolicy(StrEnum):
     DELETE = "delete"
     COMPACT = "compact"
+
+
+class CompressionType(StrEnum):
+    PRODUCER = "producer"
+    UNCOMPRESSED = "uncompressed"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
 
 
 class Durability(StrEnum):
@@ -41,6 +49,8 @@ class MessageTimestampType(StrEnum):
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"
 
+
+_NO_TIERING = "there is no tiered storage, `penstock pipeline archive` copies old records to other storage"
 
 TOPICS = Group("Topic settings")
 TOPIC_DEFAULTS = Group("Defaults for topics")
@@ -84,12 +94,34 @@ CLEANUP_POLICY: Option[tuple[CleanupPolicy, ...]] = topic(
     "newest record of each key, `compact,delete` does both; with neither of them all are kept.",
     broker="log.cleanup.policy",
 )
-COMPRESSION_TYPE: Option[str] = topic(
+COMPRESSION_GZIP_LEVEL: Option[int] = topic(
+    "compression.gzip.level",
+    Integer(-1, 9),
+    -1,
+    "Kept for Kafka's tools, without effect: the broker never recompresses a batch.",
+    broker="compression.gzip.level",
+)
+COMPRESSION_LZ4_LEVEL: Option[int] = topic(
+    "compression.lz4.level",
+    Integer(1, 17),
+    9,
+    "Kept for Kafka's tools, without effect: the broker never recompresses a batch.",
+    broker="compression.lz4.level",
+)
+COMPRESSION_TYPE: Option[CompressionType] = topic(
     "compression.type",
-    Only(Text(), "producer"),
-    "producer",
-    "Batches are stored and served exactly as the producer compressed them.",
+    Choice(CompressionType),
+    CompressionType.PRODUCER,
+    "Kept for Kafka's tools, without effect: batches are stored and served exactly as the producer compressed them, "
+    "and the broker never recompresses a batch.",
     broker="compression.type",
+)
+COMPRESSION_ZSTD_LEVEL: Option[int] = topic(
+    "compression.zstd.level",
+    Integer(-131_072, 22),
+    3,
+    "Kept for Kafka's tools, without effect: the broker never recompresses a batch.",
+    broker="compression.zstd.level",
 )
 DELETE_RETENTION_MS: Option[int] = topic(
     "delete.retention.ms",
@@ -107,6 +139,13 @@ DURABILITY: Option[Durability] = topic(
     "once it is on its disk; `fsync` once it is on the disk of every in-sync replica; `os` once it is in "
     "the operating system's memory, which a power failure can take back.",
     broker="durability",
+)
+FILE_DELETE_DELAY_MS: Option[int] = topic(
+    "file.delete.delay.ms",
+    Integer(0, LONG_MAX),
+    60_000,
+    "Kept for Kafka's tools, without effect: a deleted segment is removed when its last reader is done with it.",
+    broker="log.segment.delete.delay.ms",
 )
 FOLLOWER_REPLICATION_THROTTLED_REPLICAS: Option[ReplicaList] = topic(
     "follower.replication.throttled.replicas",
@@ -162,6 +201,20 @@ LEADER_REPLICATION_THROTTLED_REPLICAS: Option[ReplicaList] = topic(
     "The leaders, as partition and broker, that send no more than their brokers' `leader.replication.throttled.rate` "
     "to followers that catch up.",
     broker="leader.replication.throttled.replicas",
+)
+LOCAL_RETENTION_BYTES: Option[int] = topic(
+    "local.retention.bytes",
+    Only(Integer(-2, LONG_MAX), -2, _NO_TIERING),
+    -2,
+    "Always -2, the same as `retention.bytes`: there is no tiered storage, so no record is kept elsewhere.",
+    broker="log.local.retention.bytes",
+)
+LOCAL_RETENTION_MS: Option[int] = topic(
+    "local.retention.ms",
+    Only(Integer(-2, LONG_MAX), -2, _NO_TIERING),
+    -2,
+    "Always -2, the same as `retention.ms`: there is no tiered storage, so no record is kept elsewhere.",
+    broker="log.local.retention.ms",
 )
 MAX_COMPACTION_LAG_MS: Option[int] = topic(
     "max.compaction.lag.ms",
@@ -233,11 +286,25 @@ PREALLOCATE: Option[bool] = topic(
     "Segment files grow as they are written.",
     broker="log.preallocate",
 )
+REMOTE_LOG_COPY_DISABLE: Option[bool] = topic(
+    "remote.log.copy.disable",
+    Boolean(),
+    False,
+    "Kept for Kafka's tools, without effect: there is no tiered storage.",
+    broker="remote.log.copy.disable",
+)
+REMOTE_LOG_DELETE_ON_DISABLE: Option[bool] = topic(
+    "remote.log.delete.on.disable",
+    Boolean(),
+    False,
+    "Kept for Kafka's tools, without effect: there is no tiered storage.",
+    broker="remote.log.delete.on.disable",
+)
 REMOTE_STORAGE_ENABLE: Option[bool] = topic(
     "remote.storage.enable",
-    Only(Boolean(), False),
+    Only(Boolean(), False, _NO_TIERING),
     False,
-    "Old segments stay here; `penstock pipeline archive` copies records elsewhere.",
+    "Always false: there is no tiered storage. `penstock pipeline archive` copies old records to other storage.",
     broker="remote.log.storage.system.enable",
 )
 RETENTION_BYTES: Option[int] = topic(
@@ -261,6 +328,13 @@ SEGMENT_BYTES: Option[int] = topic(
     "A segment file is closed and a new one begun at this size. Retention and compaction work on closed "
     "segments.",
     broker="log.segment.bytes",
+)
+SEGMENT_INDEX_BYTES: Option[int] = topic(
+    "segment.index.bytes",
+    Integer(4, INT_MAX),
+    10_485_760,
+    "Kept for Kafka's tools, without effect: an index is as large as its segment needs.",
+    broker="log.index.size.max.bytes",
 )
 SEGMENT_JITTER_MS: Option[int] = topic(
     "segment.jitter.ms",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.config.options import Group, Option
-from penstock.config.types import INT_MAX, LONG_MAX, Integer
+from penstock.config.types import INT_MAX, LONG_MAX, Integer, Optional
 
 TRANSACTIONS = Group("Transactions")
 TRANSACTION_MAX_TIMEOUT_MS: Option[int] = TRANSACTIONS.option(
@@ -72,4 +72,11 @@ TRANSACTION_STATE_LOG_SEGMENT_BYTES: Option[int] = TRANSACTIONS.option(
     16_777_216,
     "The size of a segment of `__transaction_state`. Small ones are compacted sooner, so that a coordinator has less "
     "to read when it starts.",
+)
+TRANSACTION_STATE_LOG_MIN_ISR: Option[int | None] = TRANSACTIONS.option(
+    "transaction.state.log.min.isr",
+    Optional(Integer(1, INT_MAX)),
+    None,
+    "`min.insync.replicas` of `__transaction_state` when it is created; without a value 2 where it has three replicas "
+    "or more.",
 )

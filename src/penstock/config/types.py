@@ -109,10 +109,14 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Only(Generic[T]):
-    """What others let their users choose and we do not: the one value that is true here."""
+    """A setting that Kafka lets its users choose and that has one value here.
+
+    `alternative` is a clause for the error message that tells what to use instead of the other values.
+    """
 
     type: ValueType[T]
     value: T
+    alternative: str = ""
 
     @property
     def kind(self) -> Kind:
@@ -120,7 +124,8 @@ class Only(Generic[T]):
 
     @property
     def expected(self) -> str:
-        return f"{self.format(self.value)}, which is the only choice"
+        only = f"{self.format(self.value)}, which is the only choice"
+        return f"{only}; {self.alternative}" if self.alternative else only
 
     def parse(self, text: str) -> T:
         value = self.type.parse(text)

@@ -12,10 +12,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from penstock.gateway.health import Health
+from penstock.gateway.answers import iso_time
+from penstock.gateway.health import Health, PartitionDamage
+from penstock.observability.alarms import Alarm
 from penstock.observability.exposition import CONTENT_TYPE
 
 MAX_FAILED_LOGS_SHOWN = 20
+MAX_DAMAGE_SHOWN = 100
+MAX_ALARMS_SHOWN = 100
 
 
 def make_app(health: Callable[[], Health], metrics: Callable[[], Awaitable[bytes]]) -> Starlette:
@@ -35,4 +39,29 @@ def describe_health(health: Health) -> dict[str, object]:
         "failed_logs": list(health.failed_logs[:MAX_FAILED_LOGS_SHOWN]),
         "failed_log_count": len(health.failed_logs),
         "disk_full": health.is_disk_full,
+        "degraded": health.is_degraded,
+        "damage": [_describe_damage(each) for each in health.damage[:MAX_DAMAGE_SHOWN]],
+        "damage_count": len(health.damage),
+        "alarms": [_describe_alarm(each) for each in health.alarms[:MAX_ALARMS_SHOWN]],
+        "alarm_count": len(health.alarms),
+    }
+
+
+def _describe_damage(damage: PartitionDamage) -> dict[str, object]:
+    return {
+        "topic": damage.partition.topic,
+        "partition": damage.partition.partition,
+        "base_offset": damage.damaged.base_offset,
+        "end_offset": damage.damaged.end_offset,
+        "reason": damage.damaged.reason,
+    }
+
+
+def _describe_alarm(alarm: Alarm) -> dict[str, object]:
+    return {
+        "kind": str(alarm.kind),
+        "topic": alarm.partition.topic,
+        "partition": alarm.partition.partition,
+        "detail": alarm.detail,
+        "since": iso_time(alarm.since_ms),
     }

@@ -92,12 +92,14 @@ class GroupMember:
 class GroupOffset:
     topic: str
     partition: int
-    committed: int
+    committed: int | None
+    log_start: int
     log_end: int
 
     @property
     def lag(self) -> int:
-        return max(0, self.log_end - self.committed)
+        """Offsets between the committed offset and the log end, or in the whole log without a committed offset."""
+        return max(0, self.log_end - (self.log_start if self.committed is None else self.committed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,10 @@ class Records(Protocol):
     async def read(self, topic: str, partition: int, offset: int, limits: Limits, wait_ms: int = 0) -> Page:
         """Records from an offset on, none of an open or aborted transaction. With a wait, the answer is held until
         there is one. OFFSET_OUT_OF_RANGE where the log begins later or ends earlier."""
+        ...
+
+    async def wait_for_any(self, topic: str, offsets: Mapping[int, int], wait_ms: int) -> None:
+        """Return once one of the partitions may have a committed record at or after its offset, or the time is over."""
         ...
 
     async def read_key(

@@ -19,6 +19,7 @@ from penstock.net.client import Client
 from penstock.net.keyed_reads import KeyedReads
 from penstock.net.routes import CoordinatorKind, Routes, check
 from penstock.net.sender import Sender
+from penstock.observability.alarms import Alarms
 from penstock.threads import Threads
 
 PATIENCE_SECONDS = 10.0
@@ -26,14 +27,14 @@ _END_TXN, _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS = 26, 65, 66
 
 
 class ClusterBackend:
-    def __init__(self, way: Way, threads: Threads, delivery_seconds: float) -> None:
+    def __init__(self, way: Way, threads: Threads, delivery_seconds: float, alarms: Alarms) -> None:
         self.routes = way.routes()
         self._reads = way.routes()
         self._administration = way.routes()
         self._writes = way.routes()
         self._sender = Sender(self._writes, delivery_seconds)
         self._keyed_reads = KeyedReads(way.network, self._reads, CLIENT_ID)
-        self.records = ClusterRecords(self._reads, self._sender, self._keyed_reads, threads)
+        self.records = ClusterRecords(self._reads, self._sender, self._keyed_reads, threads, alarms)
         self.topics = ClusterTopics(self._administration)
         self.configs = ClusterConfigs(self._administration)
         self.groups = ClusterGroups(self._administration, self.records)

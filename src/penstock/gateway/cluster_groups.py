@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.backend import (
+    EARLIEST,
     LATEST,
     GroupDescription,
     GroupMember,
@@ -74,9 +75,11 @@ class ClusterGroups:
                 raise BrokerError(ErrorCode.group_id_not_found, f"there is no group {group[:80]!r}") from None
             summary = GroupSummary(group, _CLASSIC, described.group_state)
             members = tuple(_classic_member(each) for each in described.members)
-        return GroupDescription(summary, members, await self._offsets(group))
+        return GroupDescription(summary, members, await self._offsets(group, members))
 
-    async def _offsets(self, group: str) -> tuple[GroupOffset, ...]:
+    async def _offsets(self, group: str, members: Sequence[GroupMember]) -> tuple[GroupOffset, ...]:
+        """Every partition of the topics that the group reads: a member owns one of its partitions, or one has a
+        committed offset."""
         asked = {"group_id": group, "member_id": None, "member_epoch": _NO_MEMBER_EPOCH, "topics": None}
         answer = await self._ask(
             group,
@@ -85,7 +88,10 @@ class ClusterGroups:
             {"groups": [asked], "require_stable": False},
             lambda response: response.groups[0],
         )
-        committed = {
+        committed: dict[str, dict[int, int]] = {
+            topic: {} for member in members for topic in member.partitions
+        }
+        committed |= {
             topic.name: {
                 each.partition_index: each.committed_offset
                 for each in topic.partitions
@@ -93,22 +99,27 @@ class ClusterGroups:
             }
             for topic in answer.topics
         }
-        ends = await asyncio.gather(
-            *(self._ends(topic, list(partitions)) for topic, partitions in committed.items())
-        )
-        return tuple(
-            GroupOffset(topic, partition, offset, of_topic.get(partition, offset))
-            for (topic, partitions), of_topic in zip(committed.items(), ends, strict=True)
-            for partition, offset in sorted(partitions.items())
-        )
+        found = await asyncio.gather(*(self._of_topic(*each) for each in committed.items()))
+        return tuple(each for of_topic in found for each in of_topic)
 
-    async def _ends(self, topic: str, partitions: list[int]) -> Mapping[int, int]:
+    async def _of_topic(self, topic: str, committed: Mapping[int, int]) -> list[GroupOffset]:
         try:
-            return await self._records.offsets(topic, partitions, LATEST)
+            partitions = range(len((await self._routes.topic(topic)).partitions))
+            starts, ends = await asyncio.gather(
+                self._records.offsets(topic, partitions, EARLIEST),
+                self._records.offsets(topic, partitions, LATEST),
+            )
         except BrokerError as problem:
             if problem.code is not ErrorCode.unknown_topic_or_partition:
                 raise
-            return {}
+            # The topic was deleted, and nothing of it is left to read.
+            return [
+                GroupOffset(topic, number, offset, offset, offset) for number, offset in committed.items()
+            ]
+        return [
+            GroupOffset(topic, number, committed.get(number), starts[number], ends[number])
+            for number in partitions
+        ]
 
     async def reset(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)

@@ -10,17 +10,19 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from penstock.errors import BrokerError, ErrorCode
+from penstock.errors import BrokerError, ErrorCode, InvalidBatch
 from penstock.gateway.backend import EARLIEST, LATEST, KeyPage, Limits, Page
 from penstock.gateway.fetched_records import take_records
-from penstock.model import BrokerId
+from penstock.model import BrokerId, TopicPartition
 from penstock.net.client import Client
 from penstock.net.keyed_reads import KeyedRead, KeyedReads
 from penstock.net.routes import Routes, check
 from penstock.net.sender import OF_THE_CONTENT, Sender
+from penstock.observability.alarms import AlarmKind, Alarms
 from penstock.records.building import NewRecord
+from penstock.records.iteration import Record
 from penstock.threads import Threads
-from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
+from penstock.wire.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResult, FetchTopic
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
 
 T = TypeVar("T")
@@ -28,6 +30,8 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 10.0
 MAX_WAITING = 500
 """Reads that wait, each on a connection that a Kafka client might want; others are answered with what is there."""
+BUSY_WAIT_MS = 200
+"""A wait for any of several partitions ends after this long where it cannot wait at the leader."""
 _FETCH_VERSION = 16
 _LIST_OFFSETS, _LIST_OFFSETS_VERSION = 2, 7
 _READ_COMMITTED = 1
@@ -42,12 +46,16 @@ class ClusterRecords:
         sender: Sender,
         keyed_reads: KeyedReads,
         threads: Threads,
+        alarms: Alarms,
     ) -> None:
         self._routes = routes
         self._sender = sender
         self._keyed_reads = keyed_reads
         self._threads = threads
+        self._alarms = alarms
         self._waiting = 0
+        self._corrupt: dict[TopicPartition, int] = {}
+        """Offsets at which a batch with a wrong CRC was fetched last."""
 
     async def produce(self, topic: str, partition: int, record: NewRecord, *, is_alone: bool = False) -> int:
         return await self._sender.send(topic, partition, record, is_alone=is_alone)
@@ -85,15 +93,52 @@ class ClusterRecords:
         try:
             result = await self._fetch(topic, partition, offset, limits.max_bytes, wait_ms)
         except BrokerError as error:
+            if error.code is ErrorCode.corrupt_message:
+                raise _damaged(topic, partition, offset, "the broker cannot read them") from None
             if error.code is not ErrorCode.offset_out_of_range:
                 raise
             raise await self._out_of_range(topic, partition, offset) from None
         records = memoryview(result.records)  # type: ignore[arg-type]
-        taken, next_offset = await self._work(
-            len(records),
-            lambda: take_records(records, result.aborted_transactions, offset, limits.max_records),
+        taken, next_offset = await self._take(
+            topic, partition, offset, records, result.aborted_transactions, limits
         )
         return Page(taken, next_offset, result.high_watermark, result.log_start_offset)
+
+    async def wait_for_any(self, topic: str, offsets: Mapping[int, int], wait_ms: int) -> None:
+        """One Fetch waits at each leader, on a connection of its own."""
+        route = await self._routes.topic(topic)
+        by_leader: dict[int, dict[int, int]] = {}
+        for partition, offset in offsets.items():
+            if partition < len(route.partitions):
+                by_leader.setdefault(route.partitions[partition].leader, {})[partition] = offset
+        waits = [
+            asyncio.ensure_future(self._wait_at_leader(topic, of_leader, wait_ms))
+            for of_leader in by_leader.values()
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _wait_at_leader(self, topic: str, offsets: Mapping[int, int], wait_ms: int) -> None:
+        """Errors are left to the read that follows."""
+        if self._waiting >= MAX_WAITING:
+            await asyncio.sleep(min(wait_ms, BUSY_WAIT_MS) / 1000)
+            return
+        self._waiting += 1
+        client: Client | None = None
+        try:
+            client = await self._routes.open_to_leader(topic, next(iter(offsets)))
+            await self._ask_fetch(client, topic, offsets, 1, wait_ms)
+        except (BrokerError, OSError):
+            self._routes.forget(topic)
+            await asyncio.sleep(min(wait_ms, BUSY_WAIT_MS) / 1000)
+        finally:
+            self._waiting -= 1
+            if client is not None:
+                client.close()
 
     async def read_key(
         self, topic: str, partition: int, key: bytes, from_offset: int, limits: Limits, wait_ms: int = 0
@@ -101,10 +146,35 @@ class ClusterRecords:
         wanted = KeyedRead(topic, partition, key, from_offset, limits.max_records, limits.max_bytes, wait_ms)
         found = await self._keyed_reads.read(wanted, PATIENCE_SECONDS + wait_ms / 1000)
         records = memoryview(found.records)
-        taken, _ = await self._work(
-            len(records), lambda: take_records(records, None, from_offset, limits.max_records)
-        )
+        taken, _ = await self._take(topic, partition, from_offset, records, None, limits)
         return KeyPage(taken, found.next_offset, found.is_complete)
+
+    async def _take(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        records: memoryview,
+        aborted: Sequence[AbortedTransaction] | None,
+        limits: Limits,
+    ) -> tuple[tuple[Record, ...], int]:
+        """As `take_records`; damage is an error that names its place, and an alarm until the place can be read."""
+        name = TopicPartition(topic, partition)
+        try:
+            taken = await self._work(
+                len(records), lambda: take_records(records, aborted, offset, limits.max_records)
+            )
+        except InvalidBatch as error:
+            if error.code is not ErrorCode.corrupt_message:
+                raise
+            damaged = _damaged(topic, partition, offset, str(error))
+            self._corrupt[name] = offset
+            self._alarms.set(AlarmKind.CORRUPT_FETCH, name, str(damaged))
+            raise damaged from error
+        if self._corrupt and taken[1] > self._corrupt.get(name, taken[1]) >= offset:
+            del self._corrupt[name]
+            self._alarms.clear(AlarmKind.CORRUPT_FETCH, name)
+        return taken
 
     async def offsets(self, topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[int, int]:
         """By one question to each leader; those that are not answered so are asked for one by one."""
@@ -158,28 +228,11 @@ class ClusterRecords:
     async def _fetch(
         self, topic: str, partition: int, offset: int, max_bytes: int, wait_ms: int
     ) -> FetchResult:
-        topic_id = (await self._routes.topic(topic)).id
-        asked = FetchTopic(None, topic_id, [FetchPartition(partition, offset, max_bytes)])
         if self._waiting >= MAX_WAITING:
             wait_ms = 0
-        request = FetchRequest(
-            wait_ms,
-            1,
-            [asked],
-            [],
-            max_bytes=max_bytes,
-            isolation_level=_READ_COMMITTED,
-            uses_topic_ids=True,
-        )
 
         async def ask(client: Client) -> FetchResult:
-            correlation_id = client.next_correlation_id()
-            frame = encode_fetch_request(correlation_id, _FETCH_VERSION, client.client_id, request)
-            async with asyncio.timeout(PATIENCE_SECONDS + wait_ms / 1000):
-                answer = await client.exchange(correlation_id, frame)
-            response = decode_fetch_response(answer, _FETCH_VERSION)
-            check(response.error_code)
-            result = response.topics[0].partitions[0]
+            [result] = await self._ask_fetch(client, topic, {partition: offset}, max_bytes, wait_ms)
             check(result.error_code)
             return result
 
@@ -196,6 +249,27 @@ class ClusterRecords:
             self._waiting -= 1
             client.close()
 
+    async def _ask_fetch(
+        self, client: Client, topic: str, offsets: Mapping[int, int], max_bytes: int, wait_ms: int
+    ) -> Sequence[FetchResult]:
+        partitions = [FetchPartition(partition, offset, max_bytes) for partition, offset in offsets.items()]
+        request = FetchRequest(
+            wait_ms,
+            1,
+            [FetchTopic(None, (await self._routes.topic(topic)).id, partitions)],
+            [],
+            max_bytes=max_bytes,
+            isolation_level=_READ_COMMITTED,
+            uses_topic_ids=True,
+        )
+        correlation_id = client.next_correlation_id()
+        frame = encode_fetch_request(correlation_id, _FETCH_VERSION, client.client_id, request)
+        async with asyncio.timeout(PATIENCE_SECONDS + wait_ms / 1000):
+            answer = await client.exchange(correlation_id, frame)
+        response = decode_fetch_response(answer, _FETCH_VERSION)
+        check(response.error_code)
+        return response.topics[0].partitions
+
     async def _out_of_range(self, topic: str, partition: int, offset: int) -> BrokerError:
         start = await self._offset(topic, partition, EARLIEST)
         end = await self._offset(topic, partition, LATEST)
@@ -206,6 +280,12 @@ class ClusterRecords:
 
     async def _work(self, size: int, work: Callable[[], T]) -> T:
         return work() if size < _POOL_FROM_BYTES else await self._threads.run("read", work)
+
+
+def _damaged(topic: str, partition: int, offset: int, reason: str) -> BrokerError:
+    return BrokerError(
+        ErrorCode.corrupt_message, f"records of {topic}-{partition} are damaged at offset {offset}: {reason}"
+    )
 
 
 def _offset_question(topic: str, partitions: Sequence[int], time_ms: int) -> Mapping[str, Any]:

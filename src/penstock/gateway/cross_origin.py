@@ -43,10 +43,14 @@ class CrossOrigin:
 
     def check(self, headers: Headers) -> None:
         """A Problem for a page of another origin, whatever browsers let it do."""
-        origin = headers.get(b"origin", b"")
-        if not origin or origin in self._allowed:
-            return
-        if origin.partition(b"://")[2] != headers.get(b"host", b""):
+        if self.is_foreign(headers):
             raise Problem(
                 403, "pages of this origin may not do this; gateway.allowed.origins names those that may"
             )
+
+    def is_foreign(self, headers: Headers) -> bool:
+        """Whether the request comes from a web page of another origin that is not allowed."""
+        origin = headers.get(b"origin", b"")
+        if not origin or origin in self._allowed:
+            return False
+        return origin.partition(b"://")[2] != headers.get(b"host", b"")

@@ -82,8 +82,12 @@ class Endpoint:
     bodies: Mapping[str, Schema | None] = field(default_factory=dict)
     """By content type; JSON is checked against its schema. Empty: a request with a body is refused."""
     is_body_required: bool = True
+    assumes_json: bool = False
+    """Whether a body without a Content-Type is taken for JSON."""
     is_stream: bool = False
     """Whether the answer may last: push, and long polls that hold no other resource."""
+    socket_messages: Mapping[str, Schema] = field(default_factory=dict)
+    """For a WebSocket: the JSON messages by their sender, `client` and `gateway`."""
     needs: tuple[Need, ...] = ()
     """What the client must be allowed."""
 

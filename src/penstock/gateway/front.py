@@ -23,7 +23,7 @@ from penstock.gateway.answers import JsonAnswer, json_answer
 from penstock.gateway.context import Gateway
 from penstock.gateway.cross_origin import CrossOrigin
 from penstock.gateway.endpoint import JSON, SYSTEM, Call, Endpoint
-from penstock.gateway.http_connection import SEND_WHOLE, SendWhole
+from penstock.gateway.http_connection import ON_LASTING, SEND_WHOLE, SendWhole
 from penstock.gateway.limits import ClientLimits, TooMuch
 from penstock.gateway.problems import CONTENT_TYPE, Problem, problem_of
 from penstock.gateway.request_parts import (
@@ -152,6 +152,8 @@ class Front:
             call = Call(self._gateway, request, answering.request_id, client, parameters, body, content_type)
             if endpoint.is_stream:
                 self._lasting.add(task)
+                if ON_LASTING in scope:
+                    scope[ON_LASTING]()
             await self._call(endpoint, call, answering)
         finally:
             self.limits.give_back(client, answering.body_bytes)
@@ -172,7 +174,8 @@ class Front:
                 wanted = " or ".join(endpoint.bodies)
                 raise Problem(400, f"a body is missing: {wanted}", error="INVALID_REQUEST")
             return None, ""
-        content_type = content_type_of(endpoint, headers)
+        is_foreign = self._cross_origin.is_foreign(headers)
+        content_type = content_type_of(endpoint, headers, is_foreign=is_foreign)
         limit = self._max_json_bytes if content_type == JSON else self._max_body_bytes
 
         def hold(size: int) -> None:

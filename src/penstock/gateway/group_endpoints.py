@@ -33,7 +33,17 @@ _MEMBER = an_object(
     }
 )
 _GROUP_OFFSET = an_object(
-    {"topic": STRING, "partition": INTEGER, "committed": INTEGER, "end": INTEGER, "lag": INTEGER}
+    {
+        "topic": STRING,
+        "partition": INTEGER,
+        "committed": {"type": ["integer", "null"], "description": "null without a committed offset."},
+        "start": INTEGER,
+        "end": INTEGER,
+        "lag": {
+            "type": "integer",
+            "description": "Offsets between `committed` and `end`; without a committed offset from `start` on.",
+        },
+    }
 )
 _DESCRIPTION = an_object(
     {
@@ -74,6 +84,7 @@ async def describe_group(call: Call) -> Response:
             "topic": each.topic,
             "partition": each.partition,
             "committed": each.committed,
+            "start": each.log_start,
             "end": each.log_end,
             "lag": each.lag,
         }

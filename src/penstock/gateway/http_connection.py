@@ -18,6 +18,9 @@ from urllib.parse import urlsplit
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from penstock.gateway.connections import Connections, NoPlace
+from penstock.gateway.socket_connection import SocketConnection
+
 MAX_HEAD_BYTES = 32 * 1024
 MAX_HEADERS = 100
 MAX_TARGET_BYTES = 8 * 1024
@@ -28,6 +31,11 @@ MAX_PIPELINED = 16
 _KNOWN_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 
 
+SYSTEM_PATHS = (b"/health", b"/metrics")
+ON_LASTING = "penstock.on_lasting"
+"""In the scope of a request: to be called when its answer may take long because it waits for messages."""
+_RETRIABLE = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+_LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 SEND_WHOLE = "penstock.send_whole"
 """In the scope of a request: a `SendWhole`."""
 SendWhole = Callable[[int, Sequence[tuple[bytes, bytes]], bytes], Awaitable[None]]
@@ -45,7 +53,9 @@ class _Refused(Exception):
 class HttpConnection(HttpToolsProtocol):
     server_connections: dict[HttpConnection, None]
     """Of the server, oldest first."""
-    max_connections: int
+    table: Connections
+    no_place: NoPlace | None = None
+    """Set on a connection beyond the limits: it is answered for `SYSTEM_PATHS` alone, once, and closed."""
     head_since: float | None = None
     """When the head began that is not complete yet."""
     body_since: float | None = None
@@ -60,6 +70,8 @@ class HttpConnection(HttpToolsProtocol):
     _refusal: _Refused | None = None
     _running: asyncio.Task[None] | None = None
     _running_cycle: RequestResponseCycle | None = None
+    _is_lasting = False
+    """Whether the request that is being answered waits for messages or streams them."""
     _framing_bytes = 0
     """Of the body, that were no content; content makes up for sixteen times as many."""
 
@@ -68,14 +80,12 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.idle_since = self.loop.time()
-        connections = self.server_connections
-        connections[self] = None
-        if len(self.connections) > self.max_connections:
-            # The newest may be a health check: an old one that asks for nothing makes room for it.
-            next((each for each in connections if each.is_idle), self).transport.abort()
+        self.server_connections[self] = None
+        self.no_place = self.table.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server_connections.pop(self, None)
+        self.table.remove(self)
         self.pipeline.clear()
         if self._running is not None and self._running_cycle is not None:
             self._running_cycle.disconnected = True
@@ -91,15 +101,35 @@ class HttpConnection(HttpToolsProtocol):
         """Whether no request of it is being answered."""
         return self._running is None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the request waits for messages, for its body or for its client to read the answer."""
+        return self._is_lasting or self.body_since is not None or self.stalled_since is not None
+
+    @property
+    def address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def evict(self) -> None:
+        """Make room for another connection; a request whose answer has not begun is answered with 503."""
+        cycle = self._running_cycle
+        if self._running is None or cycle is None or cycle.response_started:
+            self.transport.abort()
+            return
+        cycle.disconnected = True
+        self._running.cancel()
+        self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "others need this connection; come again later")
+
     def _refuse(self, status: int, detail: str) -> None:
         """Answer with a problem and close."""
         if self.transport.is_closing():
             return
         title = HTTPStatus(status).phrase
         problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-        body = json.dumps(problem | {"retriable": status == HTTPStatus.REQUEST_TIMEOUT}).encode()
+        body = json.dumps(problem | {"retriable": status in _RETRIABLE}).encode()
+        later = "retry-after: 1\r\n" if status in _LATER else ""
         head = (
-            f"HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n"
+            f"HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n{later}"
             f"content-length: {len(body)}\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
@@ -156,6 +186,10 @@ class HttpConnection(HttpToolsProtocol):
         if self._should_upgrade():
             self.server_connections.pop(self, None)
             self.handle_websocket_upgrade()
+            socket = self.transport.get_protocol()
+            assert isinstance(socket, SocketConnection)
+            socket.table = self.table
+            self.table.replace(self, socket)
         else:
             # What follows is taken for another protocol by the parser: this request is answered, as one without a body.
             self.body_since = None
@@ -206,8 +240,12 @@ class HttpConnection(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             self._refuse_later(429, f"more than {MAX_PIPELINED} requests before an answer")
         self._check_target()
+        if self.no_place is not None and self.url.partition(b"?")[0] not in SYSTEM_PATHS:
+            self._refuse_later(self.no_place.status, self.no_place.detail)
         self.body_since = self.loop.time()
         super().on_headers_complete()
+        if self.no_place is not None:
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._framing_bytes = max(0, self._framing_bytes - 17 * len(body))
@@ -254,15 +292,21 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         cycle.scope[SEND_WHOLE] = partial(_send_whole, cycle)  # type: ignore[literal-required]
+        cycle.scope[ON_LASTING] = self._on_lasting  # type: ignore[literal-required]
         task = self.loop.create_task(cycle.run_asgi(app))
         self._running, self._running_cycle = task, cycle
+        self._is_lasting = False
         self.tasks.add(task)
         task.add_done_callback(self._on_task_done)
+
+    def _on_lasting(self) -> None:
+        self._is_lasting = True
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if self._running is task:
             self._running = self._running_cycle = None
+            self._is_lasting = False
             self.idle_since = self.loop.time()
 
 

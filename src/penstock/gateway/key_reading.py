@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.gateway.backend import KeyPage, Limits, Records
+from penstock.gateway.backend import KeyPage, Limits, Page, Records
 from penstock.gateway.problems import Problem
 from penstock.records.iteration import Record
 
@@ -20,11 +20,13 @@ _POSITION = re.compile(r"(\d{1,5}):(\d{1,18})", re.ASCII)
 Positions = Mapping[int, int]
 
 
-class KeyMessages(NamedTuple):
+class FoundMessages(NamedTuple):
+    """A page of messages of several partitions."""
+
     found: Sequence[tuple[int, Record]]
-    """With their partitions, by time."""
+    """Each with its partition, in the order of their timestamps."""
     positions: str
-    """Where to go on."""
+    """The positions to go on with, as `parse_positions` reads them."""
 
 
 def parse_positions(text: str) -> Positions:
@@ -36,7 +38,7 @@ def parse_positions(text: str) -> Positions:
 
 async def read_key(
     records: Records, topic: str, starts: Positions, key: bytes, limits: Limits, wait_ms: int
-) -> KeyMessages:
+) -> FoundMessages:
     """Of the partitions in `starts`, each from there on. With a wait, the answer is held until there is something."""
 
     async def look(partition: int, wait_ms: int) -> tuple[int, KeyPage]:
@@ -50,7 +52,7 @@ async def read_key(
         finally:
             for each in waiting:
                 each.cancel()
-    return _merge(pages, starts, limits)
+    return merge(pages, starts, limits)
 
 
 async def _first_with_records(waiting: Sequence[asyncio.Future[tuple[int, KeyPage]]]) -> tuple[int, KeyPage]:
@@ -61,8 +63,8 @@ async def _first_with_records(waiting: Sequence[asyncio.Future[tuple[int, KeyPag
     return partition, page
 
 
-def _merge(pages: Sequence[tuple[int, KeyPage]], starts: Positions, limits: Limits) -> KeyMessages:
-    """As many as wanted, the oldest first; within a partition as they are stored."""
+def merge(pages: Sequence[tuple[int, KeyPage | Page]], starts: Positions, limits: Limits) -> FoundMessages:
+    """As many messages as the limits allow, the oldest first; within a partition in the order of their offsets."""
     queues = {partition: list(reversed(page.records)) for partition, page in pages if page.records}
     ends = {partition: page.next_offset for partition, page in pages}
     found: list[tuple[int, Record]] = []
@@ -78,6 +80,6 @@ def _merge(pages: Sequence[tuple[int, KeyPage]], starts: Positions, limits: Limi
     for partition, _ in found:
         left = queues.get(partition)
         reached[partition] = left[-1].offset if left else ends[partition]
-    return KeyMessages(
+    return FoundMessages(
         found, ",".join(f"{partition}:{offset}" for partition, offset in sorted(reached.items()))
     )

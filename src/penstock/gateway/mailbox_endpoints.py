@@ -97,6 +97,7 @@ ENDPOINTS = (
             ),
         ),
         bodies={JSON: an_object({"from_user": USER_ID, "to_user": USER_ID, "message": STRING})},
+        assumes_json=True,
         needs=(Need("WRITE", "TOPIC", TOPIC),),
     ),
     Endpoint(
@@ -110,6 +111,7 @@ ENDPOINTS = (
         parameters=_RECEIVE_PARAMETERS,
         bodies={JSON: _RECEIVE_BODY},
         is_body_required=False,
+        assumes_json=True,
         is_stream=True,
         needs=(Need("READ", "TOPIC", TOPIC),),
     ),
@@ -124,6 +126,7 @@ ENDPOINTS = (
         parameters=_RECEIVE_PARAMETERS,
         bodies={JSON: _RECEIVE_BODY},
         is_body_required=False,
+        assumes_json=True,
         is_stream=True,
         needs=(Need("READ", "TOPIC", TOPIC),),
     ),

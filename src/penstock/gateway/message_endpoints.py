@@ -34,6 +34,7 @@ from penstock.gateway.schemas import (
     an_array,
     an_object,
 )
+from penstock.gateway.topic_reading import MAX_PARTITIONS, read_all
 from penstock.net.partitioner import partition_for
 from penstock.records.building import NewRecord
 from penstock.records.iteration import Record
@@ -44,7 +45,7 @@ IDEMPOTENCY_HEADER = "penstock-idempotency-key"
 MAX_PAGE_BYTES = 1024 * 1024
 _TOPIC = path("topic", TOPIC_NAME, "The topic.")
 _KEY = {"type": "string", "maxLength": 10_000}
-_POSITIONS = {"type": "string", "maxLength": 7_000}
+_POSITIONS = {"type": "string", "minLength": 1, "maxLength": 7_000}
 _turns = count()
 """Messages without a key go to the partitions in turn, request by request."""
 
@@ -156,10 +157,12 @@ async def read(call: Call) -> Response:
     key = asked["key"].encode() if "key" in asked else None
     partition = asked.get("partition")
     try:
-        if key is not None and partition is None:
-            return await _read_key(call, key, limits, wait_ms)
-        if partition is None or "positions" in asked:
-            raise Problem(400, "which partition? give partition, or key alone", error="INVALID_REQUEST")
+        if partition is None:
+            return await _read_partitions(call, key, limits, wait_ms)
+        if "positions" in asked:
+            raise Problem(
+                400, "positions are of all partitions: give either them or partition", error="INVALID_REQUEST"
+            )
         offset = asked["offset"] if "offset" in asked else (await _starts(call, [partition]))[partition]
         if key is None:
             page = await backend.records.read(name, partition, offset, limits, wait_ms)
@@ -177,20 +180,31 @@ async def read(call: Call) -> Response:
         ) from None
 
 
-async def _read_key(call: Call, key: bytes, limits: Limits, wait_ms: int) -> Response:
+async def _read_partitions(call: Call, key: bytes | None, limits: Limits, wait_ms: int) -> Response:
+    """Read all partitions of the topic, for one key or for all."""
     asked, backend = call.parameters, call.gateway.backend
     if "offset" in asked:
         raise Problem(
             400, "an offset is that of a partition: give partition too, or positions", error="INVALID_REQUEST"
         )
     partitions = range(len((await backend.topics.get(asked["topic"], fresh=True)).partitions))
-    starts = dict.fromkeys(partitions, 0)
-    if "time_ms" in asked:
-        starts = dict(await _starts(call, partitions))
-    elif "positions" in asked:
-        known = parse_positions(asked["positions"])
+    known = parse_positions(asked.get("positions", ""))
+    if key is not None:
+        starts = dict.fromkeys(partitions, 0)
+        if "time_ms" in asked:
+            starts = dict(await _starts(call, partitions))
         starts |= {partition: offset for partition, offset in known.items() if partition in starts}
-    found = await read_key(backend.records, asked["topic"], starts, key, limits, wait_ms)
+        found = await read_key(backend.records, asked["topic"], starts, key, limits, wait_ms)
+    elif len(partitions) > MAX_PARTITIONS:
+        raise Problem(
+            400,
+            f"the topic has more than {MAX_PARTITIONS} partitions: read them one by one with partition",
+            error="INVALID_REQUEST",
+        )
+    else:
+        unknown = await _starts(call, [each for each in partitions if each not in known])
+        starts = {each: known[each] if each in known else unknown[each] for each in partitions}
+        found = await read_all(backend.records, call.gateway.clock, asked["topic"], starts, limits, wait_ms)
     messages = [show_record(record, partition) for partition, record in found.found]
     return json_answer({"messages": messages, "positions": found.positions})
 
@@ -213,7 +227,10 @@ _PAGE = an_object(
         "next_offset": {"type": "integer", "description": "The offset to go on with."},
         "log_start_offset": INTEGER,
         "high_watermark": INTEGER,
-        "positions": {"type": "string", "description": "Of a key in all partitions: where to go on."},
+        "positions": {
+            "type": "string",
+            "description": "Without a partition: give it back as `positions` to go on.",
+        },
     },
     required=("messages",),
 )
@@ -246,20 +263,24 @@ ENDPOINTS = (
         "/v1/topics/{topic}/messages",
         "read",
         TAG,
-        "Read messages of a partition from an offset or a time on, or of one key.",
+        "Read messages: of all partitions, of one, or of one key; from the oldest, from a time or an offset on.",
         read,
         {200: Answer("Messages, in order.", _PAGE)},
         parameters=(
             _TOPIC,
-            query("partition", PARTITION, "Needed unless there is a key, which is sought in all of them."),
-            query("offset", OFFSET, "Where to begin; the oldest message unless given."),
+            query("partition", PARTITION, "Only messages of this partition; of all partitions unless given."),
+            query("offset", OFFSET, "Where to begin in the partition; the oldest message unless given."),
             query(
                 "time_ms",
                 {"type": "integer", "minimum": 0, "maximum": LONG_MAX},
                 "Begin with the first message at or after this time.",
             ),
             query("key", _KEY, "Only messages with this key; the topic needs index.by.key."),
-            query("positions", _POSITIONS, "With a key and no partition: go on where an answer ended."),
+            query(
+                "positions",
+                _POSITIONS,
+                "Without a partition: the `positions` of the last answer, to go on there.",
+            ),
             query(
                 "limit",
                 {"type": "integer", "minimum": 1, "maximum": 1_000, "default": 100},

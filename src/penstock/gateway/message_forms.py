@@ -17,7 +17,8 @@ from penstock.gateway.answers import iso_time
 from penstock.gateway.problems import Problem
 from penstock.gateway.schemas import LONG_MAX, PARTITION, STRING, an_object
 from penstock.records.building import NewRecord
-from penstock.records.iteration import HEADER_NAMES, Headers, Record
+from penstock.records.content import HEADER_NAMES, Headers, content_crc, content_size
+from penstock.records.iteration import Record
 
 MAX_MESSAGES = 10_000
 _LENGTH = Struct(">i")
@@ -56,20 +57,29 @@ MESSAGE = an_object(
                 required=("name",),
             ),
         },
+        "size": {
+            "type": "integer",
+            "description": "Bytes of the key, the value, and header names and values.",
+        },
+        "crc": {
+            "type": "integer",
+            "description": "CRC-32C of the key's bytes followed by the value's; an absent one counts as empty.",
+        },
     },
-    required=("partition", "offset", "timestamp", "timestamp_ms", "headers"),
+    required=("partition", "offset", "timestamp", "timestamp_ms", "headers", "size", "crc"),
 )
 
 
 def read_message(message: dict[str, Any], place: int, now_ms: int) -> NewRecord:
     """A record; a Problem that names the message where it is none."""
     pointer = f"/messages/{place}"
-    values = [name for name in ("value", "value_base64", "value_json") if name in message]
+    present = [name for name in ("value", "value_base64", "value_json") if name in message]
+    values = [name for name in present if message[name] is not None] or present
     if len(values) != 1:
         raise _invalid(pointer, "give one of value, value_base64 and value_json")
-    if "key" in message and "key_base64" in message:
+    if message.get("key") is not None and "key_base64" in message:
         raise _invalid(pointer, "give key or key_base64, not both")
-    if "value_json" in message:
+    if values == ["value_json"]:
         value: bytes | None = json.dumps(
             message["value_json"], ensure_ascii=False, separators=(",", ":")
         ).encode()
@@ -106,6 +116,8 @@ def show_record(record: Record, partition: int) -> dict[str, Any]:
         "headers": [
             {"name": _printable(name), **_show_bytes("value", value)} for name, value in record.headers
         ],
+        "size": content_size(record.key, record.value, record.headers),
+        "crc": content_crc(record.key, record.value),
     }
 
 

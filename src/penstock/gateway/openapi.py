@@ -9,6 +9,8 @@ from typing import Any
 
 from penstock.gateway.endpoint import Answer, Endpoint, Parameter
 from penstock.gateway.problems import CONTENT_TYPE
+from penstock.gateway.request_parts import is_absent_when_empty
+from penstock.gateway.schema import Schema, with_absent
 from penstock.gateway.schemas import PROBLEM
 
 _ABOUT = (
@@ -41,11 +43,17 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "description": "A problem.",
         "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
+    if endpoint.socket_messages:
+        operation["x-websocket-messages"] = {
+            sender: with_absent(schema) if sender == "client" else schema
+            for sender, schema in endpoint.socket_messages.items()
+        }
     if endpoint.bodies:
         operation["requestBody"] = {
             "required": endpoint.is_body_required,
             "content": {
-                kind: {} if schema is None else {"schema": schema} for kind, schema in endpoint.bodies.items()
+                kind: {} if schema is None else {"schema": with_absent(schema)}
+                for kind, schema in endpoint.bodies.items()
             },
         }
     return operation
@@ -57,8 +65,14 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
         "in": parameter.place,
         "required": parameter.required,
         "description": parameter.doc,
-        "schema": parameter.schema,
+        "schema": _parameter_schema(parameter),
     }
+
+
+def _parameter_schema(parameter: Parameter) -> Schema:
+    if not is_absent_when_empty(parameter):
+        return parameter.schema
+    return {"anyOf": [parameter.schema, {"const": ""}]}
 
 
 def _response(answer: Answer) -> dict[str, Any]:

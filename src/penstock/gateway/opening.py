@@ -42,7 +42,9 @@ class OpenGateway:
     ) -> None:
         config, clock = surroundings.config, surroundings.clock
         delivery_seconds = config[GATEWAY_DELIVERY_TIMEOUT_MS] / 1000
-        self._backend = ClusterBackend(surroundings.way, surroundings.threads, delivery_seconds)
+        self._backend = ClusterBackend(
+            surroundings.way, surroundings.threads, delivery_seconds, surroundings.alarms
+        )
         self._mailbox = Mailbox(self._backend, config, clock)
         gateway = Gateway(
             self._backend,

@@ -61,11 +61,25 @@ def _section(endpoint: Endpoint) -> str:
         + (f"<pre>{escape(_pretty(example(answer.schema)))}</pre>" if answer.schema else "")
         for status, answer in endpoint.answers.items()
     )
+    messages = "".join(
+        f"<p>Messages of the {escape(sender)}:</p><pre>{escape(_pretty(example(each)))}</pre>{_described(each)}"
+        for sender, each in endpoint.socket_messages.items()
+    )
     return (
         f'<details id="{escape(endpoint.name)}"><summary><span class="method">{endpoint.method}</span> '
         f"<code>{escape(endpoint.path)}</code> {escape(endpoint.summary)}</summary>"
-        f"{parameters}{body}{answers}</details>"
+        f"{parameters}{body}{answers}{messages}</details>"
     )
+
+
+def _described(schema: Schema) -> str:
+    """The fields of an object that have a description."""
+    rows = "".join(
+        f"<tr><td><code>{escape(name)}</code></td><td>{escape(each['description'])}</td></tr>"
+        for name, each in schema["properties"].items()
+        if "description" in each
+    )
+    return f"<table>{rows}</table>"
 
 
 def example(schema: Schema) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from penstock.errors import BrokerError, ErrorCode, PenstockError, ProtocolError
+from penstock.errors import BrokerError, DiskFull, ErrorCode, PenstockError, ProtocolError
 from penstock.net.routes import RETRIABLE
 from penstock.net.sender import OutcomeUnknown
 
@@ -100,6 +100,14 @@ def problem_of(error: Exception) -> Problem | None:
             error="REQUEST_TIMED_OUT",
             retriable=True,
             outcome="unknown",
+        )
+    if isinstance(error, DiskFull):
+        return Problem(
+            507,
+            f"nothing was stored: {error}. Make space on the broker's disk, then send again",
+            error=error.code.name.upper(),
+            retriable=True,
+            headers={"retry-after": "5"},
         )
     if isinstance(error, BrokerError):
         return _of_broker(error)

@@ -23,7 +23,7 @@ from penstock.gateway.endpoint import Call, Endpoint
 from penstock.gateway.group_coordinator import GroupCoordinator
 from penstock.gateway.problems import Problem, problem_of
 from penstock.gateway.push_elsewhere import acknowledge_elsewhere
-from penstock.gateway.push_endpoints import MAX_WINDOW, STARTS, push_endpoints, socket_endpoint
+from penstock.gateway.push_endpoints import MAX_WINDOW, SOCKET_ENDPOINT, STARTS, push_endpoints
 from penstock.gateway.push_feed import Feeds
 from penstock.gateway.push_group import GroupStream
 from penstock.gateway.push_message import render_mail, render_message
@@ -53,7 +53,6 @@ class Push:
         self._coordinator = GroupCoordinator(gateway.backend.routes)
         self._streams = OpenStreams(gateway.backend.topics)
         self._groups: dict[tuple[str, str], set[GroupStream]] = {}
-        self._stream = socket_endpoint(self)
 
     @property
     def open_streams(self) -> int:
@@ -71,7 +70,7 @@ class Push:
         return push_endpoints(self)
 
     def sockets(self) -> Sequence[BaseRoute]:
-        return (WebSocketRoute(self._stream.path, _Socket(self)),)
+        return (WebSocketRoute(SOCKET_ENDPOINT.path, _Socket(self)),)
 
     # --- what clients ask for
 
@@ -97,10 +96,13 @@ class Push:
         await receive()
         try:
             parameters = read_parameters(
-                self._stream, scope["path_params"], scope["query_string"], collect_headers(scope["headers"])
+                SOCKET_ENDPOINT,
+                scope["path_params"],
+                scope["query_string"],
+                collect_headers(scope["headers"]),
             )
             host = scope["client"][0] if scope["client"] else ""
-            require_all(self._gateway.authorize, host, self._stream.needs, parameters, None)
+            require_all(self._gateway.authorize, host, SOCKET_ENDPOINT.needs, parameters, None)
             source, group_stream = await self._open(parameters | {"window": MAX_WINDOW}, request_id)
         except Exception as error:
             problem = problem_of(error)

@@ -10,18 +10,23 @@ from starlette.responses import Response
 from penstock.gateway.backend import EARLIEST, LATEST
 from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, Parameter, header, path, query
 from penstock.gateway.mailbox_layouts import TOPIC as MAILBOX
+from penstock.gateway.message_forms import MESSAGE
+from penstock.gateway.problems import Problem
 from penstock.gateway.push_position import MAX_LENGTH
 from penstock.gateway.rights import Need, on_group, on_topic
 from penstock.gateway.schemas import (
     GROUP_ID,
     OFFSET,
     PARTITION,
+    PROBLEM,
+    STRING,
     TOPIC_NAME,
     USER_ID,
     an_array,
     an_object,
 )
 from penstock.gateway.sse import CONTENT_TYPE
+from penstock.gateway.websocket import MAX_CREDIT
 
 WINDOW = 1_000
 MAX_WINDOW = 1_000_000
@@ -51,6 +56,32 @@ _WINDOW = query(
     "Last-Event-ID.",
 )
 _LAST_EVENT_ID = header("Last-Event-ID", {"type": "string", "maxLength": MAX_LENGTH}, "The last event seen.")
+_CLIENT_MESSAGE = an_object(
+    {
+        "credit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_CREDIT,
+            "description": "How many more messages the client takes. Credit adds up, to 1,000,000 at most, and each "
+            "message uses one.",
+        },
+        "ack": {
+            "type": "string",
+            "description": "The id of a message of a group: it and all before it on this connection are handled.",
+        },
+    },
+    required=(),
+)
+_GATEWAY_MESSAGE = an_object(
+    {
+        "id": {"type": "string", "description": "The position: for `ack`, or for `last_event_id` to go on."},
+        "message_id": STRING,
+        "topic": STRING,
+        **MESSAGE["properties"],
+        "error": {**PROBLEM, "description": "Alone in its message: the connection is closed after it."},
+    },
+    required=(),
+)
 _STREAM = Answer("Events, as long as the client likes.", content_type=CONTENT_TYPE)
 
 
@@ -64,6 +95,7 @@ class Handlers(Protocol):
 
 def push_endpoints(handlers: Handlers) -> Sequence[Endpoint]:
     return (
+        SOCKET_ENDPOINT,
         Endpoint(
             "GET",
             "/v1/topics/{topic}/events",
@@ -107,18 +139,33 @@ def push_endpoints(handlers: Handlers) -> Sequence[Endpoint]:
     )
 
 
-def socket_endpoint(handlers: Handlers) -> Endpoint:
-    """What a handshake may say: a WebSocket has parameters and rights as a request has."""
-    summary = "Messages over a WebSocket."
-    parameters = (_TOPIC, *_WHERE)
-    return Endpoint(
-        "GET",
-        "/v1/topics/{topic}/stream",
-        "streamTopic",
-        _TAG,
-        summary,
-        handlers.events,
-        {},
-        parameters,
-        needs=READS,
+async def _refuse_without_upgrade(call: Call) -> Response:
+    raise Problem(
+        426,
+        "this path is a WebSocket: connect with ws://, or read the same messages as server-sent events at "
+        f"/v1/topics/{call.parameters['topic']}/events",
+        error="INVALID_REQUEST",
+        headers={"upgrade": "websocket"},
     )
+
+
+SOCKET_ENDPOINT = Endpoint(
+    "GET",
+    "/v1/topics/{topic}/stream",
+    "streamTopic",
+    _TAG,
+    "Messages over a WebSocket. The gateway sends as many messages as the client has given credit for, and none before "
+    "the first credit.",
+    _refuse_without_upgrade,
+    {
+        101: Answer(
+            "The connection is a WebSocket. A connection that the gateway closes has code 1001 (the gateway stops), "
+            "1008 (too many control frames), 1011 (an error of the gateway), 1013 (others need the connection; come "
+            "later) or 4000 + the status of a problem."
+        )
+    },
+    (_TOPIC, *_WHERE),
+    socket_messages={"client": _CLIENT_MESSAGE, "gateway": _GATEWAY_MESSAGE},
+    needs=READS,
+)
+"""The handshake: a WebSocket has parameters and rights as a request has. A plain GET is told to upgrade."""

@@ -14,7 +14,7 @@ from starlette.types import Receive
 from penstock.gateway import strict_json
 from penstock.gateway.endpoint import JSON, Endpoint, Parameter
 from penstock.gateway.problems import Problem
-from penstock.gateway.schema import Mismatch, check, parse
+from penstock.gateway.schema import Mismatch, accepts, check, parse
 
 MAX_QUERY_PARAMETERS = 32
 
@@ -52,6 +52,8 @@ def read_parameters(
     values: dict[str, Any] = {}
     for name, parameter in declared.items():
         text_or_none = _header(headers, name) if parameter.place == "header" else texts.get(name)
+        if text_or_none == "" and is_absent_when_empty(parameter):
+            text_or_none = None
         if text_or_none is not None:
             values[name] = _parse(parameter, text_or_none)
         elif parameter.required:
@@ -61,13 +63,29 @@ def read_parameters(
     return values
 
 
-def content_type_of(endpoint: Endpoint, headers: Headers) -> str:
-    """Of a request that has a body. A Problem unless the endpoint takes it."""
+def is_absent_when_empty(parameter: Parameter) -> bool:
+    """Whether `name=` means the same as leaving the parameter out: an optional one that takes no empty text.
+
+    An empty header is refused: an Idempotency-Key that a script failed to fill in must not go unnoticed.
+    """
+    if parameter.place != "query" or parameter.required:
+        return False
+    return parameter.schema["type"] != "string" or not accepts("", parameter.schema)
+
+
+def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -> str:
+    """The media type of a request's body; a Problem unless the endpoint takes it.
+
+    `is_foreign`: a web page of another origin sends the request. Browsers let such a page send a body without a
+    Content-Type unasked, so a missing one means JSON only for others.
+    """
     if not endpoint.bodies:
         raise _invalid(f"{endpoint.method} takes no body here")
     if (_header(headers, "content-encoding") or "identity").lower() != "identity":
         raise Problem(415, "send the body as it is, without Content-Encoding", error="INVALID_REQUEST")
     given = _header(headers, "content-type") or ""
+    if not given and endpoint.assumes_json and not is_foreign:
+        return JSON
     media_type, _, rest = given.partition(";")
     media_type = media_type.strip().lower()
     charset = rest.strip().lower().replace(" ", "").replace('"', "")

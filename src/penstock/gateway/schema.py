@@ -1,7 +1,8 @@
 """JSON schemas as they stand in the OpenAPI document, and the check of a value against one.
 
 Of JSON Schema 2020-12 what our declarations use: type, enum of strings, properties, required, additionalProperties,
-items, and bounds of numbers, strings and arrays. A mismatch is a `Mismatch` that names the place by a JSON pointer and
+items, and bounds of numbers, strings and arrays. An optional field of an object that is null or an empty string counts
+as absent, unless its schema takes that value. A mismatch is a `Mismatch` that names the place by a JSON pointer and
 says what would do. Values come from `strict_json.py` or from the text of a parameter.
 """
 
@@ -22,6 +23,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
+ABSENT = (None, "")
+"""The values of an optional field that mean the same as leaving it out."""
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,9})?", re.ASCII)
 
@@ -37,7 +40,7 @@ class Mismatch(Exception):
 
 
 def check(value: Any, schema: Schema) -> None:
-    """Mismatch where the value is not as the schema says."""
+    """Raise Mismatch unless the value is as the schema says; remove optional fields that count as absent."""
     expected = schema.get("type")
     if expected is not None and not _has_type(value, expected):
         names = expected if isinstance(expected, str) else " or ".join(expected)
@@ -76,8 +79,9 @@ def _check_list(value: list[Any], schema: Schema) -> None:
 
 
 def _check_object(value: dict[str, Any], schema: Schema) -> None:
-    properties = schema.get("properties", {})
-    for name in schema.get("required", ()):
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    absent = []
+    for name in required:
         if name not in value:
             raise Mismatch("", f"{name} is missing")
     others = schema.get("additionalProperties", True)
@@ -91,7 +95,40 @@ def _check_object(value: dict[str, Any], schema: Schema) -> None:
             if inner is not True:
                 check(each, inner)
         except Mismatch as error:
+            if each in ABSENT and name in properties and name not in required:
+                absent.append(name)
+                continue
             raise error.within(_escape(name)) from None
+    for name in absent:
+        del value[name]
+
+
+def accepts(value: Any, schema: Schema) -> bool:
+    """Whether the value is as the schema says."""
+    try:
+        check(value, schema)
+    except Mismatch:
+        return False
+    return True
+
+
+def with_absent(schema: Schema) -> Schema:
+    """The schema of a request body as `check` applies it, for readers: optional fields also take null and ""."""
+    shown = dict(schema)
+    required = schema.get("required", ())
+    if "properties" in schema:
+        shown["properties"] = {
+            name: with_absent(each) if name in required else _or_absent(with_absent(each))
+            for name, each in schema["properties"].items()
+        }
+    if "items" in schema:
+        shown["items"] = with_absent(schema["items"])
+    return shown
+
+
+def _or_absent(schema: Schema) -> Schema:
+    others = [value for value in ABSENT if not accepts(value, schema)]
+    return {"anyOf": [schema, {"enum": others}]} if others else schema
 
 
 def parse(text: str, schema: Schema) -> Any:

@@ -1,9 +1,9 @@
 """Serves an HTTP application in the broker's own loop.
 
 Uvicorn speaks HTTP; starting, stopping and signals stay with the process, so its `Server`, which takes over
-the process, is not used. Connections are bounded, and go when they stand idle, dawdle or do not read, so that strangers
-cannot take the file descriptors the log needs, nor keep a health check out. Imported late: loading it takes longer than
-starting a broker.
+the process, is not used. Connections are bounded (`connections.py`) and closed when they stand idle, dawdle or do not
+read, so that strangers cannot take the file descriptors the log needs, nor keep a health check out. Imported late:
+loading it takes longer than starting a broker.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from penstock.gateway.connections import Connections
 from penstock.gateway.http_connection import HttpConnection
 from penstock.gateway.socket_connection import SocketConnection
 from penstock.net.network import limit_send_buffer
@@ -35,7 +36,7 @@ WEBSOCKET_MESSAGE_BYTES = 1024 * 1024
 
 class HttpServer:
     def __init__(
-        self, app: ASGIApp, max_connections: int = MAX_CONNECTIONS, write_seconds: float = WRITE_SECONDS
+        self, app: ASGIApp, table: Connections | None = None, write_seconds: float = WRITE_SECONDS
     ) -> None:
         self._config = Config(
             app,
@@ -51,7 +52,7 @@ class HttpServer:
             proxy_headers=False,
         )
         self._config.load()
-        self._max_connections = max_connections
+        self.table = table or Connections(MAX_CONNECTIONS)
         self._write_seconds = write_seconds
         self._state = ServerState()
         self._connections: dict[HttpConnection, None] = {}
@@ -96,7 +97,7 @@ class HttpServer:
     def _make_protocol(self) -> asyncio.Protocol:
         connection = HttpConnection(config=self._config, server_state=self._state, app_state={})
         connection.server_connections = self._connections
-        connection.max_connections = self._max_connections
+        connection.table = self.table
         return connection
 
     def _schedule_sweep(self) -> None:

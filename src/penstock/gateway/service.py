@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from penstock.config import GATEWAY_MAX_CONNECTIONS, GATEWAY_WRITE_TIMEOUT_MS
+from penstock.config import (
+    GATEWAY_CLIENT_MAX_CONNECTIONS,
+    GATEWAY_MAX_CONNECTIONS,
+    GATEWAY_TRUSTED_PROXIES,
+    GATEWAY_WRITE_TIMEOUT_MS,
+)
 from penstock.gateway.health import Health
 from penstock.observability.metrics import BrokerMetrics
 from penstock.threads import Threads
@@ -56,6 +61,7 @@ class HttpService:
 
     def _make_server(self, surroundings: Surroundings | None) -> HttpServer:
         from penstock.gateway.app import make_app
+        from penstock.gateway.connections import Connections
         from penstock.gateway.opening import OpenGateway
         from penstock.gateway.server import HttpServer
 
@@ -63,11 +69,23 @@ class HttpService:
             return HttpServer(make_app(self._health, self.shown_metrics))
         self._gateway = OpenGateway(surroundings, self._health, self.shown_metrics)
         config = surroundings.config
-        server = HttpServer(
-            self._gateway.front, config[GATEWAY_MAX_CONNECTIONS], config[GATEWAY_WRITE_TIMEOUT_MS] / 1000
+        trusted = config[GATEWAY_TRUSTED_PROXIES]
+        table = Connections(
+            config[GATEWAY_MAX_CONNECTIONS], config[GATEWAY_CLIENT_MAX_CONNECTIONS], trusted or ()
         )
+        server = HttpServer(self._gateway.front, table, config[GATEWAY_WRITE_TIMEOUT_MS] / 1000)
         self._metrics.add_gauge(
             "penstock_http_connections", "Open HTTP connections.", lambda: server.connections
+        )
+        self._metrics.add_counter(
+            "penstock_http_connections_evicted",
+            "HTTP connections that were idle or waited, closed to make room for others.",
+            lambda: table.evictions,
+        )
+        self._metrics.add_counter(
+            "penstock_http_connections_refused",
+            "HTTP connections that found no place and were answered for /health and /metrics alone.",
+            lambda: table.refusals,
         )
         return server
 

@@ -11,6 +11,7 @@ from penstock.gateway.rights import Authorize, allow_all
 from penstock.model import BrokerId
 from penstock.net.network import Network
 from penstock.net.routes import Routes
+from penstock.observability.alarms import Alarms
 from penstock.observability.logs import Log
 from penstock.observability.metrics import BrokerMetrics
 from penstock.threads import Threads
@@ -41,6 +42,7 @@ class Surroundings:
     threads: Threads
     log: Log
     metrics: BrokerMetrics
+    alarms: Alarms
     id_prefix: str
     """This gateway's alone among all of the cluster."""
     authorize: Authorize = allow_all

@@ -15,8 +15,28 @@ from penstock.gateway.page import CONTENT_POLICY, make_page
 from penstock.gateway.schemas import BOOLEAN, INTEGER, STRING, an_array, an_object
 from penstock.observability.exposition import CONTENT_TYPE as METRICS_TYPE
 
+_DAMAGE = an_object(
+    {
+        "topic": STRING,
+        "partition": INTEGER,
+        "base_offset": INTEGER,
+        "end_offset": {"type": "integer", "description": "The first offset behind the damage."},
+        "reason": STRING,
+    }
+)
+_ALARM = an_object({"kind": STRING, "topic": STRING, "partition": INTEGER, "detail": STRING, "since": STRING})
 _HEALTH = an_object(
-    {"status": STRING, "failed_logs": an_array(STRING), "failed_log_count": INTEGER, "disk_full": BOOLEAN}
+    {
+        "status": STRING,
+        "failed_logs": an_array(STRING),
+        "failed_log_count": INTEGER,
+        "disk_full": BOOLEAN,
+        "degraded": {"type": "boolean", "description": "Whether a person should look at it."},
+        "damage": an_array(_DAMAGE),
+        "damage_count": INTEGER,
+        "alarms": an_array(_ALARM),
+        "alarm_count": INTEGER,
+    }
 )
 
 

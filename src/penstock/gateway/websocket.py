@@ -6,7 +6,8 @@
              {"error": {...}}         a problem document; the connection is closed after it
 
 Without credit nothing is read, let alone sent. What a client sends that is not the above closes its connection. Close
-codes are 1001 (the gateway stops), 1011 (an error of ours) and 4000 + the status of the problem.
+codes are 1001 (the gateway stops), 1011 (an error of ours) and 4000 + the status of the problem; `socket_connection.py`
+adds 1008 (too many control frames) and 1013 (others need the connection).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _MAX_REASON_BYTES = 120
 class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     """What a client may say."""
 
-    credit: int = 0
+    credit: int | None = None
     ack: str | None = None
 
 
@@ -68,7 +69,7 @@ class SocketStream:
         """Until the client leaves; a Problem for what it must not say."""
         while (message := await receive())["type"] != "websocket.disconnect":
             asked = _read(message)
-            if asked.ack is not None:
+            if asked.ack:
                 self._acknowledge(asked.ack)
             if asked.credit:
                 self._credit += asked.credit

@@ -204,11 +204,20 @@ class ClassicGroup:
         if self._generations.state is GroupState.DEAD:
             raise BrokerError(ErrorCode.group_id_not_found)
 
+    @property
+    def topics(self) -> frozenset[str]:
+        return self._known_topics or frozenset()
+
     def reads(self, topic: str) -> bool:
         if not self._members:
             return False
-        topics = self._members.topics if self._generations.protocol_type == PROTOCOL_TYPE else None
+        topics = self._known_topics
         return topics is None or topic in topics
+
+    @property
+    def _known_topics(self) -> frozenset[str] | None:
+        """The topics of all members; None where the subscriptions cannot be read."""
+        return self._members.topics if self._generations.protocol_type == PROTOCOL_TYPE else None
 
     # What others see
 

@@ -344,6 +344,10 @@ class ConsumerGroup:
             code = ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
             raise BrokerError(code, f"member epoch {epoch}, it is {member.epoch}")
 
+    @property
+    def topics(self) -> frozenset[str]:
+        return self.remembered.topics
+
     def reads(self, topic: str) -> bool:
         return topic in self.remembered.topics
 

@@ -12,11 +12,12 @@ from typing import cast
 
 from penstock.clock import Clock
 from penstock.cluster.administration import Administration
+from penstock.cluster.coordination import StoreError
 from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.cluster.internal_topics import OFFSETS_TOPIC, new_offsets_topic
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import OFFSETS_RETENTION_CHECK_INTERVAL_MS, BrokerConfig
-from penstock.errors import BrokerError, ErrorCode
+from penstock.errors import BrokerError, ErrorCode, StorageError, UnknownOutcome
 from penstock.groups.loading import Loading
 from penstock.groups.record_codec import encode_record
 from penstock.groups.settings import GroupSettings
@@ -74,6 +75,14 @@ class GroupCoordinator:
     @property
     def config(self) -> BrokerConfig:
         return self._metadata.config
+
+    async def confirm_image(self) -> None:
+        try:
+            await self._metadata.confirm()
+        except (StoreError, StorageError, UnknownOutcome) as error:
+            raise BrokerError(
+                ErrorCode.coordinator_not_available, "the coordination store does not answer"
+            ) from error
 
     def wall_ms(self) -> int:
         return self._clock.now_ms()

@@ -235,6 +235,10 @@ class Group(Protocol):
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """OffsetFetch 9 names the member: BrokerError when it is not one, or of another epoch."""
 
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that members are known to be subscribed to."""
+
     def reads(self, topic: str) -> bool:
         """Whether a member is subscribed to the topic, or may be, for all one can tell."""
 

@@ -8,6 +8,8 @@ from heapq import nsmallest
 from penstock.errors import BrokerError
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group import GroupState
+from penstock.groups.shard import Shard
+from penstock.model import TopicPartition
 from penstock.observability.metrics import BrokerMetrics, GroupLag
 from penstock.replication.replica_manager import ReplicaManager
 
@@ -46,17 +48,26 @@ class GroupMetrics:
         return sum(group.member_count for shard in self._groups.shards for group in shard.groups.values())
 
     def _lags(self) -> Iterator[GroupLag]:
-        image = self._groups.image
         shown = nsmallest(
             self._max_groups,
             ((group_id, shard.partition) for shard in self._groups.shards for group_id in shard.groups),
         )
         shards = {shard.partition: shard for shard in self._groups.shards}
         for group_id, index in shown:
-            for partition, committed in shards[index].offsets.fetch(group_id, None, image).items():
+            yield from self._lags_of(group_id, shards[index])
+
+    def _lags_of(self, group_id: str, shard: Shard) -> Iterator[GroupLag]:
+        """Every partition of the topics that the group reads: a member is subscribed, or a partition has a committed
+        offset. Without one the lag is counted from the log start."""
+        image = self._groups.image
+        committed = shard.offsets.fetch(group_id, None, image)
+        for name in sorted(shard.groups[group_id].topics | {partition.topic for partition in committed}):
+            topic = image.topics.get(name)
+            for number in range(len(topic.partitions) if topic is not None else 0):
                 try:
-                    replica = self._replicas.get(partition.topic, partition.partition)
+                    replica = self._replicas.get(name, number)
                 except BrokerError:
                     continue  # it is on another broker
-                lag = max(0, replica.partition.high_watermark - committed.offset)
-                yield GroupLag(group_id, partition.topic, partition.partition, lag)
+                offset = committed.get(TopicPartition(name, number))
+                reached = replica.log.log_start_offset if offset is None else offset.offset
+                yield GroupLag(group_id, name, number, max(0, replica.partition.high_watermark - reached))

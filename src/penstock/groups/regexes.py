@@ -1,7 +1,7 @@
-"""Subscriptions by regular expression, as RE2 understands them: matching takes linear time, whatever is written.
+"""Subscriptions by regular expression in RE2's syntax, which matches in linear time.
 
-An expression must match the whole name of a topic; internal topics are never matched. Each expression is held against
-a name once: when the cluster changes, only names that are new are looked at.
+An expression must match the whole name of a topic. Internal topics match too, as in Kafka. Each expression is matched
+against a name once: when the cluster changes, only new names are tried.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import re2  # type: ignore[import-untyped]
 
-from penstock.cluster.internal_topics import is_internal
 from penstock.errors import BrokerError, ErrorCode
 
 MAX_REGEX_CHARACTERS: Final = 10_000
@@ -70,7 +69,7 @@ class Regexes:
         """These are the topics of the cluster now, and the only expressions that still matter."""
         for pattern in self._expressions.keys() - set(patterns):
             del self._expressions[pattern]
-        names = frozenset(name for name in names if not is_internal(name))
+        names = frozenset(names)
         new, gone = names - self._names, self._names - names
         self._names = names
         for expression in self._expressions.values():

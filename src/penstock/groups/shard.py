@@ -2,7 +2,9 @@
 
 It asks the groups, puts what comes of it into the log, and gives the answers when that is committed. A group's state
 moves at once; where its records are refused the shard closes and is read again. Offsets become visible when they are
-committed; a refused commit is an error to its client and nothing else. Loop thread only.
+committed; a refused commit is an error to its client and nothing else. While fewer replicas are in sync than
+`min.insync.replicas`, requests that would write are answered COORDINATOR_NOT_AVAILABLE before a group decides anything;
+reads and heartbeats go on. Loop thread only.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from penstock.groups.roster import Roster, no_group
 from penstock.groups.surroundings import ShardState, Surroundings
 from penstock.groups.transactional_commits import TransactionalCommits
 from penstock.model import TopicPartition
-from penstock.state_log.appender import Appender
+from penstock.state_log.appender import Appender, is_stored
 
 R = TypeVar("R")
 
@@ -60,6 +62,7 @@ class Shard:
         self._around = surroundings
         self._commits: deque[tuple[int, asyncio.Future[None]]] = deque()
         """Until when each is answered at the latest, oldest first."""
+        self._confirming: set[asyncio.Task[None]] = set()
         self._closed: BrokerError | None = None
         self.transactional = TransactionalCommits(self, appender)
         for group_id, group in self._groups.items():
@@ -85,7 +88,7 @@ class Shard:
     # --- members
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
-        self._check_open()
+        self._check_writable()
         _check_strings(request.member_id, request.instance_id, request.protocol_type, request.client_id)
         _check_strings(*(name for name, _ in request.protocols))
         group, step = self._groups.for_join(group_id)
@@ -95,7 +98,7 @@ class Shard:
         return cast(JoinResult, await ticket)
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
-        self._check_open()
+        self._check_writable()
         group = self._groups.get(group_id)
         if group is None:
             return SyncResult(ErrorCode.unknown_member_id)
@@ -111,7 +114,7 @@ class Shard:
         return group.heartbeat(member_id, instance_id, generation, self._now_ms())
 
     async def leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:
-        self._check_open()
+        self._check_writable()
         group = self._groups.get(group_id)
         if group is None:
             raise BrokerError(ErrorCode.unknown_member_id, f"there is no group {group_id[:80]!r}")
@@ -121,6 +124,8 @@ class Shard:
 
     async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         self._check_open()
+        if request.member_epoch <= 0:
+            self._appender.check_replicas()  # it joins or leaves; other heartbeats change little or nothing
         _check_strings(request.member_id, request.instance_id, request.client_id)
         now_ms = self._now_ms()
         group, step = self._groups.for_consumer_heartbeat(group_id, request, now_ms)
@@ -148,7 +153,7 @@ class Shard:
 
     def check_commit(self, group_id: str, commit: OffsetCommit, *, is_transactional: bool = False) -> None:
         """Make the group for someone outside of any; BrokerError where this may not be committed."""
-        self._check_open()
+        self._check_writable()
         group = self._groups.get(group_id)
         if group is None:
             # Clients of the new protocol name themselves from the start, also where they assign partitions by hand.
@@ -181,21 +186,47 @@ class Shard:
         return self.offsets.fetch(group_id, partitions, self._around.image)
 
     def confirmed(self) -> asyncio.Future[None]:
-        """Done when it is certain that no other broker answered for this shard before now. One that is cut off from
-        the store and the others does not know that it was replaced: it cannot commit a record, and that is tried."""
+        """Return a future that is done when no other broker can have answered for this shard before the call.
+
+        A coordinator that is cut off from the store and from other brokers does not know that it was replaced, but it
+        cannot commit a record: so a commit is the proof. While too few replicas are in sync the store gives the proof.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._closed is None and self._appender.replica.partition.in_sync.is_alone:
             future.set_result(None)
             return future
-        self._appender.add([_NOTHING], partial(self.settle, future))
+        if self._closed is None and self._appender.replica.partition.is_held:
+            # Nothing is committed until more replicas are in sync: the store tells who leads.
+            task = asyncio.ensure_future(self._confirm_by_store(future))
+            self._confirming.add(task)
+            task.add_done_callback(self._confirming.discard)
+            self.limit_wait(future)
+            return future
+        self._appender.add([_NOTHING], partial(self._on_confirmed, future))
         if not future.done():
             self.limit_wait(future)
         return future
+
+    async def _confirm_by_store(self, future: asyncio.Future[None]) -> None:
+        replica = self._appender.replica
+        error: BrokerError | None = None
+        try:
+            await self._around.confirm_image()
+            state = self._around.image.partition(replica.name)
+            if state is None or state.leader_epoch != replica.partition.leader_epoch:
+                error = BrokerError(ErrorCode.not_coordinator, "another broker coordinates the group")
+        except BrokerError as refusal:
+            error = refusal
+        self.settle(future, error)
+
+    def _on_confirmed(self, future: asyncio.Future[None], error: BrokerError | None) -> None:
+        self.settle(future, None if is_stored(error) else error)
 
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         group = self._existing(group_id)
+        self._appender.check_replicas()
         errors = {
             partition: ErrorCode.group_subscribed_to_topic
             if not group.is_empty and group.reads(partition.topic)
@@ -214,12 +245,12 @@ class Shard:
         future: asyncio.Future[None],
         error: BrokerError | None,
     ) -> None:
-        if error is None:
+        if is_stored(error):
             self._apply_offsets(records)
             self._around.counts.commits += 1
         if self._closed is None:
             self.offsets.end(group_id, commit.offsets)
-            if error is not None:
+            if not is_stored(error):
                 self.drop_if_blank(group_id)
         self.settle(future, error)
 
@@ -232,7 +263,7 @@ class Shard:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: BrokerError | None) -> None:
-            if error is None:
+            if is_stored(error):
                 self._apply_offsets(tombstones)
             self.settle(future, error)
 
@@ -254,6 +285,7 @@ class Shard:
 
     async def delete_group(self, group_id: str) -> None:
         group = self._existing(group_id)
+        self._appender.check_replicas()
         if not group.is_empty:
             raise BrokerError(ErrorCode.non_empty_group, f"group {group_id[:80]!r} has members")
         await self._forget(group_id, group)
@@ -265,7 +297,7 @@ class Shard:
         records = [*self.offsets.tombstones(group_id), *group.tombstones()]
 
         def done(error: BrokerError | None) -> None:
-            if error is None:
+            if is_stored(error):
                 self._apply_offsets(records)
             else:
                 self._lose()
@@ -309,7 +341,7 @@ class Shard:
     def sweep(self, group_id: str) -> None:
         """Forget the offsets of the group that have expired, and the group itself when nothing is left of it."""
         group = self._groups.get(group_id)
-        if group is None or self._closed is not None:
+        if group is None or self._closed is not None or self._appender.replica.is_under_min_insync:
             return
         tombstones = self.offsets.expired(
             group_id,
@@ -360,11 +392,12 @@ class Shard:
             del self._groups[group_id]
 
     def _on_step(self, step: Step, error: BrokerError | None) -> None:
-        if error is not None and step.records:
+        if not is_stored(error) and step.records:
             self._lose()
-        if self._closed is not None:
+        refusal = self._closed or (error if step.records else None)
+        if refusal is not None:
             for ticket, _ in step.answers:
-                self.settle(cast("asyncio.Future[Result]", ticket), self._closed)
+                self.settle(cast("asyncio.Future[Result]", ticket), refusal)
             return
         for ticket, result in step.answers:
             _answer(ticket, result)
@@ -401,6 +434,11 @@ class Shard:
     def _existing(self, group_id: str) -> Group:
         self._check_open()
         return self._groups.existing(group_id)
+
+    def _check_writable(self) -> None:
+        """BrokerError where nothing may be decided now."""
+        self._check_open()
+        self._appender.check_replicas()
 
     def _check_open(self) -> None:
         if self._closed is not None:

@@ -43,5 +43,8 @@ class Surroundings(Protocol):
 
     def wall_ms(self) -> int: ...
 
+    async def confirm_image(self) -> None:
+        """Apply every change that was recorded before this call; BrokerError where the store does not answer."""
+
     def lost(self, shard: Shard) -> None:
         """The shard closed itself, because its log refused what its groups had decided."""

@@ -17,7 +17,7 @@ from penstock.model import ProducerEpoch, ProducerId
 from penstock.records.batch import read_header
 from penstock.records.control import Marker
 from penstock.replication.verified_appends import Verify
-from penstock.state_log.appender import Appender
+from penstock.state_log.appender import Appender, is_stored
 from penstock.storage.log import AppendInfo
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class TransactionalCommits:
         if not shard.is_closed:
             transactional = shard.offsets.transactional
             transactional.end(offsets)
-            if error is None:
+            if is_stored(error):
                 for key, offset in offsets.items():
                     transactional.add(producer_id, key, offset)
             else:

@@ -68,6 +68,11 @@ class Later:
         """Call back when the client is gone: whoever works on the answer may stop."""
         self._abandoned = callback
 
+    @property
+    def can_be_abandoned(self) -> bool:
+        """Whether the answer is only waited for, so that nothing is left undone when the wait ends early."""
+        return self._abandoned is not None
+
     def attach(self, connection: Waiter) -> None:
         self._connection = connection
 

@@ -1,7 +1,9 @@
 """A client's connection on the server's side: frames in, answers out in the order of the requests.
 
 Reading stops while too much of this client is under way (requests unanswered, bytes unsent, or a request that holds
-back the next one), so a client that does not read its answers harms only itself. Loop thread only.
+back the next one), so a client that does not read its answers harms only itself. Requests that were received before
+the client closed the connection are carried out, and their answers dropped: a consumer that sends LeaveGroup behind
+another request and closes has left its group. Loop thread only.
 """
 
 from __future__ import annotations
@@ -72,6 +74,8 @@ class Connection:
         self._dispatching = False
         self._awaits_turn = False
         self._reading = True
+        self._has_ended = False
+        """Whether the client is gone and only requests that it sent before are left to do."""
         traffic.memory.connections += 1
         socket.on_readable(self._on_readable)
 
@@ -124,10 +128,10 @@ class Connection:
             self._reader.release()
             return
         except OSError:
-            self.close()
+            self._end()
             return
         if count == 0:
-            self.close()
+            self._end()
             return
         self.progress += 1
         self._traffic.received_bytes += count
@@ -143,6 +147,19 @@ class Connection:
         elif not self._traffic.memory.has_room(self._held_bytes):
             self._hold_for_memory()
 
+    def _end(self, error: Exception | None = None) -> None:
+        """The client is gone: close once the requests that were received are carried out."""
+        if not self._frames:
+            self.close(error)
+            return
+        self._has_ended = True
+        self._set_reading(False)
+        self._outbox.close()
+        for answer in self._answers:
+            if type(answer) is Later and answer.can_be_abandoned:
+                answer.abandon()
+        self.answered()
+
     def _dispatch(self) -> None:
         """Answer frames in order until none is left or something holds them back, then send what is ready."""
         self._dispatching = True
@@ -157,6 +174,8 @@ class Connection:
                     answer.request_bytes = len(frame) + SIZE_PREFIX
                 else:
                     self._release(len(frame) + SIZE_PREFIX)
+                if self._answers:
+                    self._collect_answers()  # the handler may have settled earlier ones
                 if answer is not None:
                     self._take(answer)
                 if self._frames and self._traffic.monotonic() >= turn_end:
@@ -166,6 +185,10 @@ class Connection:
             return
         finally:
             self._dispatching = False
+        if self._has_ended:
+            if not self._frames:
+                self.close()
+            return
         self._send()
         if not self._traffic.memory.has_room(self._held_bytes):
             self._hold_for_memory()
@@ -198,7 +221,7 @@ class Connection:
         elif self._answers:
             self._answers.append(answer)
         else:
-            self._outbox.put(answer)
+            self._put(answer)
 
     def _collect_answers(self) -> None:
         answers = self._answers
@@ -215,11 +238,17 @@ class Connection:
                 parts = answer
             answers.popleft()
             if parts is not None:
-                self._outbox.put(parts)
+                self._put(parts)
+
+    def _put(self, parts: Parts) -> None:
+        if not self._has_ended:
+            self._outbox.put(parts)
 
     def _is_held_back(self) -> bool:
         answers = self._answers
-        if self._awaits_turn or self._outbox.unsent_bytes > self._limits.max_unsent_bytes:
+        if self._awaits_turn:
+            return True
+        if self._outbox.unsent_bytes > self._limits.max_unsent_bytes and not self._has_ended:
             return True
         if not answers:
             return False
@@ -257,4 +286,4 @@ class Connection:
             self._dispatch()
 
     def on_broken(self, error: Exception | None) -> None:
-        self.close(error)
+        self._end(error)

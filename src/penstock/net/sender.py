@@ -2,7 +2,8 @@
 
 One batch of a partition is on its way at a time; what comes meanwhile makes the next. A batch is repeated with its
 sequence until there is an answer, so it is stored once. Where time is over and nobody can say what became of it,
-`OutcomeUnknown` says so, and the partition goes on under another producer id. Whoever sends hears within the time that
+`OutcomeUnknown` says so, and the partition goes on under another producer id. A full disk is told at once: nothing was
+stored, and trying on would only take time. Whoever sends hears within the time that
 was given for a delivery, however many wait before it. Loop thread only.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.errors import BrokerError, DiskFull, ErrorCode, PenstockError
 from penstock.net.client import Client
 from penstock.net.routes import MAX_RETRY_SECONDS, MOVED, RETRIABLE, RETRY_SECONDS, Routes, check
 from penstock.records.building import NewRecord, build_batch
@@ -186,6 +187,9 @@ class Sender:
                 if result.error_code == ErrorCode.unknown_topic_or_partition:
                     # Its leader has yet to hear of it; where it is gone, the next look says so.
                     raise BrokerError(ErrorCode.leader_not_available, f"{topic}-{partition} is not there")
+                if DiskFull.is_told_by(result.error_code, result.error_message):
+                    may_be_stored = was_stored
+                    raise DiskFull(result.error_message or "")
                 check(result.error_code, result.error_message)
             except (BrokerError, OSError) as error:
                 self._routes.forget(topic)
@@ -193,7 +197,8 @@ class Sender:
                 if is_orphaned and not may_be_stored:
                     lane.producer_id = -1
                     continue
-                if not _is_worth_repeating(error) or loop.time() + pause > deadline:
+                is_refused_for_now = isinstance(error, DiskFull) and not may_be_stored
+                if is_refused_for_now or not _is_worth_repeating(error) or loop.time() + pause > deadline:
                     if may_be_stored:
                         lane.producer_id = -1
                         raise OutcomeUnknown(str(error) or type(error).__name__) from error

@@ -1,10 +1,22 @@
-"""What libraries say through Python's own `logging` (asyncio, uvicorn) goes into our log, in our form."""
+"""Log lines of libraries (kazoo, asyncio, uvicorn), which use Python's `logging`, as events of our log."""
 
 from __future__ import annotations
 
 import logging
+import re
 
 from penstock.observability.logs import Log
+
+_ZOOKEEPER_EVENTS = (
+    (
+        re.compile(r"Connection dropped|Connection closed|socket.*closed|Broken pipe", re.I),
+        "zookeeper connection lost",
+    ),
+    (re.compile(r"connection time-?out|timed out", re.I), "zookeeper connection timed out"),
+    (re.compile(r"Session has expired|expired", re.I), "zookeeper session expired"),
+    (re.compile(r"Failed connecting|Cannot resolve|Connection refused", re.I), "zookeeper unreachable"),
+)
+"""What kazoo says, and the event that it is."""
 
 
 class LibraryLogHandler(logging.Handler):
@@ -14,11 +26,22 @@ class LibraryLogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         problem = record.exc_info[1] if record.exc_info else None
-        fields = {"logger": record.name, "text": record.getMessage()}
+        text = record.getMessage()
+        event = event_of(record.name, text)
+        fields = {"logger": record.name, "text": text}
         if record.levelno >= logging.ERROR:
-            self._log.error("library", problem, **fields)
+            self._log.error(event, problem, **fields)
         else:
-            self._log.warning_rarely("library", **fields)  # a stranger's bad request is worth one to uvicorn
+            self._log.warning_rarely(event, **fields)  # uvicorn warns of every bad request
+
+
+def event_of(logger: str, text: str) -> str:
+    """The message of the log line that a library's line becomes."""
+    if not logger.startswith("kazoo"):
+        return "library message"
+    return next(
+        (event for pattern, event in _ZOOKEEPER_EVENTS if pattern.search(text)), "zookeeper client message"
+    )
 
 
 def take_over_library_logs(log: Log) -> None:

@@ -7,13 +7,16 @@ terminal.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 from datetime import datetime
+from itertools import islice
 
 from penstock.config import LoggingLevel
 
 MAX_VALUE_CHARACTERS = 200
 MAX_TRACEBACK_CHARACTERS = 8_000
+MAX_ITEMS = 20
+"""A list or table in a log line has at most this many entries."""
 TRACEBACK = "traceback"
 
 _COLOURS = {
@@ -53,15 +56,25 @@ def _timestamp(time: datetime) -> str:
 
 
 def _plain(value: object, name: str) -> object:
+    """The value as JSON can have it: never as Python would write it in a program."""
     if value is None or isinstance(value, bool | int | float):
         return value
-    text = str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each, name) for key, each in islice(value.items(), MAX_ITEMS)}
+    if (
+        isinstance(value, Collection)
+        and not isinstance(value, str | bytes)
+        and type(value).__str__ is object.__str__
+    ):
+        items = sorted(value, key=str) if isinstance(value, Set) else value
+        return [_plain(each, name) for each in islice(items, MAX_ITEMS)]
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     limit = MAX_TRACEBACK_CHARACTERS if name == TRACEBACK else MAX_VALUE_CHARACTERS
     return text if len(text) <= limit else text[:limit] + "..."
 
 
 def _quoted(value: object) -> str:
-    text = str(value)
+    text = json.dumps(value) if isinstance(value, dict | list) else str(value)
     plain = text.isprintable() and text.isascii() and text and not any(c in text for c in " \"'=")
     return text if plain else json.dumps(text)
 

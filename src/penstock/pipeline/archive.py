@@ -17,7 +17,13 @@ from penstock.errors import BrokerError, PenstockError
 from penstock.pipeline.archive_cluster import ARCHIVE_REQUIRED, note_archived, topic_settings, truncate
 from penstock.pipeline.archive_files import Origin, write_files
 from penstock.pipeline.archive_store import Store
-from penstock.pipeline.archive_table import ArchivedFile, ArchiveTable, ArchiveView, CommitRefused
+from penstock.pipeline.archive_table import (
+    ArchivedFile,
+    ArchiveTable,
+    ArchiveView,
+    CommitRefused,
+    FileBounds,
+)
 from penstock.pipeline.columns import ALL
 from penstock.pipeline.fetching import OffsetsLost, read_range
 from penstock.pipeline.offsets import Partition, Topic, ends_of, topics_of
@@ -109,8 +115,8 @@ class Archiver:
     def _still_there(
         self, topics: Mapping[str, Topic], targets: Mapping[Partition, int]
     ) -> tuple[dict[str, Topic], dict[Partition, int]]:
-        """Without topics that were deleted and made again meanwhile: the next run archives those."""
-        now = topics_of(self._job.options)
+        """Without topics that were deleted meanwhile, also where a new topic has the name: the next run archives it."""
+        now = topics_of(self._job.options, skips_missing=True)
         same = {name: topic for name, topic in topics.items() if name in now and now[name].id == topic.id}
         return same, {partition: end for partition, end in targets.items() if partition[0] in same}
 
@@ -170,25 +176,28 @@ class Archiver:
         return True
 
     def _tell(self, topics: Mapping[str, Topic], view: ArchiveView) -> None:
-        """The cluster may let go of what is archived, once all of it lies on stable storage."""
+        """Let the cluster remove archived records, once the archive is on stable storage and its files are checked.
+
+        FilesMissing where a file that holds records of the logs is not there: then nothing is released.
+        """
         bootstrap = self._job.options.bootstrap
+        topics, _ = self._still_there(topics, {})  # offsets of a deleted topic mean nothing to a new one
         settings = topic_settings(bootstrap, list(topics), [ARCHIVE_REQUIRED])
         held = {
             name: _archived(view, topics[name])
             for name, values in settings.items()
             if values.get(ARCHIVE_REQUIRED) == "true"
         }
-        if held or self._job.truncates:
-            self._job.table.make_durable(view)
+        if not held and not self._job.truncates:
+            return
+        partitions = [(each.name, number) for each in topics.values() for number in each.partitions]
+        earliest = ends_of(self._job.reading, partitions, EARLIEST)
+        self._job.table.make_durable(view)
+        self._job.table.check_files(_files_since(earliest, topics, view))
         if held:
             note_archived(bootstrap, held)
         if self._job.truncates:
             old = self._job.table.view_at(SystemClock().now_ms() - self._job.grace_ms)
-            earliest = ends_of(
-                self._job.reading,
-                [(each.name, n) for each in topics.values() for n in each.partitions],
-                EARLIEST,
-            )
             due = {
                 (topic.name, number): offset
                 for topic in topics.values()
@@ -215,6 +224,21 @@ class Archiver:
 def _archived(view: ArchiveView, topic: Topic) -> dict[int, int]:
     ends = {number: view.archived(topic.id, number) for number in topic.partitions}
     return {number: end for number, end in ends.items() if end is not None}
+
+
+def _files_since(
+    earliest: Mapping[Partition, int], topics: Mapping[str, Topic], view: ArchiveView
+) -> Iterator[FileBounds]:
+    """Files with records that the logs still have. After truncation these files are the only copy."""
+    for topic in topics.values():
+        ends = _archived(view, topic)
+        for file in view.files(topic.name):
+            low, high = file.partitions or (0, max(ends, default=-1))
+            if any(
+                number in ends and file.may_hold(topic.id, number, earliest[topic.name, number], ends[number])
+                for number in range(low, high + 1)
+            ):
+                yield file
 
 
 def _write_range(reading: Reading, store: Store, wanted: OffsetRange) -> _Written:

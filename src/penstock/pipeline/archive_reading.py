@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from penstock.pipeline.archive_store import Store
 from penstock.pipeline.archive_table import FILE_COLUMNS, TOPIC_ID, FileBounds
 from penstock.pipeline.columns import schema_of
+from penstock.pipeline.content_columns import computed, is_computed, with_sources
 from penstock.pipeline.ranges import OffsetRange
 
 _ROWS_AT_ONCE = 8_192
@@ -55,7 +56,8 @@ def clusters(files: Iterable[FileBounds]) -> list[list[FileBounds]]:
 def _read_file(
     store: Store, name: str, wanted: OffsetRange, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    needed = [column for column in FILE_COLUMNS if column in columns or column in _NEEDED]
+    wanted_columns = with_sources(columns)
+    needed = [column for column in FILE_COLUMNS if column in wanted_columns or column in _NEEDED]
     with store.open(name) as source, pq.ParquetFile(source) as file:
         groups = [place for place in range(file.num_row_groups) if _may_hold(file, place, wanted)]
         if not groups:
@@ -122,6 +124,10 @@ def _merge(readers: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBat
 
 
 def _as_asked(batch: pa.RecordBatch, wanted: OffsetRange, columns: tuple[str, ...]) -> pa.RecordBatch:
-    topic = pa.repeat(pa.scalar(wanted.topic), batch.num_rows) if "topic" in columns else None
-    arrays = [topic if name == "topic" else batch.column(name) for name in columns]
+    def column(name: str) -> pa.Array:
+        if name == "topic":
+            return pa.repeat(pa.scalar(wanted.topic), batch.num_rows)
+        return computed(name, column) if is_computed(name) else batch.column(name)
+
+    arrays = [column(name) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))

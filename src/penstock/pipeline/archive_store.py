@@ -15,9 +15,11 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import PyFileSystem
+from pyarrow.fs import FileInfo, FileSelector, PyFileSystem
 
 _OF_STORES = ("AWS_", "AZURE_", "GOOGLE_", "HADOOP_")
+_MAX_SINGLE_LOOKUPS = 10
+"""An object store lists a directory where more files of it are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,38 @@ class Store:
         """Whether there is such a file on this machine."""
         return self.is_local and os.path.exists(self.path_of(name))
 
+    def problem_with(self, sizes: Mapping[str, int]) -> str | None:
+        """The first of these files that this process does not find, or finds with another size; None where all are
+        right. A file that a task has written counts only after this check: a worker may have a directory of the same
+        name that is not this one."""
+        found = self._sizes_of(sizes)
+        for name, size in sizes.items():
+            if name not in found:
+                return f"there is no file {self.path_of(name)} of {size:,} bytes"
+            if found[name] != size:
+                return f"the file {self.path_of(name)} has {found[name]:,} bytes, not {size:,}"
+        return None
+
+    def _sizes_of(self, names: Iterable[str]) -> dict[str, int]:
+        """Sizes of the files that exist."""
+        if self.is_local:
+            found = {}
+            for name in names:
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    found[name] = os.stat(self.path_of(name)).st_size
+            return found
+        by_directory: dict[str, list[str]] = {}
+        for name in names:
+            by_directory.setdefault(os.path.dirname(name), []).append(name)
+        infos = [info for directory, each in by_directory.items() for info in self._look_up(directory, each)]
+        return {info.path: info.size for info in infos if info.is_file}
+
+    def _look_up(self, directory: str, names: list[str]) -> list[FileInfo]:
+        is_listed = len(names) > _MAX_SINGLE_LOOKUPS
+        wanted = FileSelector(directory, allow_not_found=True) if is_listed else names
+        found: list[FileInfo] = self._file_system().get_file_info(wanted)
+        return found
+
     def holds_something_else(self) -> bool:
         """Whether files lie where a new table is to be made."""
         return self.is_local and os.path.exists(self.uri) and bool(os.listdir(self.uri))
@@ -92,6 +126,11 @@ def store_at(place: str, environment: Mapping[str, str] = os.environ) -> Store:
     if parts.scheme in ("", "file"):
         return Store(os.path.abspath(unquote(parts.path) if parts.scheme else place))
     options = {name: value for name, value in environment.items() if name.startswith(_OF_STORES)}
+    endpoint = (
+        options.get("AWS_ENDPOINT_URL_S3") or options.get("AWS_ENDPOINT_URL") or options.get("AWS_ENDPOINT")
+    )
+    if endpoint is not None and endpoint.startswith("http://"):
+        options.setdefault("AWS_ALLOW_HTTP", "true")  # delta-rs refuses such an endpoint without it
     return Store(place.rstrip("/"), options)
 
 

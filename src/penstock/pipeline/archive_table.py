@@ -42,6 +42,10 @@ class ArchiveError(PenstockError):
     """There is no archive, or what is there is none."""
 
 
+class FilesMissing(ArchiveError):
+    """A file of the archive is not there, or not whole, as the driver sees the archive."""
+
+
 class CommitRefused(PenstockError):
     """Somebody else has changed the table meanwhile: look again."""
 
@@ -151,10 +155,14 @@ class ArchiveTable:
         files: Iterable[ArchivedFile],
         archived: Mapping[tuple[str, int], int],
     ) -> None:
-        """Add files that were written from what the view says, and how far each topic id and partition is archived now.
+        """Add files, and the offset up to which each topic id and partition is archived with them.
 
-        When it returns, all of it is on stable storage.
+        The files were written by tasks that read on from what the view says. FilesMissing, and nothing is committed,
+        where this process does not see each of them in its whole length. When it returns, the commit is on stable
+        storage.
         """
+        files = list(files)
+        self._check_written(files)
         now_ms = SystemClock().now_ms()
         ends = [
             Transaction(_application(topic_id, partition), end, now_ms)
@@ -167,8 +175,10 @@ class ArchiveTable:
     def replace(
         self, view: ArchiveView, old: Iterable[FileBounds], new: Iterable[ArchivedFile], *, changes_data: bool
     ) -> None:
-        """Put files in the place of others, or of none. Refused wherever the view is not the newest: deltalake does
-        not see that somebody else has taken the same files away."""
+        """Replace files by new ones. Refused wherever the view is not the newest version: deltalake does not notice
+        that another commit has removed the same files. FilesMissing as in `commit`."""
+        new = list(new)
+        self._check_written(new)
         now_ms = SystemClock().now_ms()
         removed = [
             RemoveAction(
@@ -186,6 +196,20 @@ class ArchiveTable:
     def make_durable(self, view: ArchiveView) -> None:
         """To the disk with what led to a version: another archiver may have died before it did that."""
         self._sync_log(max(0, view.version - _VERSIONS_IN_DOUBT), view.version)
+
+    def check_files(self, files: Iterable[FileBounds]) -> None:
+        """FilesMissing unless these files of the archive are all there, each in its whole length."""
+        problem = self.store.problem_with({file.name: file.size_bytes for file in files})
+        if problem is not None:
+            raise FilesMissing(
+                f"the archive {self.store.uri} is not complete: {problem}. Nothing is truncated or released: "
+                "restore the file, or archive to another place while the topic still has the records"
+            )
+
+    def _check_written(self, files: Iterable[ArchivedFile]) -> None:
+        problem = self.store.problem_with({file.name: file.size_bytes for file in files})
+        if problem is not None:
+            raise FilesMissing(not_shared(self.store, problem))
 
     def vacuum(self, keep_hours: int) -> list[str]:
         """Delete files that no version of the last so many hours has; those of failed tasks too."""
@@ -251,6 +275,15 @@ class ArchiveTable:
                 f"the table at {self.store.uri} is no archive of topics: its columns are others"
             )
         return table
+
+
+def not_shared(store: Store, problem: str) -> str:
+    """Why files that tasks have written are not committed."""
+    return (
+        f"a task has written a file that the driver does not see: {problem}. The workers do not share "
+        f"{store.uri} with the driver; nothing was committed. Name a directory that all machines share, "
+        "or an object store"
+    )
 
 
 def _is_like(found: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType]) -> bool:

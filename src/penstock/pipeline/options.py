@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.config import parse_address
 from penstock.errors import PenstockError
-from penstock.pipeline.columns import ALL, BASIC, CREATE_TIMESTAMP
+from penstock.pipeline.columns import ALL, BASIC, CRC, CREATE_TIMESTAMP, SIZE
 
 EARLIEST, LATEST = -2, -1
 """Kafka's numbers for the two ends of a partition."""
@@ -115,8 +115,8 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         _columns(values, headers),
         _isolation(values),
         _flag(values, "failOnDataLoss", True),
-        _number(values, "minPartitions") or 1,
-        _number(values, "maxOffsetsPerTrigger"),
+        number_of(values, "minPartitions") or 1,
+        number_of(values, "maxOffsetsPerTrigger"),
         choice_of(values, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         _flag(values, "filterPushdown", False),
         values.get("archive"),
@@ -172,7 +172,7 @@ def _bound(values: Mapping[str, str], which: str) -> Bound | None:
     )
     end = LATEST if which == "ending" else EARLIEST
     if time in values:
-        return Bound(end, time_ms=_number(values, time))
+        return Bound(end, time_ms=number_of(values, time))
     if by_times in values:
         return Bound(end, times=_partitions(values, by_times))
     if offsets not in values:
@@ -213,7 +213,7 @@ def _columns(values: Mapping[str, str], headers: bool) -> tuple[str, ...]:
     if "columns" not in values:
         return ALL if headers else BASIC
     names = tuple(name.strip() for name in values["columns"].split(","))
-    known = (*ALL, CREATE_TIMESTAMP)
+    known = (*ALL, CREATE_TIMESTAMP, SIZE, CRC)
     if set(names) - set(known) or len(set(names)) < len(names):
         raise OptionError(f"columns: give some of {', '.join(known)}, each once")
     if CREATE_TIMESTAMP in names and "archive" in values:
@@ -237,7 +237,7 @@ def _flag(values: Mapping[str, str], name: str, default: bool) -> bool:
     return choice_of(values, name, ("true", "false") if default else ("false", "true")) == "true"
 
 
-def _number(values: Mapping[str, str], name: str) -> int | None:
+def number_of(values: Mapping[str, str], name: str) -> int | None:
     if name not in values:
         return None
     text = values[name].strip()

@@ -89,8 +89,11 @@ class Plan:
 def limited(
     starts: Mapping[Partition, int], ends: Mapping[Partition, int], most: int
 ) -> dict[Partition, int]:
-    """Ends that leave at most so many offsets in all: each partition its share, and at least one where it has any."""
-    lengths = {partition: max(0, end - starts.get(partition, end)) for partition, end in ends.items()}
+    """Ends of at most `most` offsets after `starts` in all, shared among the partitions by how much each has left.
+
+    Every partition in `ends` needs a start. A partition with offsets left gets at least one while there are enough.
+    """
+    lengths = {partition: max(0, end - starts[partition]) for partition, end in ends.items()}
     total = sum(lengths.values())
     if total <= most:
         return dict(ends)
@@ -101,7 +104,7 @@ def limited(
             break
         shares[partition] += 1
         rest -= 1
-    return {partition: starts.get(partition, end) + shares[partition] for partition, end in ends.items()}
+    return {partition: starts[partition] + shares[partition] for partition in ends}
 
 
 def _neediest(lengths: Mapping[Partition, int], shares: Mapping[Partition, int]) -> Iterable[Partition]:

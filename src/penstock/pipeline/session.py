@@ -22,9 +22,12 @@ _ON_THIS_MACHINE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress"
 
 
 def open_session(
-    app_name: str, master: str = LOCAL, settings: Mapping[str, str] | None = None
+    app_name: str = "penstock", master: str = LOCAL, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The session of this process, made where there is none."""
+    """The Spark session of this process, made where there is none.
+
+    Spark runs on the Java of `JAVA_HOME` or of the path, or on the one that comes with `penstock[pipeline]`.
+    """
     os.environ["JAVA_HOME"] = java_home()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).master(master)

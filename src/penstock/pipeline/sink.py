@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from penstock.net.routes import Routes
-from penstock.pipeline.offsets import run
+from penstock.pipeline.offsets import NoSuchTopic, run
 from penstock.pipeline.options import OptionError
 from penstock.pipeline.sink_options import SinkOptions, check_schema, parse_sink
 from penstock.pipeline.sink_producer import new_identity
@@ -55,10 +55,18 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def check_topic(options: SinkOptions) -> None:
-    """OptionError where the topic that all rows go to is not there."""
+    """NoSuchTopic where the topic of the option `topic` does not exist.
+
+    Spark makes the writer of a stream in the stream's thread, when the first batch begins. No method of a
+    Python data source is called before `start()` returns, so the error ends the query and cannot be raised earlier.
+    """
 
     async def ask(routes: Routes) -> None:
         if options.topic is not None:
             await routes.topic(options.topic)
 
-    run(options.bootstrap, ask)
+    try:
+        run(options.bootstrap, ask)
+    except NoSuchTopic as error:
+        fix = f"create it with `penstock topic create {options.topic} --bootstrap {options.bootstrap}`"
+        raise NoSuchTopic(f"{error}; {fix} and start the query again") from None

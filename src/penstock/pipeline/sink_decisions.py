@@ -23,7 +23,7 @@ from penstock.pipeline.offsets import Partition, ends_of, find_offset, run
 from penstock.pipeline.options import EARLIEST, LATEST
 from penstock.pipeline.ranges import OffsetRange
 from penstock.pipeline.reading import PATIENCE_SECONDS, Reading
-from penstock.pipeline.sink_producer import BatchProducer, Identity
+from penstock.pipeline.sink_producer import BatchProducer, Identity, Place
 from penstock.records.building import NewRecord
 
 DECISIONS_TOPIC = "__pipeline_sinks"
@@ -45,17 +45,31 @@ class Decision:
     batch: int = -1
     """The last batch whose rows count."""
     winners: tuple[Identity, ...] = ()
-    """Their transactions."""
+    """The transactions that are its rows."""
+    places: tuple[Place, ...] = ()
+    """One record of each of these transactions, in their order. Empty in decisions of older versions."""
     offset: int = -1
-    """Where it is recorded."""
+    """Offset of this decision in its topic."""
+
+    def is_same(self, other: Decision) -> bool:
+        """Whether both decide the same, wherever they are recorded."""
+        return (self.batch, self.winners) == (other.batch, other.winners)
+
+    def undone(self) -> Decision:
+        """The decision that none of the rows count: the batch is to be written again."""
+        return Decision(self.batch - 1)
+
+    def place_of(self, winner: Identity) -> Place | None:
+        return dict(zip(self.winners, self.places, strict=False)).get(winner)
 
     def encode(self) -> bytes:
-        return json.dumps({"batch": self.batch, "winners": self.winners}).encode()
+        return json.dumps({"batch": self.batch, "winners": self.winners, "places": self.places}).encode()
 
     @classmethod
     def decode(cls, value: bytes, offset: int) -> Decision:
         found = json.loads(value)
-        return cls(found["batch"], tuple(Identity(*each) for each in found["winners"]), offset)
+        winners = tuple(Identity(*each) for each in found["winners"])
+        return cls(found["batch"], winners, tuple(Place(*each) for each in found.get("places", ())), offset)
 
 
 class Decisions:

@@ -15,13 +15,15 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from penstock.pipeline.options import OptionError, bootstrap_of, choice_of
+from penstock.pipeline.options import OptionError, bootstrap_of, choice_of, number_of
 from penstock.records.compression import Codec
 
 TOPIC, KEY, VALUE, HEADERS, PARTITION = COLUMNS = ("topic", "key", "value", "headers", "partition")
 
+ACCEPT_LOSS = "acceptLossOfBatch"
 _KNOWN = {
-    name.lower(): name for name in ("kafka.bootstrap.servers", "bootstrap", "topic", "kafka.compression.type")
+    name.lower(): name
+    for name in ("kafka.bootstrap.servers", "bootstrap", "topic", "kafka.compression.type", ACCEPT_LOSS)
 }
 _WITHOUT_MEANING = frozenset(
     name.lower()
@@ -58,6 +60,8 @@ class SinkOptions:
     codec: Codec
     checkpoint: str | None = None
     """Where Spark notes which query it is."""
+    accepts_loss_of_batch: int | None = None
+    """Number of a batch of which rows are known to be lost: the query goes on without them."""
 
 
 def parse_sink(given: Mapping[str, str]) -> SinkOptions:
@@ -69,7 +73,13 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
     values = {_KNOWN[name]: value for name, value in options.items() if name in _KNOWN}
     codec = choice_of(values, "kafka.compression.type", tuple(each.name.lower() for each in Codec))
     checkpoint = options.get("checkpointlocation")
-    return SinkOptions(bootstrap_of(values), values.get("topic"), Codec[codec.upper()], checkpoint)
+    return SinkOptions(
+        bootstrap_of(values),
+        values.get("topic"),
+        Codec[codec.upper()],
+        checkpoint,
+        number_of(values, ACCEPT_LOSS),
+    )
 
 
 def check_schema(schema: StructType, options: SinkOptions) -> None:

@@ -43,6 +43,15 @@ class Identity(NamedTuple):
     epoch: int
 
 
+class Place(NamedTuple):
+    """Where a record was written."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+
+
 async def new_identity(routes: Routes) -> Identity:
     """Without a transaction."""
     fields = {"transactional_id": None, "transaction_timeout": timedelta(minutes=1)}

@@ -12,7 +12,7 @@ from penstock.net.routes import Routes
 from penstock.pipeline.sink_keys import partitions_for
 from penstock.pipeline.sink_options import HEADERS, KEY, PARTITION, TOPIC, VALUE
 from penstock.records.building import NewRecord
-from penstock.records.iteration import Headers
+from penstock.records.content import Headers
 
 Placed = dict[tuple[str, int], list[NewRecord]]
 

@@ -1,15 +1,16 @@
 """Rows of a stream into topics, each once: `df.writeStream.format("penstock")`.
 
 Each attempt of a task writes in a held transaction of its own and leaves it open. When all tasks of a batch are done
-the driver records which transactions are its rows (`sink_decisions`), then commits those, then aborts what else it had
-found open. So a batch that Spark runs again, after a crash of whatever, is found decided and written no more, or was
-not, and nothing of the first time is ever read.
+the driver records which transactions are its rows (`sink_decisions`), aborts the other open transactions of the query,
+and commits the recorded ones (`sink_outcomes`). A batch that Spark runs again after a crash is either found decided,
+and not written again, or it was not decided, and nothing of the first run can ever be read.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,14 +21,14 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from penstock.errors import PenstockError
-from penstock.net.routes import Routes
 from penstock.pipeline.archive_store import store_at
-from penstock.pipeline.held import abort, claim, commit, open_under
+from penstock.pipeline.held import abort, claim, open_under
 from penstock.pipeline.offsets import run
 from penstock.pipeline.sink import check_topic
 from penstock.pipeline.sink_decisions import Decision, Decisions
 from penstock.pipeline.sink_options import SinkOptions, check_schema, parse_sink
-from penstock.pipeline.sink_producer import Identity
+from penstock.pipeline.sink_outcomes import BatchUndone, RowsLost, carry_out
+from penstock.pipeline.sink_producer import Identity, Place
 from penstock.pipeline.sink_task import TaskWriter
 
 
@@ -40,6 +41,8 @@ class Written(WriterCommitMessage):
     query: str
     transaction: Identity | None = None
     """With rows, if there were any."""
+    place: Place | None = None
+    """One of the rows."""
     seen: int = -1
     """The offset of the decision that was the last when they were written."""
     is_decided: bool = False
@@ -71,14 +74,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
         first = next((rows for rows in iterator if rows.num_rows), None)
         if first is None:
             return Written(task.query)
+        # Before any row: a transaction that a driver finds open has not seen what that driver is about to decide.
+        # Before the id is claimed: the coordinator knows the outcome of a decided transaction only until then.
+        last = self._decisions(task.query).last()
+        if last.batch >= task.batch:
+            for _ in iterator:
+                pass
+            return Written(task.query, is_decided=True)
         with TaskWriter(self._options, task.number) as writer:
             held = writer.run(claim(writer.routes, f"{_prefix(task.query)}{task.number}-"))
-            # Before any row: whatever a driver finds open has not seen what that one is about to decide.
-            last = self._decisions(task.query).last()
-            if last.batch >= task.batch:
-                for _ in iterator:
-                    pass
-                return Written(task.query, is_decided=True)
             writer.begin(held)
             try:
                 writer.write(first)
@@ -89,13 +93,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 with suppress(PenstockError, OSError):
                     writer.run(abort(writer.routes, [held]))
                 raise
-        return Written(task.query, held, last.offset)
+        return Written(task.query, held, writer.place, last.offset)
 
     # --- in the driver
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """A batch without rows is decided only where it had rows in an earlier run: then these rows count."""
         written = [each for each in messages if isinstance(each, Written)]
-        if any(each.transaction is not None or each.is_decided for each in written):
+        if not written:
+            return
+        has_rows = any(each.transaction is not None or each.is_decided for each in written)
+        if has_rows or self._decisions(written[0].query).last().batch == batchId:
             self._settle(written[0].query, batchId, written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -105,31 +113,58 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._settle(query, batchId, None)
 
     def _settle(self, query: str, batch: int, written: Sequence[Written] | None) -> None:
-        """Decide the batch, unless it is decided or has failed; make what was decided come true, and nothing else."""
-        decisions = self._decisions(query)
+        """Decide the batch, unless it was decided before or has failed; abort what else was open, and carry out the
+        decision. Earlier batches were carried out: Spark begins a batch when the one before it is acknowledged."""
+        decisions, bootstrap = self._decisions(query), self._options.bootstrap
         driver, last = decisions.lead()
-        left_open = run(self._options.bootstrap, lambda routes: open_under(routes, _prefix(query)))
+        left_open = run(bootstrap, lambda routes: open_under(routes, _prefix(query)))
         decision = last
         if last.batch < batch and written is not None:
-            decision = _decide(batch, written, last)
+            decision = _decide(batch, written, last, left_open)
         decisions.record(driver, decision)
-        winners = decision.winners if decision.batch == batch else ()
         losers = [each for each in left_open if each not in decision.winners]
+        if losers:
+            run(bootstrap, lambda routes: abort(routes, losers))
+        if decision.batch == batch:
+            self._carry_out(decisions, decision, left_open)
 
-        async def end(routes: Routes) -> None:
-            await commit(routes, winners)
-            await abort(routes, losers)
-
-        run(self._options.bootstrap, end)
+    def _carry_out(self, decisions: Decisions, decision: Decision, left_open: Sequence[Identity]) -> None:
+        try:
+            carry_out(self._options.bootstrap, decision, left_open)
+        except BatchUndone:
+            driver, newest = decisions.lead()
+            if not newest.is_same(decision):
+                raise _overtaken(decision.batch) from None
+            decisions.record(driver, decision.undone())
+            raise
+        except RowsLost as error:
+            if not decisions.last().is_same(decision):
+                raise _overtaken(decision.batch) from None
+            if self._options.accepts_loss_of_batch != decision.batch:
+                raise
+            warnings.warn(str(error), stacklevel=2)
 
     def _decisions(self, query: str) -> Decisions:
         return Decisions(self._options.bootstrap, query)
 
 
-def _decide(batch: int, written: Sequence[Written], last: Decision) -> Decision:
+def _decide(
+    batch: int, written: Sequence[Written], last: Decision, left_open: Collection[Identity]
+) -> Decision:
     if any(each.is_decided or (each.transaction and each.seen != last.offset) for each in written):
-        raise Overtaken(f"another run of the query went on while batch {batch} was written: start it again")
-    return Decision(batch, tuple(each.transaction for each in written if each.transaction))
+        raise _overtaken(batch)
+    winners = tuple(each.transaction for each in written if each.transaction)
+    for each in winners:
+        if each not in left_open:
+            raise BatchUndone(
+                f"the transaction {each.transactional_id} of batch {batch} was aborted while the batch was written. "
+                "No row of the batch can be read, and none is lost: start the query again, it writes the batch again"
+            )
+    return Decision(batch, winners, tuple(each.place for each in written if each.transaction and each.place))
+
+
+def _overtaken(batch: int) -> Overtaken:
+    return Overtaken(f"another run of the query went on while batch {batch} was written: start it again")
 
 
 def _query_of(checkpoint: str | None) -> str | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.clock import SystemClock
 from penstock.pipeline.reading import routes_to
 from penstock.pipeline.sink_options import SinkOptions
-from penstock.pipeline.sink_producer import BatchProducer, Identity
+from penstock.pipeline.sink_producer import BatchProducer, Identity, Place
 from penstock.pipeline.sink_rows import Placing
 
 T = TypeVar("T")
@@ -24,6 +24,8 @@ class TaskWriter:
         self._codec = options.codec
         self._placing = Placing(self.routes, options.topic, task)
         self._producer: BatchProducer | None = None
+        self.place: Place | None = None
+        """One of the records that were written."""
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> TaskWriter:
@@ -47,9 +49,12 @@ class TaskWriter:
     async def _write(self, rows: pa.RecordBatch) -> None:
         assert self._producer is not None
         placed = await self._placing.place(rows, SystemClock().now_ms())
-        await asyncio.gather(
+        offsets = await asyncio.gather(
             *(self._producer.write(*partition, records) for partition, records in placed.items())
         )
+        if self.place is None:
+            for (topic, partition), offset in zip(placed, offsets, strict=True):
+                self.place = Place(topic, (await self.routes.topic(topic)).id.hex, partition, offset)
 
     async def _close(self) -> None:
         self.routes.close()

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.fetching import OffsetsLost, read_range
-from penstock.pipeline.offsets import ends_of, topics_of
+from penstock.pipeline.offsets import NoSuchTopic, ends_of, topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, SourceOptions, parse
 from penstock.pipeline.planning import Plan
 from penstock.pipeline.ranges import OffsetRange, split
@@ -36,6 +36,8 @@ TYPES = {
     "timestamp": "timestamp",
     "timestampType": "int",
     "createTimestamp": "timestamp",
+    "size": "int",
+    "crc": "bigint",
     "headers": "array<struct<key string, value binary>>",
 }
 
@@ -86,6 +88,8 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
+    """Without partitions to read, Spark calls `read` once with a partition of its own that holds nothing."""
+
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
 
@@ -101,12 +105,12 @@ class BatchReader(DataSourceReader):
         return plan.ranges(starts, ends, warn)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, RangePartition)
-        return read_rows(self.options, partition.range)
+        return read_rows(self.options, partition.range) if isinstance(partition, RangePartition) else iter(())
 
 
 def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """In a task. Where offsets go while they are read, and that is no error, the rest of them is read."""
+    """Rows of a range, in a task. With failOnDataLoss=false, offsets that are deleted meanwhile are skipped with a
+    warning, and so is the rest of the range when its topic is deleted."""
     reading = Reading(options.bootstrap, options.read_committed)
     while True:
         following = wanted.start
@@ -118,15 +122,23 @@ def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Record
             if options.fails_on_data_loss:
                 raise
             warn(str(error))
-            name = (wanted.topic, wanted.partition)
-            [earliest] = ends_of(reading, [name], EARLIEST).values()
-            if earliest <= following:
-                return  # it is not that its start has moved: nothing of it is left
+            earliest = _log_start(reading, wanted)
+            if earliest is None or earliest <= following:
+                return  # the topic is gone, or its end moved: nothing of the range is left
             wanted = replace(wanted, start=earliest)
             if not len(wanted):
                 return
         else:
             return
+
+
+def _log_start(reading: Reading, wanted: OffsetRange) -> int | None:
+    """The log start offset of the partition; None where the topic does not exist any more."""
+    try:
+        [earliest] = ends_of(reading, [(wanted.topic, wanted.partition)], EARLIEST).values()
+    except NoSuchTopic:
+        return None
+    return earliest
 
 
 def with_offset(columns: tuple[str, ...]) -> tuple[str, ...]:

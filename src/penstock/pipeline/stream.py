@@ -1,9 +1,11 @@
-"""A topic as a stream: Spark remembers how far it has read, by topic, topic id and partition, in its checkpoint."""
+"""Topics as a stream: Spark asks for the next position, plans a batch between two positions, and keeps them in its
+checkpoint (`positions`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -14,11 +16,17 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from penstock.pipeline.offsets import Partition, ends_of, topics_of
-from penstock.pipeline.options import LATEST, Bound, OptionError, SourceOptions
+from penstock.pipeline.offsets import NoSuchTopic, Partition, topics_of
+from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions, Subscription
 from penstock.pipeline.planning import Plan, limited
+from penstock.pipeline.positions import Position
 from penstock.pipeline.ranges import OffsetRange, split
 from penstock.pipeline.source import RangePartition, read_rows, warn
+
+T = TypeVar("T")
+
+_ATTEMPTS = 5
+"""Plans that a deletion of a topic may invalidate before the last error is raised."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -26,41 +34,54 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.end is not None:
             raise OptionError("a stream has no end: leave the options out that end it")
         self.options = options
-        self._target: dict[Partition, int] | None = None
-        """Of a query that reads what is there and stops."""
+        self._target: Position | None = None
+        """End of a query with the trigger availableNow."""
 
     def initialOffset(self) -> dict[str, Any]:
         plan = self.plan()
         starts = plan.resolve(self.options.start or Bound(LATEST))
-        return _encode(plan, starts)
+        return _position(plan, starts).encode()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        plan = self.plan()
-        ends = self._target or ends_of(plan.reading, plan.partitions, LATEST)
-        starts = self._starts(plan, start)
-        ends = {partition: max(end, starts.get(partition, 0)) for partition, end in ends.items()}
-        if isinstance(limit, ReadMaxRows):
-            ends = limited(starts, ends, limit.max_rows)
-        return _encode(plan, ends)
+        before = Position.decode(start)
+
+        def find(plan: Plan) -> dict[str, Any]:
+            deleted = self._deleted(plan, before)
+            starts = self._starts(plan, before)
+            ends = self._ends(plan)
+            new = [partition for partition in ends if partition not in starts]
+            starts |= plan.find(dict.fromkeys(new, EARLIEST))
+            ends = {partition: max(end, starts[partition]) for partition, end in ends.items()}
+            if isinstance(limit, ReadMaxRows):
+                ends = limited(starts, ends, limit.max_rows)
+            return before.advanced(ends, _ids(plan), deleted).encode()
+
+        return self._planned(before.topic_ids, find)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self.options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        plan = self.plan()
-        return _encode(plan, ends_of(plan.reading, plan.partitions, LATEST))
+        return self._latest().encode()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        plan = self.plan()
-        self._target = ends_of(plan.reading, plan.partitions, LATEST)
+        self._target = self._latest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        plan = self.plan()
-        ends = {each: offset for each, offset in _decode(end).items() if each[0] in plan.topics}
-        for topic in {topic for topic, _ in _decode(end)} - plan.topics.keys():
-            plan.lose(f"topic {topic} is not there any more", warn)
-        return self.pieces(plan, plan.ranges(self._starts(plan, start), ends, warn))
+        before, after = Position.decode(start), Position.decode(end)
+
+        def cut(plan: Plan) -> Sequence[InputPartition]:
+            there, ids = set(plan.partitions), _ids(plan)
+            ends = {}
+            for (name, number), offset in after.offsets.items():
+                if (name, number) in there and after.topic_ids.get(name, ids[name]) == ids[name]:
+                    ends[name, number] = offset
+                elif offset > before.offsets.get((name, number), 0):
+                    plan.lose(f"{name}-{number} does not exist any more, or belongs to a new topic", warn)
+            return self.pieces(plan, plan.ranges(self._starts(plan, before), ends, warn))
+
+        return self._planned(after.topic_ids, cut)
 
     def pieces(self, plan: Plan, ranges: list[OffsetRange]) -> Sequence[InputPartition]:
         """What the tasks of a batch read."""
@@ -70,34 +91,69 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, RangePartition)
         return read_rows(self.options, partition.range)
 
-    def plan(self) -> Plan:
-        return Plan(self.options, topics_of(self.options))
+    def plan(self, read_before: Mapping[str, str] | None = None) -> Plan:
+        """The topics of the subscription. NoSuchTopic where one does not exist; with the ids of the topics that the
+        stream has read, that topic is left out."""
+        return Plan(self.options, topics_of(self.options, skips_missing=read_before is not None))
 
-    def _starts(self, plan: Plan, start: dict[str, Any]) -> dict[Partition, int]:
-        """Partitions that came later start at their beginning; a topic that was made again is read anew."""
-        known = start.get("topic_ids", {})
-        starts = {}
-        for (name, number), offset in _decode(start).items():
-            topic = plan.topics.get(name)
-            if topic is None or number not in topic.partitions:
+    def _planned(self, read_before: Mapping[str, str], work: Callable[[Plan], T]) -> T:
+        """Work on a plan, and again on a new one where a topic was deleted meanwhile."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return work(self.plan(read_before))
+            except NoSuchTopic:
                 continue
-            if known.get(name, topic.id) != topic.id:
+        return work(self.plan(read_before))
+
+    def _latest(self) -> Position:
+        def find(plan: Plan) -> Position:
+            return _position(plan, plan.find(dict.fromkeys(plan.partitions, LATEST)))
+
+        return self._planned({}, find)
+
+    def _ends(self, plan: Plan) -> dict[Partition, int]:
+        if self._target is None:
+            return plan.find(dict.fromkeys(plan.partitions, LATEST))
+        ids = self._target.topic_ids
+        return {
+            partition: self._target.offsets[partition]
+            for partition in plan.partitions
+            if partition in self._target.offsets and ids[partition[0]] == plan.topics[partition[0]].id
+        }
+
+    def _deleted(self, plan: Plan, before: Position) -> frozenset[str]:
+        """Topics of the subscription that were deleted. The first time this is data loss."""
+        if self.options.subscription is Subscription.PATTERN:
+            pattern = re.compile(self.options.topics[0])
+            subscribed = [name for name in before.topic_ids if pattern.fullmatch(name)]
+        else:
+            subscribed = list(self.options.topics)
+        missing = [name for name in subscribed if name not in plan.topics]
+        for name in missing:
+            if name not in before.topic_ids:
+                raise OptionError(f"there is no topic {name!r}")
+            if name not in before.deleted:
+                plan.lose(f"topic {name} does not exist any more", warn)
+        return frozenset(missing)
+
+    def _starts(self, plan: Plan, before: Position) -> dict[Partition, int]:
+        """Where partitions of the plan are read on. A partition without a start here is new, or belongs to a topic that
+        was deleted and made again: it is read from its log start offset."""
+        replaced = set()
+        for name, topic in plan.topics.items():
+            if before.topic_ids.get(name, topic.id) != topic.id:
                 plan.lose(f"topic {name} was deleted and made again", warn)
-                continue
-            starts[name, number] = offset
-        return starts
+                replaced.add(name)
+        return {
+            partition: before.offsets[partition]
+            for partition in plan.partitions
+            if partition in before.offsets and partition[0] not in replaced
+        }
 
 
-def _encode(plan: Plan, offsets: Mapping[Partition, int]) -> dict[str, Any]:
-    by_topic: dict[str, dict[str, int]] = {}
-    for (topic, number), offset in sorted(offsets.items()):
-        by_topic.setdefault(topic, {})[str(number)] = offset
-    return {"offsets": by_topic, "topic_ids": {name: plan.topics[name].id for name in by_topic}}
+def _position(plan: Plan, offsets: Mapping[Partition, int]) -> Position:
+    return Position(offsets, _ids(plan))
 
 
-def _decode(position: Mapping[str, Any]) -> dict[Partition, int]:
-    return {
-        (topic, int(number)): offset
-        for topic, partitions in position["offsets"].items()
-        for number, offset in partitions.items()
-    }
+def _ids(plan: Plan) -> dict[str, str]:
+    return {name: topic.id for name, topic in plan.topics.items()}

@@ -17,7 +17,7 @@ from penstock.pipeline.archive_store import Store
 from penstock.pipeline.archive_table import ArchiveTable, ArchiveView, FileBounds
 from penstock.pipeline.archive_times import first_offset, offset_at_time
 from penstock.pipeline.fetching import OffsetsLost, read_range
-from penstock.pipeline.offsets import Partition, Topic, ends_of, offsets_at, topic_names, topics_of
+from penstock.pipeline.offsets import Partition, Topic, ends_of, offsets_at, topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, OptionError, SourceOptions, Subscription
 from penstock.pipeline.planning import Plan, Warn
 from penstock.pipeline.ranges import OffsetRange, split
@@ -39,18 +39,26 @@ class TablePlan(Plan):
     view: ArchiveView
 
     @classmethod
-    def make(cls, options: SourceOptions) -> TablePlan:
-        """Topics that are not there any more are read from the archive alone, as they were last."""
+    def make(cls, options: SourceOptions, read_before: Mapping[str, str] | None = None) -> TablePlan:
+        """A deleted topic is read from the archive alone, as the topic that had the name last.
+
+        A stream gives the ids of the topics it has read, by name: of these, the archive of that very topic is read, and
+        a topic that is neither in the cluster nor in the archive is left out. A batch refuses such a topic.
+        """
         assert options.archive is not None
-        known = topic_names(options.bootstrap)
-        is_pattern = options.subscription is Subscription.PATTERN
-        gone = [] if is_pattern else [name for name in options.topics if name not in known]
-        there = replace(options, topics=tuple(name for name in options.topics if name not in gone))
-        plan = Plan(options, topics_of(there))
+        plan = Plan(options, topics_of(options, skips_missing=True))
         log_starts = ends_of(plan.reading, plan.partitions, EARLIEST)
         table = ArchiveTable.at(options.archive)
         view = table.view()
-        topics = {**plan.topics, **{name: _last_known(view, name, options.assigned) for name in gone}}
+        is_pattern = options.subscription is Subscription.PATTERN
+        topics = dict(plan.topics)
+        for name in () if is_pattern else options.topics:
+            if name not in topics:
+                archived = _archived_topic(view, options, name, (read_before or {}).get(name))
+                if archived is not None:
+                    topics[name] = archived
+                elif read_before is None:
+                    raise OptionError(f"there is no topic {name!r}, and none of it is archived")
         return cls(options, topics, table, log_starts, view)
 
     def find(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
@@ -103,15 +111,18 @@ class TablePlan(Plan):
         return TablePartition(wanted, self.table.store, files, archived)
 
 
-def _last_known(view: ArchiveView, name: str, assigned: Mapping[str, tuple[int, ...]]) -> Topic:
-    """A topic that is only archived: of those that had the name, the one with the newest record."""
+def _archived_topic(
+    view: ArchiveView, options: SourceOptions, name: str, topic_id: str | None
+) -> Topic | None:
+    """A topic of the archive by name and id; without an id, the one of that name with the newest record."""
     files = [file for file in view.files(name) if file.topic_ids and file.partitions]
-    if not files:
-        raise OptionError(f"there is no topic {name!r}, and none of it is archived")
-    newest = max(files, key=lambda file: (file.date, file.times[1].timestamp() if file.times else 0.0))
-    topic_id = (newest.topic_ids or ("", ""))[1]
+    if files and topic_id is None:
+        newest = max(files, key=lambda file: (file.date, file.times[1].timestamp() if file.times else 0.0))
+        topic_id = (newest.topic_ids or ("", ""))[1]
     numbers = [file.partitions[1] for file in files if file.partitions and topic_id in (file.topic_ids or ())]
-    return Topic(name, topic_id, assigned.get(name) or tuple(range(max(numbers) + 1)))
+    if topic_id is None or not numbers:
+        return None
+    return Topic(name, topic_id, options.assigned.get(name) or tuple(range(max(numbers) + 1)))
 
 
 class TablePartition(InputPartition):
@@ -140,15 +151,14 @@ class TableReader(BatchReader):
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, TablePartition)
-        return read_table(self.options, partition)
+        return read_table(self.options, partition) if isinstance(partition, TablePartition) else iter(())
 
 
 class TableStreamReader(StreamReader):
     """One task a partition of the topic: its records come in their order."""
 
-    def plan(self) -> TablePlan:
-        return TablePlan.make(self.options)
+    def plan(self, read_before: Mapping[str, str] | None = None) -> TablePlan:
+        return TablePlan.make(self.options, read_before)
 
     def pieces(self, plan: Plan, ranges: list[OffsetRange]) -> Sequence[InputPartition]:
         assert isinstance(plan, TablePlan)

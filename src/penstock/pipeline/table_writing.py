@@ -23,6 +23,7 @@ from penstock.clock import SystemClock
 from penstock.errors import PenstockError
 from penstock.pipeline.archive_files import GROUP_BYTES
 from penstock.pipeline.archive_store import Store, storage_options
+from penstock.pipeline.archive_table import not_shared
 from penstock.pipeline.archive_upkeep import KEEP_HOURS
 
 _RESULT = "name string, size_bytes long, rows long"
@@ -46,6 +47,9 @@ def overwrite(frame: DataFrame, store: Store) -> int:
         AddAction(each.name, each.size_bytes, {}, now_ms, True, json.dumps({"numRecords": each.rows}))
         for each in written
     ]
+    problem = store.problem_with({each.name: each.size_bytes for each in written})
+    if problem is not None:
+        raise TableRefused(not_shared(store, problem))
     store.make_durable(each.name for each in written)
     table = DeltaTable(store.uri, storage_options=storage_options(store))
     try:

@@ -19,7 +19,8 @@ from penstock.records.batch import (
     write_header,
 )
 from penstock.records.compression import Codec, compress
-from penstock.records.iteration import HEADER_NAMES, Headers, Record
+from penstock.records.content import HEADER_NAMES, Headers
+from penstock.records.iteration import Record
 from penstock.records.varints import encode
 
 

@@ -21,14 +21,11 @@ from penstock.records.batch import (
     read_header,
 )
 from penstock.records.compression import MAX_DECOMPRESSED_BYTES, decompress
+from penstock.records.content import HEADER_NAMES, Headers
 from penstock.records.varints import decode_int, decode_long
 
 _MIN_LONG = -(2**63)
 _MAX_LONG = 2**63 - 1
-
-Headers = tuple[tuple[str, bytes | None], ...]
-HEADER_NAMES = "surrogateescape"
-"""Names are UTF-8, but nobody checks that when they come: others are read too, and written again as they were."""
 
 
 class Record(NamedTuple):

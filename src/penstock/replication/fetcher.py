@@ -24,6 +24,7 @@ from penstock.config import (
 from penstock.errors import BrokerError, ErrorCode, PenstockError, StorageError
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from penstock.net.client import Client, ConnectionLost
+from penstock.observability.alarms import AlarmKind
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.replication.authentication import prove
 from penstock.replication.leader_session import LeaderSession
@@ -34,6 +35,8 @@ from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, Fetch
 from penstock.wire.fetch_client import FetchResponse
 
 RETRY_SECONDS = 0.1
+REFUSED_RETRY_SECONDS = 5.0
+"""Pause before a leader is asked again that lacks committed records: it cannot get them by itself."""
 _PARTITION_MAX_BYTES = 1 << 20
 
 Key = tuple[TopicId, int]
@@ -193,7 +196,10 @@ class Fetcher:
                 last_fetched_epoch=log.last_epoch,
                 log_start_offset=log.log_start_offset,
                 flushed_offset=log.flushed_offset,
+                is_damaged=bool(log.damage),
             )
+            if not log.damage:
+                replica.may_refetch = False
             topics.setdefault(topic_id, FetchTopic(None, topic_id, [])).partitions.append(partition)
         forgotten, self._forgotten = self._forgotten, {}
         return FetchRequest(
@@ -254,6 +260,9 @@ class Fetcher:
         try:
             self._apply(replica, result)
         except BrokerError as error:
+            if error.code is ErrorCode.corrupt_message:
+                detail = f"broker {self._leader} sent a batch that cannot be appended: {error}"
+                self._services.alarms.set(AlarmKind.CORRUPT_FETCH, replica.name, detail)
             self._services.log.error_rarely("replica could not follow", error, partition=replica.name)
             self._say_later(key)
             return None
@@ -272,6 +281,7 @@ class Fetcher:
         if result.records:
             assert isinstance(result.records, memoryview)
             replica.append_fetched(result.records, self._services.clock.now_ms())
+            self._services.alarms.clear(AlarmKind.CORRUPT_FETCH, replica.name)
         replica.on_heard(Offset(result.high_watermark), Offset(result.log_start_offset))
 
     async def _begin_within_a_batch(self, replica: Replica, first: Offset, result: FetchResult) -> None:
@@ -303,6 +313,10 @@ class Fetcher:
         )
         if offset is None:
             raise StorageError(f"the leader of {replica.name} says that epoch {epoch} ends at {end_offset}")
+        if replica.must_keep(offset):
+            await self._refuse_truncation(replica, offset)
+            return
+        self._services.alarms.clear(AlarmKind.TRUNCATION_REFUSED, replica.name)
         self._services.log.info(
             "log is cut where it parts from the leader's",
             partition=replica.name,
@@ -311,6 +325,17 @@ class Fetcher:
             high_watermark=log.high_watermark,
         )
         await self._cut(replica, partial(self._services.logs.truncate, log, offset))
+
+    async def _refuse_truncation(self, replica: Replica, offset: Offset) -> None:
+        """The leader lacks committed records: keep them, stay out of sync, and ask again after a while."""
+        log = replica.log
+        detail = (
+            f"leader {self._leader} in epoch {replica.partition.leader_epoch} lacks records from offset {offset} on; "
+            f"records up to the high watermark {replica.partition.high_watermark} are committed and kept here "
+            f"(log end {log.log_end_offset})"
+        )
+        self._services.alarms.set(AlarmKind.TRUNCATION_REFUSED, replica.name, detail)
+        await asyncio.sleep(REFUSED_RETRY_SECONDS)
 
     async def _restart(self, replica: Replica, log_start: Offset) -> None:
         """The leader has nothing from this log's end on: either that is before its start, or this log is empty."""

@@ -7,12 +7,12 @@ write also checks that it has not registered again, nor begun to: from then on w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from penstock.cluster import znodes
 from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.coordination import Check
 from penstock.cluster.decisions import Decision
+from penstock.cluster.eligible import with_members
 from penstock.cluster.image import Broker, ClusterImage, Partition
 from penstock.cluster.partition_writes import PartitionWrites
 from penstock.cluster.topic_writes import Writes, chunks
@@ -63,7 +63,15 @@ class _Attempts:
                     znodes.directory_path(broker.node_id), broker.directory_version
                 )
             isr = tuple(member for member in state.replicas if member in write.change.members)
-            writes.set(write.name, replace(state, isr=isr))
+            change = write.change
+            changed = with_members(
+                state,
+                isr,
+                keeps_eligible=change.keeps_eligible,
+                committed=change.committed,
+                log_end=change.log_end,
+            )
+            writes.set(write.name, changed)
             outcomes.append(InSyncOutcome(WriteResult.RECORDED, state.partition_epoch + 1))
             self._tried.add(write.name)
         # One that is let in may be coming back just now: next time that holds up nobody else.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from penstock.clock import Clock
+from penstock.clock import Clock, monotonic_ms
 from penstock.config import REPLICA_LAG_TIME_MAX_MS
 from penstock.errors import BrokerError, PenstockError
 from penstock.model import LeaderEpoch, TopicId, TopicPartition
@@ -73,7 +73,9 @@ class _Proposal:
         if not self.is_current:
             return
         if outcome.result is WriteResult.RECORDED:
-            self.in_sync.recorded_as(self.change.members, outcome.partition_epoch)
+            self.in_sync.recorded_as(
+                self.change.members, outcome.partition_epoch, has_eligible=self.change.keeps_eligible
+            )
         elif outcome.result is WriteResult.REFUSED:
             self.in_sync.refused(self.change)
         else:
@@ -128,7 +130,7 @@ class InSyncWriter:
                 await asyncio.sleep(0)
             partition = replica.partition
             if partition.is_leader and partition.in_sync.followers:
-                change = partition.propose(alive, lag_ms, self._clock.now_ms())
+                change = partition.propose(alive, lag_ms, monotonic_ms(self._clock))
                 if change is not None:
                     replica.on_moved(False)
                     proposals.append(_Proposal(replica, partition.in_sync, change))

@@ -24,6 +24,7 @@ from penstock.storage.key_index import KeyFileJob, KeyIndex, KeysMissing, LogVie
 from penstock.storage.key_lookup import KeyQuery, KeyRecords, find_original, look_up
 from penstock.storage.log import Log
 from penstock.storage.log_config import KEYED_SEGMENT_RECORDS
+from penstock.storage.segment import Segment
 from penstock.threads import Threads
 
 LookupCallback = Callable[[KeyRecords | BrokerError], None]
@@ -90,6 +91,19 @@ class KeyedLog:
         self._idle: asyncio.Future[None] | None = None
 
     # --- asking
+
+    @property
+    def suspects(self) -> frozenset[Segment]:
+        """Segments in which damage was met that the log does not know of: lookups wait until they were scrubbed."""
+        return frozenset(self._index.suspects)
+
+    def on_scrubbed(self, segments: frozenset[Segment]) -> None:
+        """The log knows of the damage in these segments now."""
+        self._index.suspects -= segments
+
+    def on_repaired(self, segment: Segment) -> None:
+        """Damaged batches of a segment are whole again: its entries are made anew."""
+        self._index.outdated.add(segment)
 
     def look_up(self, query: KeyQuery, max_wait_ms: int, callback: LookupCallback) -> KeyWait:
         """Call back with the records of a key, at least one if there is one within the time."""
@@ -313,7 +327,7 @@ class KeyedLog:
             return False
         log, generation, segment = self._log, self._log.generation, found[0]
         limit = log.config.max_decompressed_bytes
-        job = KeyFileJob(log.files.disk, log.files, *found, limit, is_wanted)
+        job = KeyFileJob(log.files.disk, log.files, *found, limit, is_wanted, self._index.suspects)
         is_written = await self._threads.run("background", job.write)
         if not is_written or log.generation != generation or not log.begin_filing(segment):
             await self._threads.run("background", job.discard)

@@ -25,32 +25,40 @@ class Partition:
         "_in_sync",
         "_is_alone",
         "_log_end",
+        "committed_epoch",
         "durability",
         "high_watermark",
         "is_leader",
         "leader_epoch",
-        "waits_for_dead",
+        "waits_for_store",
     )
 
     def __init__(
-        self, durability: Durability, log_end: Offset, flushed: Offset, high_watermark: Offset
+        self,
+        durability: Durability,
+        log_end: Offset,
+        flushed: Offset,
+        high_watermark: Offset,
+        committed_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     ) -> None:
         self.leader_epoch = NO_LEADER_EPOCH
         self.durability = durability
         self.high_watermark = min(high_watermark, log_end)
+        self.committed_epoch = committed_epoch
+        """The leader epoch in which everything below the high watermark was last known to be in the leader's log."""
         self.is_leader = False
         self._log_end = log_end
         self._flushed = flushed
         self._in_sync: InSync | None = None
         self._is_alone = False
-        self.waits_for_dead = False
-        """Whether it leads, and what is appended waits for a member of the in-sync set that is gone."""
+        self.waits_for_store = False
+        """Whether it leads, and what is appended waits until another in-sync set is recorded."""
 
     # --- roles
 
     def lead(self, leader_epoch: LeaderEpoch, in_sync: InSync) -> bool:
         """Decide what is committed from now on; true when the high watermark moved."""
-        self.leader_epoch = leader_epoch
+        self.leader_epoch = self.committed_epoch = leader_epoch
         self.is_leader = True
         self._in_sync = in_sync
         return self.on_in_sync()
@@ -58,7 +66,7 @@ class Partition:
     def follow(self, leader_epoch: LeaderEpoch) -> None:
         """Another leads, or nobody."""
         self.leader_epoch = leader_epoch
-        self.is_leader = self._is_alone = self.waits_for_dead = False
+        self.is_leader = self._is_alone = self.waits_for_store = False
         self._in_sync = None
 
     @property
@@ -72,10 +80,15 @@ class Partition:
         """Whether the leader knows how far it is committed: everything from before its epoch is."""
         return self._in_sync is not None and self.high_watermark >= self._in_sync.epoch_start
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it leads, and commits nothing because eligible leaders are recorded outside of the in-sync set."""
+        return self._in_sync is not None and self._in_sync.has_eligible
+
     def on_in_sync(self) -> bool:
         """The in-sync set, or what is known of its members, has changed; true when the high watermark moved."""
         self._is_alone = self.in_sync.is_alone
-        self.waits_for_dead = self.in_sync.has_dead_member
+        self.waits_for_store = self.in_sync.must_be_written
         return self._advance()
 
     # --- the log
@@ -108,6 +121,7 @@ class Partition:
         """A follower hears of its leader's high watermark; true when its own moved."""
         bound = min(high_watermark, self._log_end)
         has_moved = bound > self.high_watermark
+        self.committed_epoch = self.leader_epoch
         self.high_watermark = max(self.high_watermark, bound)
         return has_moved
 

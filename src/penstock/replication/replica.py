@@ -15,7 +15,15 @@ from typing import Protocol
 
 from penstock.config import Durability
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from penstock.model import (
+    NO_LEADER_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 from penstock.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader, read_header
 from penstock.records.control import Marker, build_marker
 from penstock.replication.flusher import Flusher
@@ -23,7 +31,8 @@ from penstock.replication.held_appends import AppendCallback, HeldAppend, HeldAp
 from penstock.replication.in_sync import InSync
 from penstock.replication.keyed_log import KeyedLog
 from penstock.replication.partition import Partition
-from penstock.replication.truncation import diverging_epoch
+from penstock.replication.refused_batches import RefusedBatches
+from penstock.replication.truncation import diverging_epoch, gives_up_committed
 from penstock.replication.verified_appends import VerifiedAppends, Verify
 from penstock.replication.waiting import CommitCallback, CommitWaiters, DataWaiters, settled_by
 from penstock.storage.jobs import FlushJob
@@ -50,6 +59,7 @@ class Replica:
         flusher: Flusher,
         threads: Threads,
         changed: dict[Replica, None],
+        refused: RefusedBatches,
         on_in_sync_due: Callable[[], None],
     ) -> None:
         self.name = name
@@ -58,6 +68,8 @@ class Replica:
         self.partition = partition
         self.partition_epoch = -1
         """Of the state in the store that its role is by."""
+        self.unclean_epoch = NO_LEADER_EPOCH
+        """Leader epoch of the last election that may have given up committed records."""
         self.min_insync_replicas = 1
         self.max_message_bytes = log.config.max_message_bytes
         self.data_waiters = DataWaiters()
@@ -69,9 +81,14 @@ class Replica:
         self.is_throttled_as_follower = False
         self.archived_offset: Offset | None = None
         """Nothing from here on may be removed; None where nobody has to archive it."""
+        self.may_refetch = False
+        """Whether the log was damaged when the broker started, and every Fetch since has told its leader so: then the
+        leader has not let this replica into the in-sync set, and its records are no one's only copy."""
         self.cutting: asyncio.Future[None] | None = None
         """Set while the end of the log is cut: no role is taken before that is done."""
         self._commit_waiters = CommitWaiters()
+        self._producers = CommitWaiters()
+        """Producers with acks=all: they wait no longer when fewer than min.insync.replicas are in sync."""
         self._flush_waiters = CommitWaiters()
         self._start_waiters = CommitWaiters()
         self._flusher = flusher
@@ -81,7 +98,10 @@ class Replica:
         self._held = HeldAppends(log, threads, self.append)
         self.keyed: KeyedLog | None = None
         """Where the topic has `index.by.key`."""
-        self.verified = VerifiedAppends(log)
+        self._refused = refused
+        self._refused_as = (name.topic, name.partition), (topic_id, name.partition)
+        """The names under which batches of this partition may have been refused."""
+        self.verified = VerifiedAppends(log, self._on_unverified)
         self.on_marker: Callable[[Marker, AppendInfo], None] | None = None
         """Told of every marker that is appended here."""
 
@@ -100,7 +120,7 @@ class Replica:
         """Lead in a new epoch, which starts at the present end of the log."""
         self.log.assign_epoch(leader_epoch)
         self.on_moved(self.partition.lead(leader_epoch, in_sync))
-        if self.partition.waits_for_dead:
+        if self.partition.waits_for_store:
             self._on_in_sync_due()
 
     def become_follower(self, leader_epoch: LeaderEpoch) -> None:
@@ -114,7 +134,7 @@ class Replica:
         if self.partition.is_leader:
             self.partition.follow(self.partition.leader_epoch)
             self.give_up_held()
-            self._commit_waiters.fail(self._departure())
+            self._fail_commits(self._departure())
             self._start_waiters.fail(self._departure())
             if self.keyed is not None:
                 self.keyed.fail(self._departure())
@@ -129,6 +149,21 @@ class Replica:
         )
 
     @property
+    def is_under_min_insync(self) -> bool:
+        """Whether fewer replicas are in sync than min.insync.replicas, for records of coordinators and markers.
+
+        A minimum above the number of replicas counts as that number, as in Kafka: it could never be met."""
+        if self.min_insync_replicas <= 1 or not self.partition.is_leader:
+            return False
+        in_sync = self.partition.in_sync
+        return len(in_sync.recorded) < min(self.min_insync_replicas, len(in_sync.followers) + 1)
+
+    @property
+    def is_only_replica(self) -> bool:
+        """Whether this broker leads the partition and no other broker has, or is to have, a replica of it."""
+        return self.partition.is_leader and not self.partition.in_sync.followers
+
+    @property
     def is_in_doubt(self) -> bool:
         """Whether this broker can neither change who is in sync nor know that it still leads."""
         return self.partition.is_leader and self.partition.in_sync.is_in_doubt
@@ -139,6 +174,8 @@ class Replica:
             self._on_high_watermark()
         if self._start_waiters:
             self._tell_starts()
+        if self._producers and self.partition.is_held and self.lacks_replicas:
+            self._producers.fail(_too_few_after_append())
         if self.partition.needs_flush:
             self._flusher.request(self)
 
@@ -153,12 +190,18 @@ class Replica:
             if superseded is not None:
                 # Its coordinator has lost it with a power loss: what commits the next one must not commit this one too.
                 self.append_marker(superseded, is_epoch_new=False, now_ms=now_ms)
+        if self._refused and header.producer_id >= 0 and self.log.producers.get(header.producer_id) is None:
+            self._check_refused(header)
         try:
             info = self.log.append(batch, header, self.partition.leader_epoch, now_ms)
-        except BrokerError:
+        except BrokerError as error:
             if self.log.failed:
-                self._commit_waiters.fail(self._failure())  # there will be no flush that they could wait for
+                self._fail_commits(self._failure())  # there will be no flush that they could wait for
+            if error.code is ErrorCode.out_of_order_sequence_number:
+                self._check_refused(header)
             raise
+        if self._refused:
+            self._refused.on_append(header, *self._refused_as)
         if kind == TRANSACTIONAL_FLAG:
             self.verified.on_append(header.producer_id)
         self._changed[self] = None
@@ -168,11 +211,21 @@ class Replica:
             self._flusher.request(self)
         else:
             self._write_back(len(batch))
-        if self.partition.waits_for_dead:
+        if self.partition.waits_for_store:
             self._on_in_sync_due()
         if self.watchers:
             self._tell_watchers()
         return info
+
+    def _check_refused(self, header: BatchHeader) -> None:
+        """Refuse a batch that came only because an earlier one of its producer was refused, with that one's error."""
+        cause = self._refused.cause(header, *self._refused_as)
+        if cause is not None:
+            raise cause
+
+    def _on_unverified(self, header: BatchHeader, code: ErrorCode) -> None:
+        """The coordinator of its transaction did not confirm a batch."""
+        self._refused.remember(self._refused_as[0], header, code)
 
     def append_marker(self, marker: Marker, *, is_epoch_new: bool, now_ms: int) -> AppendInfo:
         """End a transaction; as `append`. One that was written before is written no second time, and then what is
@@ -181,15 +234,22 @@ class Replica:
             raise self._departure()
         is_due = self.log.producers.check_marker(marker, is_epoch_new=is_epoch_new)
         if not is_due or self._is_on_its_way(marker):
-            self.verified.on_marker(marker, is_epoch_new=is_epoch_new)
+            self._on_end(marker, is_epoch_new=is_epoch_new)
             last_offset = Offset(self.log.log_end_offset - 1)
             return AppendInfo(last_offset, last_offset, -1, self.log.log_start_offset, duplicate=True)
         batch = memoryview(build_marker(*marker, now_ms))
         info = self.append(batch, read_header(batch), now_ms)
-        self.verified.on_marker(marker, is_epoch_new=is_epoch_new)
+        self._on_end(marker, is_epoch_new=is_epoch_new)
         if self.on_marker is not None:
             self.on_marker(marker, info)
         return info
+
+    def _on_end(self, marker: Marker, *, is_epoch_new: bool) -> None:
+        """The producer's transactions up to the marker's epoch have ended; below it, where the marker has the epoch of
+        the next one."""
+        ended_below = marker.producer_epoch if is_epoch_new else marker.producer_epoch + 1
+        self._refused.on_epoch_end(marker.producer_id, ended_below, *self._refused_as)
+        self.verified.on_marker(marker, ended_below)
 
     def _is_on_its_way(self, marker: Marker) -> bool:
         """Whether it is written and not committed yet: until then its coordinator lets no other transaction begin."""
@@ -224,6 +284,18 @@ class Replica:
             self.data_waiters.wake()
         if log_start_offset > self.log.log_start_offset:
             self.log.advance_log_start(min(log_start_offset, self.log.log_end_offset))
+
+    def must_keep(self, offset: Offset) -> bool:
+        """Whether a follower may not truncate its log to `offset`: committed records would go that no election has
+        given up."""
+        partition = self.partition
+        return gives_up_committed(
+            offset,
+            partition.high_watermark,
+            partition.committed_epoch,
+            self.unclean_epoch,
+            partition.durability,
+        )
 
     def on_cut(self) -> None:
         """The end of the log was cut, or all of it went."""
@@ -322,15 +394,25 @@ class Replica:
             self.log.leader_epochs, self.log.log_end_offset, LeaderEpoch(fetched_epoch), Offset(offset)
         )
 
-    def when_committed(self, info: AppendInfo, callback: CommitCallback) -> bool:
-        """True when the append is committed already; else calls back when it is, or cannot be."""
+    def when_committed(
+        self, info: AppendInfo, callback: CommitCallback, *, for_producer: bool = False
+    ) -> bool:
+        """True when the append is committed already; else calls back when it is, or cannot be.
+
+        A producer is also called back when fewer replicas than min.insync.replicas are in sync: then nothing is
+        committed for now, and the producer sends the batch again.
+        """
         required = Offset(info.last_offset + 1)
         if self.partition.high_watermark >= required:
             return True
         if self.log.failed:
             raise self._failure()
-        self._commit_waiters.add(required, callback)
+        (self._producers if for_producer else self._commit_waiters).add(required, callback)
         return False
+
+    def _fail_commits(self, error: BrokerError) -> None:
+        self._commit_waiters.fail(error)
+        self._producers.fail(error)
 
     def configure(self, config: LogConfig, durability: Durability, min_insync_replicas: int) -> None:
         """Take the topic's settings, at the start or when they change."""
@@ -344,6 +426,11 @@ class Replica:
         elif config.index_by_key and self.keyed is None:
             self.keyed = KeyedLog(self.log, self._threads)
         self._held.keyed = self.keyed
+        if self.partition.is_leader:
+            self.partition.in_sync.set_min_in_sync(min_insync_replicas)
+            self.on_moved(self.partition.on_in_sync())
+            if self.partition.waits_for_store:
+                self._on_in_sync_due()
         self.on_moved(self.partition.set_durability(durability))
 
     def on_flushed(self, job: FlushJob) -> None:
@@ -356,13 +443,13 @@ class Replica:
 
     def on_flush_failed(self, error: OSError) -> None:
         self.log.fail(error)
-        self._commit_waiters.fail(self._failure())
+        self._fail_commits(self._failure())
         self._flush_waiters.fail(self._failure())
 
     def on_checkpoint_failed(self) -> None:
         """Perhaps only for lack of space; but a log that failed with it commits nothing more."""
         if self.log.failed:
-            self._commit_waiters.fail(self._failure())
+            self._fail_commits(self._failure())
 
     def retire(self) -> None:
         """The partition is no longer here: whoever waits is told to look for it elsewhere."""
@@ -385,7 +472,7 @@ class Replica:
             self._on_high_watermark()
         if self._start_waiters:
             self._tell_starts()
-        if partition.waits_for_dead or partition.in_sync.may_join(replica, partition.high_watermark):
+        if partition.waits_for_store or partition.in_sync.may_join(replica, partition.high_watermark):
             self._on_in_sync_due()
 
     async def started_everywhere(self) -> None:
@@ -404,6 +491,7 @@ class Replica:
     def _on_high_watermark(self) -> None:
         self.log.high_watermark = self.partition.high_watermark
         self._commit_waiters.committed(self.partition.high_watermark)
+        self._producers.committed(self.partition.high_watermark)
         self.data_waiters.wake()
         if self.keyed is not None:
             self.keyed.on_moved()
@@ -416,3 +504,10 @@ class Replica:
             ErrorCode.kafka_storage_error,
             f"the log of {self.name} failed; it is recovered when the broker restarts",
         )
+
+
+def _too_few_after_append() -> BrokerError:
+    return BrokerError(
+        ErrorCode.not_enough_replicas_after_append,
+        "stored, but fewer replicas are in sync than min.insync.replicas",
+    )

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
+from penstock.clock import monotonic_ms
 from penstock.cluster import reassignment
 from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, ImageChange, Topic
 from penstock.cluster.image import Partition as State
@@ -30,9 +31,11 @@ from penstock.config import FOLLOWER_REPLICATION_THROTTLED_REPLICAS as FOLLOWER_
 from penstock.config import LEADER_REPLICATION_THROTTLED_REPLICAS as LEADER_THROTTLED
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import BrokerEpoch, BrokerId, Offset, TopicPartition
+from penstock.observability.alarms import AlarmKind
 from penstock.replication.fetchers import Fetchers
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
+from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica
 from penstock.replication.services import ReplicaServices
 from penstock.replication.throttle import Throttle
@@ -50,6 +53,7 @@ class ReplicaManager:
         """Held while the logs' checkpoints are written: one writer at a time."""
         self.in_sync_due = asyncio.Event()
         """Set when an in-sync set may have to change: a follower has caught up, or brokers came or went."""
+        self.refused = RefusedBatches(services.clock)
         self.leader_throttle = Throttle(services.clock)
         """What this broker sends to followers that catch up."""
         self._follower_throttle = Throttle(services.clock)
@@ -82,7 +86,7 @@ class ReplicaManager:
     def get_in_sync(self, topic: str, partition: int) -> Replica:
         """The replica, if it leads or is in sync with the leader."""
         replica = self._held(topic, partition)
-        if not (replica.partition.is_leader or self._is_in_sync(replica)):
+        if not (replica.partition.is_leader or self.is_in_sync(replica)):
             raise BrokerError(
                 ErrorCode.not_leader_or_follower, f"this broker is not in sync in {topic}-{partition}"
             )
@@ -97,6 +101,14 @@ class ReplicaManager:
                 f"{topic}-{partition} is not on this broker",
             )
         return replica
+
+    @property
+    def services(self) -> ReplicaServices:
+        return self._services
+
+    def get_any(self, topic: str, partition: int) -> Replica:
+        """The replica, whatever its role: for another replica that repairs its damage."""
+        return self._held(topic, partition)
 
     # --- the cluster, as fetchers ask for it
 
@@ -121,6 +133,10 @@ class ReplicaManager:
 
     # --- copies that catch up
 
+    def say_again(self, replica: Replica) -> None:
+        """Tell the leader of a follower anew what it has: its damage came or went."""
+        self._fetchers.say_again(replica)
+
     def throttle_of(self, replica: Replica, follower: BrokerId) -> Throttle | None:
         """What holds back what is sent to this follower, if anything does: it is not in sync."""
         if not replica.is_throttled_as_leader or self.leader_throttle.is_off:
@@ -129,16 +145,12 @@ class ReplicaManager:
 
     def pause_seconds(self, replica: Replica, received_bytes: int) -> float:
         """How long a follower has to wait before it asks for more."""
-        if (
-            not replica.is_throttled_as_follower
-            or self._follower_throttle.is_off
-            or self._is_in_sync(replica)
-        ):
+        if not replica.is_throttled_as_follower or self._follower_throttle.is_off or self.is_in_sync(replica):
             return 0.0
         self._follower_throttle.take(received_bytes)
         return self._follower_throttle.wait_seconds()
 
-    def _is_in_sync(self, replica: Replica) -> bool:
+    def is_in_sync(self, replica: Replica) -> bool:
         """Whether this broker is in the recorded in-sync set."""
         state = None if self._image is None else self._image.partition(replica.name)
         return state is not None and self._node_id in state.isr
@@ -263,7 +275,11 @@ class ReplicaManager:
         log = self._logs.get(topic.id, index)
         assert log is not None
         partition = Partition(
-            settings[DURABILITY], log.log_end_offset, log.flushed_offset, log.high_watermark
+            settings[DURABILITY],
+            log.log_end_offset,
+            log.flushed_offset,
+            log.high_watermark,
+            log.leader_epochs.epoch_at(Offset(log.high_watermark - 1)),
         )
         name = TopicPartition(topic.name, index)
         replica = Replica(
@@ -274,8 +290,10 @@ class ReplicaManager:
             self._services.flusher,
             self._threads,
             self.changed,
+            self.refused,
             self.in_sync_due.set,
         )
+        replica.may_refetch = bool(log.damage)
         self._replicas[topic.name, index] = replica
         return replica
 
@@ -285,7 +303,9 @@ class ReplicaManager:
         if replica.cutting is not None:
             await asyncio.wait([replica.cutting])
         partition = replica.partition
+        replica.unclean_epoch = state.unclean_epoch
         if state.leader_epoch > partition.leader_epoch:
+            self._services.alarms.clear(AlarmKind.TRUNCATION_REFUSED, replica.name)
             if state.leader == self._node_id:
                 self._fetchers.unfollow(replica)
                 replica.become_leader(state.leader_epoch, self._in_sync(replica, state))
@@ -297,8 +317,8 @@ class ReplicaManager:
                     self._fetchers.follow(replica, state.leader)
         elif partition.is_leader:
             in_sync = partition.in_sync
-            in_sync.set_replicas(state.replicas, self._services.clock.now_ms())
-            in_sync.recorded_as(frozenset(state.isr), state.partition_epoch)
+            in_sync.set_replicas(state.replicas, monotonic_ms(self._services.clock))
+            in_sync.recorded_as(frozenset(state.isr), state.partition_epoch, has_eligible=state.has_eligible)
             replica.on_moved(partition.on_in_sync())
         if partition.is_leader:
             self._see_who_leaves(replica, state)
@@ -322,7 +342,9 @@ class ReplicaManager:
             state.partition_epoch,
             replica.log.log_end_offset,
             self._machines(),
-            self._services.clock.now_ms(),
+            monotonic_ms(self._services.clock),
+            has_eligible=state.has_eligible,
+            min_in_sync=replica.min_insync_replicas,
         )
 
     def _machines(self) -> Mapping[BrokerId, str]:
@@ -370,6 +392,21 @@ class ReplicaManager:
         await asyncio.shield(replica.cutting)
         return True
 
+    async def refetch(self, replica: Replica, leader: BrokerId, work: Callable[[], None]) -> bool:
+        """Have the end of a follower's log cut as `cut` does, and follow its leader from there.
+
+        Answers that are on their way meanwhile are for the log as it was, so they must not be applied.
+        """
+        epoch = replica.partition.leader_epoch
+        self._fetchers.unfollow(replica)
+        try:
+            return await self.cut(replica, work)
+        finally:
+            partition, name = replica.partition, replica.name
+            is_held = self._replicas.get((name.topic, name.partition)) is replica
+            if is_held and not partition.is_leader and partition.leader_epoch == epoch:
+                self._fetchers.follow(replica, leader)
+
     async def _cut(self, replica: Replica, work: Callable[[], None]) -> None:
         try:
             async with self.writing_checkpoints:
@@ -412,4 +449,5 @@ class ReplicaManager:
                 if replica.cutting is not None:
                     await asyncio.wait([replica.cutting])
                 replica.retire()
+                self._services.alarms.forget(replica.name)
                 self.changed.pop(replica, None)

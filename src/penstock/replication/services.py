@@ -9,6 +9,7 @@ from random import Random  # noqa: TID251 - the type; the numbers come from the 
 from penstock.clock import Clock
 from penstock.model import BrokerId
 from penstock.net.network import Network
+from penstock.observability.alarms import Alarms
 from penstock.observability.logs import Log
 from penstock.replication.flusher import Flusher
 from penstock.storage.log_manager import LogManager
@@ -25,5 +26,6 @@ class ReplicaServices:
     network: Network
     random: Random
     log: Log
+    alarms: Alarms
     on_leader_lost: Callable[[BrokerId], None] = lambda _: None
     """The connection to a leader has ended."""

@@ -3,11 +3,15 @@
 Pure. The leader names the largest of its epochs that is not above the follower's last one, and where that ends. What
 the follower has of later epochs is not the leader's; of that epoch, only what lies below both ends. If the follower
 has no such epoch it goes back to the end of the one before, and asks again: each round drops at least one epoch,
-until the last ones are the same. The high watermark has no part in it.
+until the last ones are the same.
+
+The high watermark has no part in that, but it is a check on the leader: records below it are committed, and every
+legitimate leader has them, unless an election has given them up since.
 """
 
 from __future__ import annotations
 
+from penstock.config import Durability
 from penstock.model import LeaderEpoch, Offset
 from penstock.storage.leader_epochs import LeaderEpochs
 
@@ -34,3 +38,19 @@ def truncation_offset(
     if epoch == leader_epoch:
         end = min(end, leader_end)
     return max(end, log_start)
+
+
+def gives_up_committed(
+    offset: Offset,
+    high_watermark: Offset,
+    committed_epoch: LeaderEpoch,
+    unclean_epoch: LeaderEpoch,
+    durability: Durability,
+) -> bool:
+    """Whether a truncation to `offset` would remove committed records that no election has given up.
+
+    `committed_epoch` is the leader epoch in which the high watermark was last known to be right, `unclean_epoch` that
+    of the last election of a leader that may lack committed records. With durability=os a power loss may take them
+    from any leader.
+    """
+    return offset < high_watermark and unclean_epoch <= committed_epoch and durability is not Durability.OS

@@ -2,8 +2,7 @@
 
 So nothing is stored that no marker would follow. While one is held, later ones of its producer wait behind it, and
 others go on. What the coordinator said counts until the transaction is begun here or ended by a marker, and batches
-that are held then are refused: asked about again, they might be taken for the next transaction's. After a refusal no
-later batch of a producer the log does not know may come first: its retry would be taken for old. Loop thread only, on
+that are held then are refused: asked about again, they might be taken for the next transaction's. Loop thread only, on
 the leader.
 """
 
@@ -22,8 +21,6 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.records.batch import BatchHeader
 from penstock.records.control import Marker
 from penstock.storage.log import Log
-
-MAX_REFUSED = 1_000
 
 Verify = Callable[[], Coroutine[Any, Any, ErrorCode]]
 """Asks whether the partition belongs to the transaction of a batch."""
@@ -48,13 +45,13 @@ class _Queue:
 
 
 class VerifiedAppends:
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, on_refusal: Callable[[BatchHeader, ErrorCode], None]) -> None:
+        """`on_refusal` is told of each batch that the coordinator does not confirm."""
         self._log = log
+        self._on_refusal = on_refusal
         self._queues: dict[int, _Queue] = {}
         self._verified: dict[int, int] = {}
         """The epoch of each producer whose transaction is known to have this partition, and is not begun here."""
-        self._refused: dict[int, tuple[int, int]] = {}
-        """Of producers the log did not know: epoch and sequence of the first batch that was refused."""
 
     def must_hold(self, header: BatchHeader) -> bool:
         return header.producer_id in self._queues or not (
@@ -92,29 +89,16 @@ class VerifiedAppends:
                 ErrorCode.invalid_txn_state,
                 f"the partition is in no open transaction of producer {header.producer_id}",
             )
-        refused = self._refused.get(header.producer_id)
-        if refused is not None and self._log.producers.get(header.producer_id) is None:
-            epoch, sequence = refused
-            if header.producer_epoch == epoch and header.base_sequence > sequence:
-                raise BrokerError(
-                    ErrorCode.out_of_order_sequence_number,
-                    f"producer {header.producer_id} sent {header.base_sequence}, {sequence} was refused before",
-                )
 
     def on_append(self, producer_id: int) -> None:
         """A batch of a transaction was appended: it is begun."""
         self._verified.pop(producer_id, None)
-        self._refused.pop(producer_id, None)
 
-    def on_marker(self, marker: Marker, *, is_epoch_new: bool) -> None:
-        """The producer's transactions up to the marker's epoch have ended; below it, where the marker has the epoch of
-        the next one."""
+    def on_marker(self, marker: Marker, ended_below: int) -> None:
+        """The producer's transactions in epochs below this one have ended."""
         producer_id = marker.producer_id
-        ended_below = marker.producer_epoch if is_epoch_new else marker.producer_epoch + 1
         if self._verified.get(producer_id, ended_below) < ended_below:
             del self._verified[producer_id]
-        if self._refused.get(producer_id, (ended_below, 0))[0] < ended_below:
-            del self._refused[producer_id]
         queue = self._queues.get(producer_id)
         if queue is not None:
             self._refuse_ended(marker, queue, ended_below)
@@ -131,7 +115,6 @@ class VerifiedAppends:
         """This broker leads no more: whoever waits is told so."""
         queues, self._queues = self._queues, {}
         self._verified.clear()
-        self._refused.clear()
         for queue in queues.values():
             if queue.asking is not None:
                 queue.asking.cancel()
@@ -171,20 +154,10 @@ class VerifiedAppends:
             self._verified[producer_id] = epoch
             _call_all(held.go_on for held in settled)
         else:
-            self._remember_refusal(settled[0].header)
+            for held in settled:
+                self._on_refusal(held.header, code)
             error = BrokerError(code, "the partition is not known to be in the transaction")
             _call_all(partial(held.refuse, error) for held in settled)
-
-    def _remember_refusal(self, header: BatchHeader) -> None:
-        if self._log.producers.get(header.producer_id) is not None:
-            return  # the log knows what comes next
-        epoch, sequence = self._refused.pop(header.producer_id, (-1, 0))
-        first = (
-            min(sequence, header.base_sequence) if epoch == header.producer_epoch else header.base_sequence
-        )
-        if len(self._refused) >= MAX_REFUSED:
-            del self._refused[next(iter(self._refused))]
-        self._refused[header.producer_id] = (header.producer_epoch, first)
 
 
 def _ended(header: BatchHeader, marker: Marker) -> BrokerError:

@@ -43,12 +43,13 @@ from penstock.config import (
     BrokerConfig,
 )
 from penstock.errors import PenstockError
-from penstock.gateway.health import BrokerState, Health
+from penstock.gateway.health import BrokerState, Health, PartitionDamage
 from penstock.gateway.service import HttpService
 from penstock.gateway.surroundings import Surroundings, Way
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group_metrics import GroupMetrics
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
+from penstock.observability.alarms import Alarms
 from penstock.observability.logs import Log
 from penstock.observability.loop_lag import LoopLag
 from penstock.observability.metrics import BrokerMetrics
@@ -114,6 +115,7 @@ class Broker:
         self._metrics = BrokerMetrics(
             {api.key: api_name(api.key) for api in apis}, config[METRICS_MAX_TOPICS]
         )
+        self._alarms = Alarms(clock, log, self._metrics)
         self._logs = LogManager(environment.disk, self._node_id, config[LOG_OPEN_FILES_MAX])
         self._join_cluster()
         self._flusher = Flusher(environment.disk, threads, clock, self._metrics.flushes.observe)
@@ -126,6 +128,7 @@ class Broker:
             environment.network,
             environment.random,
             log,
+            self._alarms,
             self._on_connection_lost,
         )
         self._replicas = ReplicaManager(services, config)
@@ -157,6 +160,7 @@ class Broker:
             long_polls=LongPolls(Random(environment.random.getrandbits(64))),
             authorizer=AllowAll(),
             metrics=self._metrics,
+            alarms=self._alarms,
             random=environment.random,
         )
         self._dispatcher = Dispatcher(self._context, apis)
@@ -239,7 +243,7 @@ class Broker:
         self._epoch = await self._membership.register(
             self._identity(address), self._has_log, self._has_vanished
         )
-        await environment.threads.run("background", self._logs.trust_boot)
+        await environment.threads.run("background", lambda: self._logs.record_use(self._epoch))
         await self._membership.take_leadership()
         await self._controller.start()
         self._metadata.subscribe(self._on_image)
@@ -271,6 +275,7 @@ class Broker:
                 environment.threads,
                 self._log,
                 self._metrics,
+                self._alarms,
                 f"{self._node_id}-{environment.random.getrandbits(32):08x}",
                 self._authorize_http,
             )
@@ -291,7 +296,7 @@ class Broker:
             logs.directory_id,
             logs.was_clean,
             rack,
-            logs.kept_all,
+            logs.kept_epoch,
         )
 
     def _has_log(self, name: TopicPartition) -> bool:
@@ -299,7 +304,14 @@ class Broker:
         return self._logs.get(topic.id, name.partition) is not None
 
     def _has_vanished(self, name: TopicPartition) -> bool:
-        return self._logs.has_vanished(self._metadata.image.topics[name.topic].id, name.partition)
+        """Whether a log is gone, or lacks records: recovery noticed it, or it ends before what is known to be
+        committed, or before where it ended when this replica was left alone in sync."""
+        topic = self._metadata.image.topics[name.topic]
+        log, state = self._logs.get(topic.id, name.partition), topic.partitions[name.partition]
+        is_sole = state.isr == (self._node_id,)
+        known_end = max(state.committed, state.sole_end) if is_sole else state.committed
+        is_short = log is not None and log.log_end_offset < known_end
+        return is_short or self._logs.has_vanished(topic.id, name.partition)
 
     async def _open_logs(self) -> None:
         now_ms = self._environment.clock.now_ms()
@@ -308,9 +320,30 @@ class Broker:
         await self._environment.threads.run(
             "background", lambda: self._logs.open(now_ms, directory_id, boot_id)
         )
+        if self._logs.is_copy:
+            self._log.warning(
+                "data directory is a copy and counts as another disk; its logs lead only where no other replica can",
+                directory_id=self._logs.directory_id,
+            )
         self._report_problems()
         for report in self._logs.reports:
-            self._log.info("log recovered", report=report)
+            self._log.info(
+                "log recovered",
+                partition=report.topic_partition,
+                checked_bytes=report.checked_bytes,
+                truncated_bytes=report.cut_bytes,
+                problems=report.problems,
+                has_lost_records=report.has_lost,
+            )
+            for damaged in report.damage:
+                self._log.error(
+                    "log is damaged",
+                    topic=report.topic_partition.topic,
+                    partition=report.topic_partition.partition,
+                    base_offset=damaged.base_offset,
+                    end_offset=damaged.end_offset,
+                    reason=damaged.reason,
+                )
 
     def _report_problems(self) -> None:
         problems, self._logs.problems = self._logs.problems, []
@@ -433,7 +466,12 @@ class Broker:
 
     def _health(self) -> Health:
         failed = tuple(str(replica.name) for replica in self._replicas if replica.log.failed)
-        return Health(self.state, failed, self._logs.full)
+        damage = tuple(
+            PartitionDamage(replica.name, damaged)
+            for replica in self._replicas
+            for damaged in replica.log.damage
+        )
+        return Health(self.state, failed, self._logs.full, damage, self._alarms.present)
 
     def _show_metrics(self) -> None:
         metrics = self._metrics

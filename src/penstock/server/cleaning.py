@@ -101,6 +101,9 @@ class Cleaning:
             return False
         try:
             await self._broker.threads.run("background", cleaned.swap)
+        except StorageError:
+            log.cancel_swap(cleaned.replaced)
+            raise
         except OSError as error:
             log.abandon_swap(cleaned.replaced, error)
             raise

@@ -15,6 +15,7 @@ from penstock.cluster.moves import Moves
 from penstock.config import BrokerConfig
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.model import BrokerId
+from penstock.observability.alarms import Alarms
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.server.connection_numbers import ConnectionNumbers
@@ -55,6 +56,7 @@ class BrokerContext:
     long_polls: LongPolls
     authorizer: Authorizer
     metrics: BrokerMetrics
+    alarms: Alarms
     random: Random
     lost_leaders: LostLeaders = field(default_factory=LostLeaders)
 

@@ -19,6 +19,7 @@ from penstock.config import (
     BrokerConfig,
 )
 from penstock.errors import ConfigError
+from penstock.extras import how_to_install
 from penstock.net.network import Network, TcpNetwork
 from penstock.storage.disk import Disk, RealDisk
 from penstock.threads import ThreadPools, Threads
@@ -80,5 +81,7 @@ def _open_store(config: BrokerConfig, threads: Threads) -> CoordinationStore:
     try:
         from penstock.cluster.zookeeper import ZooKeeperStore
     except ImportError:
-        raise ConfigError("a cluster needs kazoo: install penstock[cluster]") from None
+        raise ConfigError(
+            f"a cluster needs kazoo, which is not installed; install it with {how_to_install('cluster')}"
+        ) from None
     return ZooKeeperStore(hosts, threads, config[ZOOKEEPER_SESSION_TIMEOUT_MS], config[ZOOKEEPER_DIGEST])

@@ -24,6 +24,7 @@ class FollowedPartition:
     flushed: int
     max_bytes: int
     log_start: int = -1
+    is_damaged: bool = False
     replica: Replica | None = None
     told_high_watermark: int = -1
     told_log_start: int = -1

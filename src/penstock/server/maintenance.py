@@ -1,4 +1,4 @@
-"""What a broker does beside serving: moving recovery points, retention, compaction, watching space and failed logs.
+"""What a broker does beside serving: moving recovery points, retention, compaction, scrubbing, repair, watching space.
 
 Each is a loop of its own that looks around at its interval; whatever may wait for the disk runs in a pool. A loop
 that meets an error says so and goes on at its next turn.
@@ -25,6 +25,8 @@ from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica import Replica
 from penstock.server.cleaning import Cleaning
 from penstock.server.context import BrokerContext
+from penstock.server.repairing import REPAIR_SECONDS, Repairing
+from penstock.server.scrubbing import Scrubbing
 from penstock.storage.disk import Disk
 from penstock.storage.log_manager import LogManager
 
@@ -51,6 +53,8 @@ class Maintenance:
         self._on_failed_log = on_failed_log
         self._stopping = asyncio.Event()
         self._cleaning = Cleaning(broker, log, self._stopping)
+        self._scrubbing = Scrubbing(broker, log, self._stopping)
+        self._repairing = Repairing(broker, log)
         self._is_outdated = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -62,7 +66,10 @@ class Maintenance:
         self._every(lambda _: _KEYS_SECONDS, self._index_keys)
         self._every(_seconds(LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self._checkpoint_logs)
         self._every(_seconds(LOG_RETENTION_CHECK_INTERVAL_MS), self._cleaning.retain)
-        self._every(_seconds(LOG_CLEANER_BACKOFF_MS), self._cleaning.compact)
+        self._every(_seconds(LOG_CLEANER_BACKOFF_MS), self._compact)
+        self._every(lambda _: self._scrubbing.look_seconds(), self._scrubbing.run_if_due)
+        self._every(lambda _: REPAIR_SECONDS, self._scrubbing.scrub_suspects)
+        self._every(lambda _: REPAIR_SECONDS, self._repairing.run)
         self._every(_seconds(REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS), self._write_checkpoints)
 
     async def stop(self) -> None:
@@ -71,6 +78,8 @@ class Maintenance:
         await asyncio.gather(*self._tasks)
 
     def show(self, metrics: BrokerMetrics) -> None:
+        self._scrubbing.show(metrics)
+        self._repairing.show(metrics)
         metrics.add_gauge(
             "penstock_archive_behind_partitions",
             "Partitions whose retention waits for the archive.",
@@ -141,6 +150,15 @@ class Maintenance:
     async def _checkpoint_logs(self) -> None:
         await self._checkpoint(list(self._broker.replicas.changed))
 
+    async def _compact(self) -> None:
+        """Compact logs, after a checkpoint of those that have closed segments behind their recovery point.
+
+        Compaction leaves every segment from the recovery point on alone.
+        """
+        changed = list(self._broker.replicas.changed)
+        await self._checkpoint([replica for replica in changed if _has_unmarked_segments(replica)])
+        await self._cleaning.compact()
+
     async def _checkpoint(self, replicas: list[Replica]) -> None:
         for replica in replicas:
             if self._stopping.is_set():
@@ -165,6 +183,12 @@ class Maintenance:
         if self._is_outdated or self._broker.replicas.changed:
             self._is_outdated = False
             await self._broker.write_checkpoints()
+
+
+def _has_unmarked_segments(replica: Replica) -> bool:
+    """Tell whether a compacted log has closed a segment since its recovery point was set."""
+    log, segments = replica.log, replica.log.segments
+    return log.config.compacts and bool(segments) and segments[-1].base_offset > log.mark.base_offset
 
 
 def _seconds(option: Option[int]) -> Callable[[BrokerConfig], float]:

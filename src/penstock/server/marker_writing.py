@@ -1,6 +1,8 @@
 """Markers into partitions that this broker leads, for its own coordinator and for those of others (WriteTxnMarkers).
 
-Each is done when it is committed. One that was written before is written no second time. Loop thread only.
+Each is done when it is committed. One that was written before is written no second time. While fewer replicas of a
+partition are in sync than `min.insync.replicas` its markers are refused, as Kafka does, and the coordinator sends them
+again. Loop thread only.
 """
 
 from __future__ import annotations
@@ -54,12 +56,16 @@ class MarkerWriter:
         done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
         def finish(error: BrokerError | None) -> None:
+            if error is None and replica.is_under_min_insync:
+                error = BrokerError(ErrorCode.not_enough_replicas_after_append)
             if not done.done():
                 done.set_result(ErrorCode.none if error is None else error.code)
 
         now_ms = self._clock.now_ms()
         try:
             replica = self._replicas.get(name.topic, name.partition)
+            if replica.is_under_min_insync:
+                raise BrokerError(ErrorCode.not_enough_replicas)
             if name.topic == OFFSETS_TOPIC and replica.on_marker is None:
                 # While the groups are being read from their log, what is appended to it would pass them by.
                 raise BrokerError(ErrorCode.coordinator_load_in_progress)

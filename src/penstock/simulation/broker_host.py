@@ -12,11 +12,13 @@ from datetime import datetime
 
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
 from penstock.config import BrokerConfig, LoggingLevel
+from penstock.errors import BrokerError
 from penstock.observability.log_lines import TRACEBACK
 from penstock.observability.logs import Log
 from penstock.server.broker import Broker
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.host import SimulatedHost, SimulatedWorld
+from penstock.simulation.machine import SimulatedMachine
 from penstock.storage.data_directory import CLEAN_STOP_FILE
 
 PORT = 9092
@@ -30,9 +32,10 @@ class BrokerHost:
         settings: Mapping[str, str],
         ensemble: MemoryEnsemble | None = None,
         session_seconds: float = 6.0,
+        machine: SimulatedMachine | None = None,
     ) -> None:
-        """`ensemble` is that of the cluster the broker belongs to; else it has one of its own."""
-        self.host = SimulatedHost(world, name)
+        """`ensemble` is that of the broker's cluster, `machine` one that it shares with others; else it has its own."""
+        self.host = SimulatedHost(world, name, machine)
         self.cache_lost = False
         self.problems: list[str] = []
         self.store_faults = Faults(world.random(f"{name}/store"), max_delay_s=0.01)
@@ -79,6 +82,15 @@ class BrokerHost:
 
     def _on_lost(self) -> None:
         """The broker is in its cluster no more; one that is alone has no session to lose."""
+
+    def high_watermark(self, topic: str, partition: int) -> int | None:
+        """Consumers can read everything below; None where this broker serves no such partition now."""
+        if self._broker is None or not self._is_serving:
+            return None
+        try:
+            return self._broker._replicas.get(topic, partition).partition.high_watermark
+        except BrokerError:
+            return None
 
     async def stop(self) -> None:
         """Stop as asked to. If that leaves the mark of a clean stop, not even a power loss may take anything.

@@ -152,7 +152,8 @@ class ClassicMembership(Membership):
             for partition in partitions
             if partition < len(topic.partitions)
         }
-        self._group.on_generation(self._generation, self._instance_id or self._member_id, places)
+        if self._client.is_authoritative:
+            self._group.on_generation(self._generation, self._instance_id or self._member_id, places)
         self._take(places)
 
     @staticmethod

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
+from penstock.model import TopicId
 from penstock.net.client import Client
 from penstock.net.network import Network
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
@@ -30,9 +31,12 @@ ANSWER_SECONDS = 6.0
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _BROKER_TIMEOUT = timedelta(seconds=3)
 _PRODUCE_VERSIONS = (3, 5, 7, 8, 9, 11, 12)
+PRODUCE_TIMEOUT_MS = 2_000
 _FIRST_ZSTD_VERSION = 7
 _FETCH_VERSIONS = (4, 5, 7, 9, 11, 12)
 _FIRST_EPOCH_VERSION = 9
+_FIRST_RACK_VERSION = 11
+_TOPIC_ID_VERSION = 13
 _LIST_OFFSETS, _METADATA, _CREATE_TOPICS, _DELETE_TOPICS, _DELETE_RECORDS = 2, 3, 19, 20, 21
 _INIT_PRODUCER_ID, _CREATE_PARTITIONS, _INCREMENTAL_ALTER_CONFIGS = 22, 37, 44
 _ALTER_PARTITION_REASSIGNMENTS = 45
@@ -63,6 +67,8 @@ class SimulatedClient:
         self.name = name
         self.connections = 0
         """How many were made: the number of the present one."""
+        self.is_authoritative = True
+        """Whether the last answer came from a broker that has the last word."""
         self._network = network
         self._host, self._port = address
         self._gate = gate
@@ -98,14 +104,22 @@ class SimulatedClient:
         zstd: bool,
         transactional_id: str | None = None,
         versions: tuple[int, ...] = _PRODUCE_VERSIONS,
+        topic_id: UUID | None = None,
     ) -> SentBatch:
-        """Put a batch on the wire behind those sent before; `connect` first."""
+        """Put a batch on the wire behind those sent before; `connect` first. A topic is named by its id where that is
+        given."""
         version = self._random.choice([v for v in versions if v >= _FIRST_ZSTD_VERSION or not zstd])
-        parts = [ProduceTopic(topic, None, [ProducePartition(partition, memoryview(batch))])]
+        contents = [ProducePartition(partition, memoryview(batch))]
+        parts = [ProduceTopic(topic, None, contents)]
+        if topic_id is not None:
+            version, parts = _TOPIC_ID_VERSION, [ProduceTopic(None, TopicId(topic_id), contents)]
         client = self._connected()
         correlation_id = client.next_correlation_id()
         frame = encode_produce_request(
-            correlation_id, version, self.name, ProduceRequest(transactional_id, acks, 2_000, parts)
+            correlation_id,
+            version,
+            self.name,
+            ProduceRequest(transactional_id, acks, PRODUCE_TIMEOUT_MS, parts),
         )
         if acks == 0:
             client.send(frame)
@@ -122,14 +136,20 @@ class SimulatedClient:
         max_wait_ms: int,
         leader_epoch: int = -1,
         isolation_level: int = READ_UNCOMMITTED,
+        rack: str = "",
+        topic_id: UUID | None = None,
     ) -> FetchResult:
-        """`leader_epoch`: of which the client knows; a leader of another one refuses."""
+        """`leader_epoch`: of which the client knows; a leader of another one refuses. `rack`: where the client is.
+
+        A topic is named by its id where that is given.
+        """
         await self.connect()
-        version = self._random.choice(
-            [v for v in _FETCH_VERSIONS if v >= _FIRST_EPOCH_VERSION or leader_epoch < 0]
-        )
+        first = max(_FIRST_EPOCH_VERSION if leader_epoch >= 0 else 0, _FIRST_RACK_VERSION if rack else 0)
+        versions = [v for v in _FETCH_VERSIONS if v >= first] if topic_id is None else [_TOPIC_ID_VERSION]
+        version = self._random.choice(versions)
         asked = FetchPartition(partition, offset, max_bytes, current_leader_epoch=leader_epoch)
-        wanted = [FetchTopic(topic, None, [asked])]
+        name, wanted_id = (topic, None) if topic_id is None else (None, TopicId(topic_id))
+        wanted = [FetchTopic(name, wanted_id, [asked])]
         request = FetchRequest(
             max_wait_ms,
             min_bytes=1,
@@ -137,6 +157,7 @@ class SimulatedClient:
             forgotten=[],
             max_bytes=max_bytes,
             isolation_level=isolation_level,
+            rack_id=rack,
         )
         client = self._connected()
         correlation_id = client.next_correlation_id()
@@ -182,9 +203,16 @@ class SimulatedClient:
         check_error(result.error_code)
         return int(result.low_watermark)
 
-    async def init_producer_id(self) -> tuple[int, int]:
-        fields = {"transactional_id": None, "transaction_timeout": _BROKER_TIMEOUT}
-        response = await self.ask(_INIT_PRODUCER_ID, (0, 1, 2, 3, 4), fields)
+    async def init_producer_id(self, before: tuple[int, int] = (-1, -1)) -> tuple[int, int]:
+        """`before`: producer id and epoch of a producer that asks for a new epoch."""
+        fields = {
+            "transactional_id": None,
+            "transaction_timeout": _BROKER_TIMEOUT,
+            "producer_id": before[0],
+            "producer_epoch": before[1],
+        }
+        versions = (0, 1, 2, 3, 4) if before[0] < 0 else (3, 4)
+        response = await self.ask(_INIT_PRODUCER_ID, versions, fields)
         check_error(response.error_code)
         return response.producer_id, response.producer_epoch
 

@@ -7,6 +7,7 @@ import asyncio
 from penstock.errors import BrokerError
 from penstock.simulation.client import NoAnswer
 from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.cluster_traits import topic_settings
 from penstock.simulation.replicated_topic import ReplicatedTopic
 from penstock.simulation.topic_model import TopicState
 
@@ -19,6 +20,7 @@ class ClusterAdmin:
         self.name = "admin"
         self._stage = stage
         self._random = stage.world.random(self.name)
+        self._kinds = stage.world.random(f"{self.name}/kinds")
         self._routing = stage.routing(self.name)
         self._moves = self._random.choice((0, 0, 2, 8))
         """How often partitions are moved in this seed."""
@@ -45,6 +47,7 @@ class ClusterAdmin:
             "segment.bytes": str(self._random.choice((2_000, 20_000, 1_000_000))),
             "min.insync.replicas": str(self._random.choice((1, 2)) if copies > 2 else 1),
         }
+        configs |= topic_settings(self._kinds, self._stage.traits)
         topic = ReplicatedTopic(name, 1, self._random.randint(1, 2), configs)
         broker = await self._routing.anybody()
         self._stage.topics[name] = topic

@@ -97,7 +97,9 @@ class ClusterAuditor:
                     result = await leader.fetch(
                         topic.name, index, position, max_bytes=_MAX_BYTES, max_wait_ms=0, leader_epoch=epoch
                     )
-                    found = read_records(topic.partitions[index].name, result, position, compacted=False)
+                    found = read_records(
+                        topic.partitions[index].name, result, position, compacted=topic.is_compacted
+                    )
                     if found.end == position:
                         raise InvariantViolated(
                             "I1", f"{topic.partitions[index].name}: nothing at {position}, it ends at {end}"

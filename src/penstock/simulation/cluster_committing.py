@@ -16,7 +16,6 @@ from penstock.simulation.group_model import GroupModel, Place, Protocols
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.membership import NOT_NOW
 from penstock.simulation.topic_model import TopicState
-from penstock.state_log.partitioning import partition_of
 
 
 class Committer:
@@ -49,10 +48,12 @@ class Committer:
         metadata = f"{self.name}/{self._commits}"
         write = self.group.begin_commit(place, self._commits, metadata)
         commit = Commit(place.topic.name, topic_id, place.partition, self._commits, metadata)
+        sent = self._stage.world.loop.time()
         [code] = await GroupClient(client).commit(Identity(self.group.name), [commit])
         self._stage.note(self.name, "commit", place, metadata, node_id, code.name)
         if code is ErrorCode.none:
             write.confirm(self.group.now())
+            self._stage.check_internal(OFFSETS_TOPIC, self.group.name, sent, write)
             return
         self._routing.mistrust_coordinator(self.group.name)
         if code in REFUSED:
@@ -65,18 +66,18 @@ class Committer:
         topic_id = await self._stage.topic_id(client, place.topic)
         if topic_id is None or place.topic.state is not TopicState.ALIVE:
             return
-        leads = self._leads(node_id)
+        leads = self._stage.coordinates(node_id, self.group.name)
         began = self.group.now()
         shown = await GroupClient(client).fetch_offset(
             self.group.name, place.topic.name, topic_id, place.partition
         )
         self._stage.note(self.name, "offset", place, shown, node_id)
-        if place.topic.state is TopicState.ALIVE and leads and self._leads(node_id):
+        if (
+            place.topic.state is TopicState.ALIVE
+            and leads
+            and self._stage.coordinates(node_id, self.group.name)
+        ):
             self.group.offset(place).on_read(shown, began, self.group.now())
-
-    def _leads(self, node_id: int) -> bool:
-        count = sum(topic == OFFSETS_TOPIC for topic, _ in self._stage.history.now)
-        return count > 0 and self._stage.leads(node_id, OFFSETS_TOPIC, partition_of(self.group.name, count))
 
     async def audit(self) -> None:
         """Everything that was confirmed is there; in peace."""

@@ -1,4 +1,6 @@
-"""One broker of a simulated cluster: on a machine of its own, with a session in the store that all share.
+"""One broker of a simulated cluster, with a session in the store that all share.
+
+Several brokers may be on one machine: a power loss takes all of them (`housemates`).
 
 It may be paused, and be kept from the store; a session whose holder is out of reach ends after its time. How it ended
 decides what it may be asked for, until it is back: `is_suspect` says that its disk may lack what it had acknowledged.
@@ -12,7 +14,9 @@ from collections.abc import Iterator, Mapping
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.replication.replica import Replica
 from penstock.simulation.broker_host import BrokerHost
+from penstock.simulation.disk import SimulatedDisk
 from penstock.simulation.host import SimulatedWorld
+from penstock.simulation.machine import SimulatedMachine
 from penstock.simulation.process import SimulatedCrash
 
 STORE_HOST = "store"
@@ -27,10 +31,23 @@ class ClusterMember(BrokerHost):
         settings: Mapping[str, str],
         ensemble: MemoryEnsemble,
         session_seconds: float,
+        machine: SimulatedMachine | None = None,
+        name: str = "",
     ) -> None:
-        name = f"broker-{node_id}"
-        super().__init__(world, name, {**settings, "node.id": str(node_id)}, ensemble, session_seconds)
+        """`machine` is None for a broker that has one of its own."""
+        super().__init__(
+            world,
+            name or f"broker-{node_id}",
+            {**settings, "node.id": str(node_id)},
+            ensemble,
+            session_seconds,
+            machine,
+        )
         self.node_id = node_id
+        self._raw_settings = settings
+        self._clones = 0
+        self.housemates: tuple[ClusterMember, ...] = (self,)
+        """The brokers on this machine, this one too."""
         self.is_lost = False
         """It has said that it is in the cluster no more, and has to be started again."""
         self.is_suspect = False
@@ -74,6 +91,11 @@ class ClusterMember(BrokerHost):
         self._on_death()
 
     def power_loss(self) -> None:
+        """The machine goes off, with every broker on it."""
+        for member in self.housemates:
+            member._lose_power()
+
+    def _lose_power(self) -> None:
         if self._is_clean and not self.is_running:
             self.lose_power_while_stopped()
         else:
@@ -81,8 +103,23 @@ class ClusterMember(BrokerHost):
             self._on_death()
 
     def empty_disk(self) -> None:
-        """Of a machine that is off."""
+        """Put an empty disk in place of the one of a broker that is down."""
         self.host.empty_disk()
+        self.is_suspect = True
+
+    def restore(self, copy: SimulatedDisk) -> None:
+        """Put a copy of a data directory in place of the one of a broker that is down."""
+        self.host.restore(copy)
+        self.is_suspect = True
+
+    def clone(self, copy: SimulatedDisk, machine: SimulatedMachine | None) -> ClusterMember:
+        """Another process with the same node id on a copy of a data directory; it is no member of the stage."""
+        self._clones += 1
+        name = f"{self.host.name}-clone-{self._clones}"
+        arguments = (self._world, self.node_id, self._raw_settings, self._ensemble, self._session_seconds)
+        clone = ClusterMember(*arguments, machine, name)
+        clone.host.restore(copy)
+        return clone
 
     def mourn(self) -> None:
         """It may have died in the middle of an operation on its disk: let the machine notice."""

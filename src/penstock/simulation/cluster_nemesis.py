@@ -1,19 +1,30 @@
 """The one who breaks a cluster: brokers die, stop, freeze, lose each other, the store, their disks and their clocks.
 
-Each seed breaks only some kinds of things. It never takes more copies at once than the topics' durability promises to
-survive: with `auto` and `os`, nobody loses power while no other member of the in-sync set has what it has, except, with
-`auto`, one that is alone; with `fsync` all may.
+Each seed breaks only some kinds of things, and never more at once than what was promised can survive (`Survival`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from penstock.cluster import znodes
+from penstock.simulation.cluster_data_faults import DataFaults
 from penstock.simulation.cluster_member import ClusterMember
 from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.cluster_survival import Survival
+from penstock.simulation.cluster_traits import (
+    CHANGED_BYTES,
+    CLOCK_JUMPS,
+    CLONED,
+    COMPACTION,
+    DERIVED_FILES,
+    LOST_FILES,
+    ROLLED_BACK,
+    SHARED_MACHINE,
+    STALE_STORE,
+)
 from penstock.simulation.faults import Operation
 from penstock.simulation.partition_history import Place
 from penstock.simulation.process import SimulatedCrash
@@ -23,19 +34,48 @@ from penstock.simulation.stage import CLIENT_HOST
 _FAILING: tuple[Operation, ...] = ("pwrite", "pread", "rename", "open", "truncate", "remove", "sync_dir")
 _PARTING = frozenset({"_pause", "_keep_from_store", "_part_two", "_isolate", "_expire"})
 """What may leave another member alone in an in-sync set."""
+_TROUBLING = frozenset(
+    {
+        "_keep_from_store",
+        "_isolate",
+        "_slow_down",
+        "_fill_disk",
+        "_fail_sync",
+        "_fail_disk",
+        "_confuse_store",
+        "_leave_one",
+        "_leave_machine",
+        "_pause",
+        "_crash_in_operation",
+    }
+)
+"""What may keep a leader from committing for as long as it lasts."""
 _DEATHS = frozenset({"crash", "lose_power", "crash_in_operation", "crash_all"})
 
 Act = Callable[[ClusterMember], Awaitable[None]]
 
 
 class ClusterNemesis:
-    def __init__(self, stage: ClusterStage, durability: str, session_seconds: float) -> None:
+    def __init__(
+        self,
+        stage: ClusterStage,
+        durability: str,
+        session_seconds: float,
+        committed: Callable[[Place], int],
+    ) -> None:
+        """`committed` tells the greatest high watermark that a leader of a partition ever had."""
         self._stage = stage
         self._network = stage.world.network
         self._random = stage.world.random("nemesis")
+        self._losses = stage.world.random("nemesis/losses")
         self._durability = durability
+        self.survival = Survival(stage, durability)
         self._session_seconds = session_seconds
         self.is_raging = True
+        self.troubled: set[int] = set()
+        """The brokers with a fault that may keep a leader from committing."""
+        self._hours: dict[str, int] = {}
+        """How far the clock of each machine is off."""
         everything: list[Act] = [
             self._crash,
             self._lose_power,
@@ -62,6 +102,29 @@ class ClusterNemesis:
         self._acts = self._random.sample(everything, self._random.randint(1, 6))
         if self._random.random() < 0.05:
             self._acts = []  # healthy clusters keep their promises too
+        added = self._trait_acts(committed)
+        self._acts = self._acts + added
+
+    def _trait_acts(self, committed: Callable[[Place], int]) -> list[Act]:
+        """What the traits of the seed add, each often enough that it happens."""
+        self.data = data = DataFaults(
+            self._stage, self.survival, self._mend, committed, self._session_seconds
+        )
+        acts: dict[str, Act] = {
+            ROLLED_BACK: data.roll_back,
+            CLONED: data.clone,
+            LOST_FILES: data.lose_file,
+            CHANGED_BYTES: data.change_byte,
+            DERIVED_FILES: data.damage_derived,
+            COMPACTION: data.replace_disk,
+            SHARED_MACHINE: self._leave_machine,
+            CLOCK_JUMPS: self._jump_clock,
+            STALE_STORE: self._move_session,
+        }
+        added = [act for trait, act in acts.items() if trait in self._stage.traits]
+        if self._stage.traits >= {CLOCK_JUMPS} and self._losses.random() < 0.5:
+            self._acts = []  # clocks alone may neither slow a commit nor drop a follower
+        return added * max(1, len(self._acts))
 
     @property
     def faults(self) -> frozenset[str]:
@@ -73,9 +136,11 @@ class ClusterNemesis:
             await self._sleep(0.05, 0.8)
             if self._acts:
                 act, member = self._random.choice(self._acts), self._choose()
-                if act.__name__ in _PARTING and self._is_anybody_suspect():
+                if act.__name__ in _PARTING and self.survival.is_anybody_suspect():
                     continue
                 self._stage.world.trace.record("fault", act.__name__.strip("_"), member.host.name)
+                if act.__name__ in _TROUBLING:
+                    self.troubled.add(member.node_id)
                 await act(member)
                 if self._random.random() < 0.3:
                     self._mend()
@@ -83,7 +148,12 @@ class ClusterNemesis:
     def strike(self, node_id: int) -> None:
         """Kill this one now, in a seed where brokers die."""
         member = self._stage.member(node_id)
-        if self.is_raging and member.is_running and self.faults & _DEATHS and not self._is_anybody_suspect():
+        if (
+            self.is_raging
+            and member.is_running
+            and self.faults & _DEATHS
+            and not self.survival.is_anybody_suspect()
+        ):
             self._stage.world.trace.record("fault", "strike", member.host.name)
             self._keep_down(member)
             self._end(member)
@@ -91,13 +161,18 @@ class ClusterNemesis:
     def make_peace(self) -> None:
         self.is_raging = False
         self._mend()
+        self._set_clocks_right()
+        for member in self._stage.members:
+            member.store_faults.max_lag_s = 0.0
 
     def _mend(self) -> None:
         """Nothing is broken any more; who is down may start."""
         self._network.heal()
+        self.troubled.clear()
         for member in self._stage.members:
             member.resume()
             member.let_near("severed")
+            member.let_near("moving")
             member.host.disk.faults.heal()
             member.host.disk.faults.cold_reads = 0.0
             member.store_faults.unknown_applied = member.store_faults.unknown_not_applied = 0.0
@@ -121,7 +196,7 @@ class ClusterNemesis:
 
     async def _lose_power(self, member: ClusterMember) -> None:
         self._keep_down(member)
-        if self._may_lose(member):
+        if self.survival.may_lose_power(member):
             member.power_loss()
         else:
             self._end(member)
@@ -134,7 +209,7 @@ class ClusterNemesis:
             self._end(member)  # a stop that meets a broken disk is a crash
 
     async def _crash_in_operation(self, member: ClusterMember) -> None:
-        if self.may_crash(member):
+        if self.survival.may_crash(member):
             self._keep_down(member)
             member.host.disk.faults.crash_after(self._random.randint(1, 60))
 
@@ -149,7 +224,7 @@ class ClusterNemesis:
             await self._sleep(0.0, 0.03)
 
     async def _leave_one(self, _: ClusterMember) -> None:
-        """A leader remains alone in sync, and takes writes; then it loses its power too."""
+        """A leader remains alone in sync and takes writes; then it loses its power too."""
         led = [
             (place, state)
             for place, state in self._stage.history.now.items()
@@ -158,19 +233,42 @@ class ClusterNemesis:
         if not led:
             return
         place, state = self._random.choice(led)
+        await self._leave(place, state, (self._stage.member(state.leader),))
+
+    async def _leave_machine(self, _: ClusterMember) -> None:
+        """The brokers of one machine remain in sync and take writes; then it loses its power."""
+        shared = [
+            (place, state)
+            for place, state in self._stage.history.now.items()
+            if state.leader in state.isr
+            and len(self._housemates(state)) > 1
+            and place[0] in self._stage.topics
+        ]
+        if shared:
+            place, state = self._random.choice(shared)
+            await self._leave(place, state, self._housemates(state))
+
+    def _housemates(self, state: znodes.PartitionNode) -> list[ClusterMember]:
+        """The members of the in-sync set on the machine of the leader."""
+        leader = self._stage.member(state.leader)
+        return [member for member in leader.housemates if member.node_id in state.isr]
+
+    async def _leave(
+        self, place: Place, state: znodes.PartitionNode, staying: Sequence[ClusterMember]
+    ) -> None:
         leader = self._stage.member(state.leader)
         for other in map(self._stage.member, state.isr):
-            if other is not leader:
+            if other not in staying:
                 self._keep_down(other)
                 other.down_until += 2 * self._session_seconds
                 self._end(other)
         if self._random.random() < 0.6:
             await self._slow_down(leader)
         deadline = self._stage.world.loop.time() + 2 * self._session_seconds
-        while self._stage.world.loop.time() < deadline and self._in_sync(place) != (state.leader,):
+        while self._stage.world.loop.time() < deadline and not self._is_left_to(staying, place):
             await asyncio.sleep(0.01)
         await self._sleep(0.0, self._random.choice((0.01, 0.1, 0.5)))
-        if self._in_sync(place) == (state.leader,) and self._may_lose(leader):
+        if self._is_left_to(staying, place) and self.survival.may_lose_power(leader):
             self._stage.world.trace.record("fault", "last power", leader.host.name)
             leader.power_loss()
 
@@ -178,60 +276,28 @@ class ClusterNemesis:
         model = self._stage.topics.get(topic)
         return isinstance(model, ReplicatedTopic) and model.min_insync_replicas == 1
 
-    def _in_sync(self, place: Place) -> tuple[int, ...]:
+    def _is_left_to(self, members: Sequence[ClusterMember], place: Place) -> bool:
+        """Whether nobody else is in sync."""
         state = self._stage.history.now.get(place)
-        return () if state is None else state.isr
+        return state is not None and set(state.isr) <= {member.node_id for member in members}
 
     async def _empty_disk(self, member: ClusterMember) -> None:
         """Somebody gives it a new one, while others have everything."""
-        if all(self._others(member, state) for state in self._sets_of(member).values()):
+        if self.survival.may_lose_copy(member):
             self._keep_down(member)
-            member.power_loss()
+            if len(member.housemates) == 1:
+                member.power_loss()
+            else:
+                member.crash()
             member.empty_disk()
 
     def _end(self, member: ClusterMember) -> None:
-        if member.is_running and self.may_crash(member):
+        if member.is_running and self.survival.may_crash(member):
             member.crash()
 
     def _keep_down(self, member: ClusterMember) -> None:
         longest = self._random.choice((0.1, 1.0, 2 * self._session_seconds))
         member.down_until = self._stage.world.loop.time() + self._random.uniform(0.0, longest)
-
-    def may_crash(self, member: ClusterMember) -> bool:
-        """Whether its process may end: that costs nothing, unless an fsync has failed."""
-        return not member.is_suspect or self._may_lose(member)
-
-    def _may_lose(self, member: ClusterMember) -> bool:
-        """Whether what it has not synced may be gone: it is promised to nobody, or another has it."""
-        return self._durability == "fsync" or all(
-            self._others(member, state) or self._is_durable(member, place, state)
-            for place, state in self._sets_of(member).items()
-        )
-
-    def _is_durable(self, member: ClusterMember, place: Place, state: znodes.PartitionNode) -> bool:
-        """Whether it is alone in sync, and has to have fsynced: before it wrote that itself, or since."""
-        if len(state.isr) > 1 or self._durability == "os":
-            return False
-        writer = self._stage.history.left_alone_by.get(place, member.host.name)
-        return writer.startswith(member.host.name) or any(
-            (replica.name.topic, replica.name.partition) == place
-            and replica.log.flushed_offset == replica.log.log_end_offset
-            for replica in (member.replicas() if member.is_serving else ())
-        )
-
-    def _is_anybody_suspect(self) -> bool:
-        """Then the others had better stay: it may be left alone before its error comes."""
-        return self._durability != "fsync" and any(member.is_suspect for member in self._stage.members)
-
-    def _sets_of(self, member: ClusterMember) -> dict[Place, znodes.PartitionNode]:
-        """Where it is in sync, or the last that has anything."""
-        states = self._stage.history.now.items()
-        return {place: state for place, state in states if member.node_id in (*state.isr, *state.last_resort)}
-
-    def _others(self, member: ClusterMember, state: znodes.PartitionNode) -> list[ClusterMember]:
-        """The other ones of an in-sync set that have everything."""
-        others = [self._stage.member(other) for other in state.isr if other != member.node_id]
-        return [other for other in others if not other.is_suspect]
 
     # --- out of reach
 
@@ -299,7 +365,7 @@ class ClusterNemesis:
         faults.heal()
 
     async def _fail_sync(self, member: ClusterMember) -> None:
-        if self._may_lose(member) and not self._is_anybody_suspect():
+        if self.survival.may_lose_power(member) and not self.survival.is_anybody_suspect():
             member.is_suspect = True
             syncs: tuple[Operation, ...] = ("sync", "sync_all")
             for operation in syncs:
@@ -311,6 +377,28 @@ class ClusterNemesis:
 
     async def _move_clock(self, member: ClusterMember) -> None:
         member.host.clock.jump(self._random.choice((-60_000, -1_000, 1_000, 60_000)))
+
+    async def _jump_clock(self, member: ClusterMember) -> None:
+        """By hours; perhaps a follower hangs meanwhile, though its session lives."""
+        hours = self._losses.choice((-30, -5, -1, 1, 5, 30))
+        self._hours[member.host.machine.name] = self._hours.get(member.host.machine.name, 0) + hours
+        member.host.clock.jump(hours * 3_600_000)
+        if self._losses.random() < 0.5 and self.faults != {CLOCK_JUMPS}:
+            other = self._losses.choice([each for each in self._stage.members if each is not member])
+            self._network.part(member.host.name, other.host.name)
+            await asyncio.sleep(self._losses.uniform(0.5, 10.0))
+            self._network.heal(member.host.name)
+
+    def _set_clocks_right(self) -> None:
+        for member in self._stage.members:
+            hours = self._hours.pop(member.host.machine.name, 0)
+            member.host.clock.jump(-hours * 3_600_000)
+
+    async def _move_session(self, member: ClusterMember) -> None:
+        """The connection to the store ends, and the next one leads to another server."""
+        member.keep_away("moving")
+        await asyncio.sleep(self._losses.uniform(0.0, self._session_seconds / 2))
+        member.let_near("moving")
 
     async def _confuse_store(self, member: ClusterMember) -> None:
         faults = member.store_faults

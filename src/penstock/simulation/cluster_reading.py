@@ -9,17 +9,17 @@ from __future__ import annotations
 from penstock.errors import BrokerError, ErrorCode
 from penstock.simulation.client import NoAnswer, SimulatedClient
 from penstock.simulation.cluster_stage import ClusterStage
-from penstock.simulation.history import InvariantViolated
+from penstock.simulation.history import DamagedBatch, InvariantViolated
 from penstock.simulation.reading import read_records
 from penstock.simulation.topic_model import TopicModel, TopicState
 
-_LATEST = -1
+_EARLIEST, _LATEST = -2, -1
 _MAX_BYTES = (1, 2_000, 100_000, 100_000)
 
 
 class ClusterReader:
-    def __init__(self, stage: ClusterStage, number: int) -> None:
-        self.name = f"reader-{number}"
+    def __init__(self, stage: ClusterStage, number: int, name: str = "") -> None:
+        self.name = name or f"reader-{number}"
         self._stage = stage
         self._random = stage.world.random(self.name)
         self._routing = stage.routing(self.name)
@@ -44,15 +44,25 @@ class ClusterReader:
         except (BrokerError, NoAnswer) as error:
             self._routing.mistrust(topic.name, partition)
             self._stage.note(self.name, "refused", topic.partitions[partition].name, str(error))
-            is_lost = isinstance(error, BrokerError) and error.code is ErrorCode.offset_out_of_range
-            if is_lost and topic.state is TopicState.ALIVE:
-                position = self._positions.get(chosen, 0)
-                name = topic.partitions[partition].name
-                raise InvariantViolated("I5", f"{name}: {position} is out of range") from error
+            if isinstance(error, BrokerError) and error.code is ErrorCode.offset_out_of_range:
+                await self._on_out_of_range(topic, partition)
+
+    async def _on_out_of_range(self, topic: TopicModel, partition: int) -> None:
+        """Only retention may take the next record away from a reader; then the reader goes on at the log start."""
+        position = self._positions.get((topic, partition), 0)
+        model = topic.partitions[partition]
+        if topic.state is not TopicState.ALIVE:
+            return
+        if not model.may_expire:
+            raise InvariantViolated("I5", f"{model.name}: {position} is out of range")
+        leader, epoch = await self._routing.leader(topic.name, partition)
+        log_start = (await leader.list_offset(topic.name, partition, _EARLIEST, epoch)).offset
+        self._positions[topic, partition] = max(position, log_start)
 
     async def _read(self, leader: SimulatedClient, epoch: int, topic: TopicModel, partition: int) -> None:
         model = topic.partitions[partition]
         position = self._positions.get((topic, partition), 0)
+        was_damaged = self._stage.is_damaged(topic.name, partition)
         result = await leader.fetch(
             topic.name,
             partition,
@@ -61,7 +71,14 @@ class ClusterReader:
             max_wait_ms=self._random.choice((0, 100)),
             leader_epoch=epoch,
         )
-        read = read_records(model.name, result, position, compacted=False)
+        try:
+            read = read_records(model.name, result, position, compacted=topic.is_compacted)
+        except DamagedBatch:
+            # The damage may have been repaired while its bytes were on their way.
+            if not was_damaged and not self._stage.is_damaged(topic.name, partition):
+                raise
+            self._stage.note(self.name, "damaged", model.name, position)
+            return
         self._stage.note(self.name, "read", model.name, position, read.end, result.high_watermark)
         topic.on_read(partition, read)
         self._positions[topic, partition] = read.end

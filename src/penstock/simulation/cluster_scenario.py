@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.simulation.client import NoAnswer
+from penstock.simulation.client_cast import ClientCast, client_settings, draw_clients, rack_of
 from penstock.simulation.cluster_administering import ClusterAdmin
 from penstock.simulation.cluster_auditing import ClusterAuditor
 from penstock.simulation.cluster_committing import Committer
@@ -20,6 +21,14 @@ from penstock.simulation.cluster_nemesis import ClusterNemesis
 from penstock.simulation.cluster_producing import ClusterProducer
 from penstock.simulation.cluster_reading import ClusterReader
 from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.cluster_traits import (
+    CLOCK_JUMPS,
+    STALE_STORE,
+    draw_traits,
+    shared_machines,
+    trait_settings,
+)
+from penstock.simulation.commit_time import CommitTime
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.host import SimulatedWorld
 from penstock.simulation.inspector import Inspector
@@ -49,17 +58,41 @@ class ClusterScenario:
         self._random = random = self._world.random("scenario")
         self._durability = random.choice(("auto", "auto", "fsync", "os"))
         session_seconds = random.choice((1.0, 2.0, 4.0))
-        settings = cluster_settings(random) | {"durability": self._durability}
+        self._drawn = draw_traits(self._world.random("traits"))
+        clients = draw_clients(self._world)
+        settings = cluster_settings(random) | {"durability": self._durability} | client_settings(clients)
+        settings |= trait_settings(self._world.random("traits/settings"), self._drawn)
         ensemble = RecordedEnsemble(PartitionHistory(trace, loop.time))
+        nodes = range(1, random.choice((3, 3, 3, 4, 5)) + 1)
+        machines = shared_machines(self._world, nodes, self._drawn)
         members = [
-            ClusterMember(self._world, node_id, settings, ensemble, session_seconds)
-            for node_id in range(1, random.choice((3, 3, 3, 4, 5)) + 1)
+            ClusterMember(
+                self._world,
+                node_id,
+                settings | rack_of(clients, node_id),
+                ensemble,
+                session_seconds,
+                machines.get(node_id),
+            )
+            for node_id in nodes
         ]
+        for member in members:
+            member.housemates = tuple(m for m in members if m.host.machine is member.host.machine)
+        ensemble.history.machines = {member.node_id: member.host.machine.name for member in members}
         self._stage = ClusterStage(self._world, members, ensemble)
-        self._nemesis = ClusterNemesis(self._stage, self._durability, session_seconds)
+        self._stage.traits = self._drawn
+        self._inspector = Inspector(self._stage)
+        self._nemesis = ClusterNemesis(
+            self._stage, self._durability, session_seconds, self._inspector.committed
+        )
+        self._stage.is_damaged = lambda *place: place in self._nemesis.data.damaged_places()
+        self._commit_time = self._draw_commit_time(int(settings["replica.lag.time.max.ms"]), session_seconds)
+        lag = self._world.random("traits/lag")
+        for member in members if STALE_STORE in self._drawn else ():
+            member.store_faults.max_lag_s = lag.choice((0.0, 0.05, 0.5, 2.0))
         self._transactions = TransactionCast(self._stage, self._nemesis.strike)
         self._keyed = KeyedCast(self._stage)
-        self._inspector = Inspector(self._stage)
+        self._clients = ClientCast(self._stage, clients)
         self._admin = ClusterAdmin(self._stage)
         self._committers = [Committer(self._stage, number) for number in range(random.randint(0, 2))]
         self._auditor = ClusterAuditor(self._stage, self._inspector, self._committers)
@@ -69,7 +102,16 @@ class ClusterScenario:
     def traits(self) -> frozenset[str]:
         """What can happen in this seed: its faults, the durability of its topics, transactions and an indexed topic if
         there are."""
-        return self._nemesis.faults | {self._durability} | self._transactions.traits | self._keyed.traits
+        casts = self._transactions.traits | self._keyed.traits | self._clients.traits
+        return self._nemesis.faults | self._drawn | {self._durability} | casts
+
+    def _draw_commit_time(self, lag_ms: int, session_seconds: float) -> CommitTime | None:
+        if CLOCK_JUMPS not in self._drawn:
+            return None
+        commit_time = CommitTime(self._stage, lag_ms, session_seconds)
+        commit_time.troubled = self._nemesis.troubled
+        self._stage.history.may_shrink = self._nemesis.faults != {CLOCK_JUMPS}
+        return commit_time
 
     async def run(self) -> Report:
         keepers = [asyncio.ensure_future(self._keep(member)) for member in self._stage.members]
@@ -86,6 +128,7 @@ class ClusterScenario:
             await asyncio.wait(actors, timeout=_LAST_STEP_SECONDS)
             await self._racing(self._transactions.audit(), tasks)
             await self._racing(self._keyed.audit(), tasks)
+            await self._racing(self._clients.audit(), tasks)
             await self._racing(self._auditor.audit(), tasks)
         finally:
             await _end(actors + tasks)
@@ -115,6 +158,8 @@ class ClusterScenario:
     async def _heal(self) -> None:
         """Nothing is broken any more: in time everything is as it should be."""
         await self._until(self._all_serve, "not all brokers serve")
+        data = self._nemesis.data
+        await self._until(lambda: not data.damaged_places(), "damage is not repaired", data.unrepaired)
         await self._until(self._inspector.is_whole, "copies are missing", self._inspector.unhealthy)
 
     def _all_serve(self) -> bool:
@@ -131,6 +176,8 @@ class ClusterScenario:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             self._inspector.look()
+            if self._commit_time is not None:
+                self._commit_time.look()
             self._transactions.look()
             self._check_problems()
 
@@ -157,7 +204,8 @@ class ClusterScenario:
         member.mourn()
         faults = member.host.disk.faults
         faults.heal()
-        if may_die and self._nemesis.is_raging and self._nemesis.may_crash(member):
+        may_die = may_die and self._nemesis.is_raging and self._stage.history.may_shrink
+        if may_die and self._nemesis.survival.may_crash(member):
             faults.crash_after(member.node_id * 20)
         self._starts += 1
         try:
@@ -174,12 +222,10 @@ class ClusterScenario:
             *self._committers,
             *self._transactions.actors,
             *self._keyed.actors,
+            *self._clients.actors,
         ]
-        is_strict = not self.traits & {"pause", "keep_from_store", "isolate"}
-        actors += [
-            ClusterProducer(self._stage, number, is_strict=is_strict)
-            for number in range(self._random.randint(1, 3))
-        ]
+        self._stage.is_strict = not self.traits & {"pause", "keep_from_store", "isolate", STALE_STORE}
+        actors += [ClusterProducer(self._stage, number) for number in range(self._random.randint(1, 3))]
         actors += [ClusterReader(self._stage, number) for number in range(self._random.randint(1, 2))]
         return [self._act(actor) for actor in actors]
 
@@ -198,10 +244,10 @@ class ClusterScenario:
     def _check_problems(self) -> None:
         for member in self._stage.members:
             if member.problems:
-                raise InvariantViolated("I15", f"{member.host.name}: " + "\n".join(member.problems))
+                raise InvariantViolated("traceback", f"{member.host.name}: " + "\n".join(member.problems))
         for context in self._world.loop.unhandled:
             error = context.get("exception")
-            raise InvariantViolated("I15", f"nobody caught: {context['message']}: {error!r}") from error
+            raise InvariantViolated("traceback", f"nobody caught: {context['message']}: {error!r}") from error
 
 
 def cluster_settings(random: Any) -> dict[str, str]:

@@ -5,18 +5,24 @@ The clients' clock is right: those of the brokers' machines may jump.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.cluster import znodes
+from penstock.cluster.internal_topics import OFFSETS_TOPIC
 from penstock.model import TopicPartition
 from penstock.simulation.broker_host import PORT
 from penstock.simulation.client import SimulatedClient
 from penstock.simulation.clock import SimulatedClock
 from penstock.simulation.cluster_member import ClusterMember
+from penstock.simulation.history import InvariantViolated
 from penstock.simulation.host import SimulatedWorld
-from penstock.simulation.partition_history import PartitionHistory, RecordedEnsemble
+from penstock.simulation.partition_history import PartitionHistory, Place, RecordedEnsemble
 from penstock.simulation.routing import RoutingClient
 from penstock.simulation.stage import CLIENT_HOST, Stage
+from penstock.state_log.partitioning import partition_of
+
+_HEARSAY_SECONDS = 0.5
+"""How long after a write a leader that is not kept from the store goes by what was recorded before."""
 
 
 class ClusterStage(Stage):
@@ -26,6 +32,14 @@ class ClusterStage(Stage):
         super().__init__(world, members[0])
         self.members = members
         self.ensemble = ensemble
+        self.traits: frozenset[str] = frozenset()
+        """See `cluster_traits`."""
+        self.is_damaged: Callable[[str, int], bool] = lambda topic, partition: False
+        """Whether a copy of the partition has lost committed records that it has not got back."""
+        self.is_strict = False
+        """Whether no broker is kept from what is recorded, so that its answers go by recent in-sync sets."""
+        self.internal_min_in_sync = 1
+        """`min.insync.replicas` of the internal topics."""
         self._clock = SimulatedClock(world.loop.time)
         self.gate.set()
 
@@ -55,6 +69,23 @@ class ClusterStage(Stage):
     def partition(self, topic: str, index: int) -> znodes.PartitionNode | None:
         """As the store has it."""
         return self.history.now.get((topic, index))
+
+    def check_in_sync(self, place: Place, minimum: int, began: float, what: object) -> None:
+        """A write that was sent at `began` is acknowledged now: so many replicas must have been in sync meanwhile."""
+        most = self.history.most_in_sync(place, began - _HEARSAY_SECONDS)
+        if self.is_strict and most < minimum:
+            raise InvariantViolated("T15", f"{what} was acknowledged with {most} in sync")
+
+    def check_internal(self, topic: str, key: str, began: float, what: object) -> None:
+        """The same for a record of a group or of a transactional id."""
+        count = sum(name == topic for name, _ in self.history.now)
+        if count:
+            self.check_in_sync((topic, partition_of(key, count)), self.internal_min_in_sync, began, what)
+
+    def coordinates(self, node_id: int, group: str) -> bool:
+        """Whether this broker is the coordinator of a group, as recorded, and knows it."""
+        count = sum(topic == OFFSETS_TOPIC for topic, _ in self.history.now)
+        return count > 0 and self.leads(node_id, OFFSETS_TOPIC, partition_of(group, count))
 
     def leader_epoch(self, topic: str, index: int) -> int | None:
         """In which its leader leads, where that knows it."""

@@ -25,7 +25,7 @@ from penstock.simulation.seeds import BROKER, CLUSTER, KINDS
 _HASH_SEED = "0"
 _STEPS = {
     *("op", "start", "crash", "crash-in-operation", "power-loss", "log", "disk-error", "fault"),
-    *("partition", "pause", "resume", "empty-disk"),
+    *("partition", "pause", "resume", "empty-disk", "restore", "damage", "swap"),
 }
 _LAST_EVENTS = 60
 """What is shown of a seed that failed, when nobody asked for more."""

@@ -86,7 +86,8 @@ class ConsumerMembership(Membership):
         self._is_certain, self._reported = True, owned
         if response.member_epoch != self._epoch:
             self._note("epoch", self._member_id, response.member_epoch)
-        self._group.on_epoch(response.member_epoch, self._epoch or known, self._owner)
+        if self._client.is_authoritative:
+            self._group.on_epoch(response.member_epoch, self._epoch or known, self._owner)
         self._epoch = response.member_epoch
         if response.assignment is not None:
             self._target = _assignment(response.assignment)

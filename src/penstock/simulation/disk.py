@@ -19,6 +19,7 @@ from penstock.simulation.inode import Inode
 from penstock.simulation.namespace import Directory, Namespace
 from penstock.simulation.process import SimulatedCrash
 from penstock.simulation.trace import Trace
+from penstock.storage.disk import FileStatus
 
 
 class SimulatedDisk:
@@ -54,6 +55,33 @@ class SimulatedDisk:
         for inode in self._namespace.files():
             inode.power_loss(random)
         return self._successor()
+
+    def copy(self) -> SimulatedDisk:
+        """A disk with a copy of every file, as `cp -a` of the data directory makes it; this one goes on."""
+        return SimulatedDisk(self._random, self._trace, self._namespace.copy(), self.faults)
+
+    # --- what happens to a disk without its broker: no operation of the machine, nothing can fail in it
+
+    def has(self, path: str) -> bool:
+        return self._namespace.find(path) is not None
+
+    def names(self, path: str) -> list[str]:
+        return sorted(self._namespace.directory(path).entries) if self.has(path) else []
+
+    def content(self, path: str) -> bytes:
+        return bytes(self._namespace.file(path).cached)
+
+    def damage(self, path: str, content: bytes | None) -> None:
+        """Other bytes in place of those of a file, or no file at all."""
+        self._trace.record("damage", path, -1 if content is None else zlib.crc32(content))
+        if content is None:
+            self._namespace.replace(path, None)
+        else:
+            self._namespace.file(path).damage(content)
+
+    def swap(self, one: str, other: str) -> None:
+        self._trace.record("swap", one, other)
+        self._namespace.swap(one, other)
 
     def _successor(self) -> SimulatedDisk:
         return SimulatedDisk(self._random, self._trace, self._namespace, self.faults)
@@ -98,9 +126,13 @@ class SimulatedDisk:
         self.operate("pread", path)
         return self._namespace.find(path) is not None
 
-    def has(self, path: str) -> bool:
-        """The test's own look, which is no operation of the machine: nothing can fail in it."""
-        return self._namespace.find(path) is not None
+    def status(self, path: str) -> FileStatus:
+        self.operate("pread", path)
+        node = self._namespace.find(path)
+        if node is None:
+            raise disk_error(errno.ENOENT, path)
+        size = 0 if isinstance(node, Directory) else len(node.cached)
+        return FileStatus(0, node.stamp.number, node.stamp.changed, node.stamp.modified, size)
 
     def make_dir(self, path: str) -> None:
         names = path.split("/")

@@ -6,6 +6,7 @@ While a coordinator loads it has to say so; whatever else it says counts.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.group import GroupState
@@ -64,12 +65,15 @@ class GroupAuditor:
 
     async def wait_for_members(self, members: list[GroupMember]) -> None:
         """Everything is mended: all that is there is read and committed by the members that are alive."""
-        for group in self._stage.groups:
+        await self.wait_for(self._stage.groups, members)
+
+    async def wait_for(self, groups: Sequence[GroupModel], members: Sequence[GroupMember]) -> None:
+        for group in groups:
             own = [member for member in members if member.group is group]
             deadline = self._stage.world.loop.time() + 4 * group.session_ms / 1000 + 60
             while not await self._is_at_rest(group, own):
                 if self._stage.world.loop.time() > deadline:
-                    state = await self._coordinator.describe(group.name)
+                    state = await self._describe(group)
                     raise InvariantViolated("I13", f"{group.name} does not come to rest: {state}")
                 await asyncio.sleep(0.2)
 

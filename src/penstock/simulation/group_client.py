@@ -197,7 +197,10 @@ class GroupClient:
         return [group.group_id for group in response.groups]
 
     async def describe(self, group: str) -> str:
-        """Everything a restart may not change, as text."""
+        """Everything a restart may not change, as text.
+
+        Only GROUP_ID_NOT_FOUND says that the group has no member of the new protocol: the classic request follows then.
+        """
         response = await self._client.ask(_CONSUMER_GROUP_DESCRIBE, (0, 1), {"group_ids": [group]})
         described = response.groups[0]
         if described.error_code == ErrorCode.none:
@@ -208,6 +211,8 @@ class GroupClient:
             ]
             head = f"{described.group_state} {described.group_epoch} {described.assignment_epoch}"
             return "\n".join([head, *sorted(members)])
+        if described.error_code != ErrorCode.group_id_not_found:
+            check_error(described.error_code)
         response = await self._client.ask(_DESCRIBE_GROUPS, (0, 1, 3, 4, 5), {"groups": [group]})
         described = response.groups[0]
         if described.error_code != ErrorCode.group_id_not_found:

@@ -172,7 +172,8 @@ class GroupMember(Reader):
         self._stage.note(self.name, "offset", place, shown)
         if place.topic.state is not TopicState.ALIVE:
             return
-        self.group.offset(place).on_read(shown, began, self.group.now())
+        if self._client.is_authoritative:
+            self.group.offset(place).on_read(shown, began, self.group.now())
         if shown is not None:
             progress.position = progress.committed = shown.offset
         else:

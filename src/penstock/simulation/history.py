@@ -9,16 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from penstock.simulation.invariants import Invariant
+
 FILLING = b" | "
 """Where the readable part of a value ends."""
 
 
 class InvariantViolated(Exception):
-    """A broker broke a promise; `invariant` is its number in the list of invariants, or a word for it."""
+    """A broker broke a promise; `invariant` is the name of the check that found it."""
 
     def __init__(self, invariant: str, message: str) -> None:
         super().__init__(f"{invariant}: {message}")
-        self.invariant = invariant
+        self.invariant = Invariant(invariant)
+
+
+class DamagedBatch(InvariantViolated):
+    """A reader was given a batch whose CRC does not match; a consumer that checks it takes nothing of the batch."""
 
 
 class Outcome(Enum):

@@ -1,7 +1,7 @@
-"""A simulated machine: a disk, a wall clock and a place in the network, and the process that runs on it.
+"""The place of one broker on a simulated machine: its disk, its name in the network, and the process that runs there.
 
 Starting it gives a process and the `Environment` a broker takes; a crash or a power loss ends that process
-and leaves the disk as it would be found.
+and leaves the disk as it would be found. Several hosts may be on one machine (`SimulatedMachine`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from random import Random
 
 from penstock.cluster.coordination import CoordinationStore
 from penstock.server.environment import Environment
-from penstock.simulation.clock import SimulatedClock
 from penstock.simulation.disk import SimulatedDisk
 from penstock.simulation.loop import SimulationLoop
+from penstock.simulation.machine import SimulatedMachine
 from penstock.simulation.network import SimulatedNetwork
 from penstock.simulation.process import SimulatedProcess
 from penstock.simulation.threads import SimulatedThreads
@@ -38,16 +38,17 @@ class SimulatedWorld:
 
 
 class SimulatedHost:
-    def __init__(self, world: SimulatedWorld, name: str) -> None:
+    def __init__(self, world: SimulatedWorld, name: str, machine: SimulatedMachine | None = None) -> None:
+        """`machine` is None for a host that has a machine of its own."""
         self.name = name
-        self.clock = SimulatedClock(world.loop.time)
+        self.machine = machine or SimulatedMachine(name, world.loop.time)
+        self.clock = self.machine.clock
         self.disk = SimulatedDisk(world.random(f"{name}/disk"), world.trace)
         self.process: SimulatedProcess | None = None
         self.threads: SimulatedThreads | None = None
         self._world = world
         self._random = world.random(f"{name}/host")
         self._starts = 0
-        self._boots = 1
 
     def start(self, store: CoordinationStore) -> tuple[SimulatedProcess, Environment]:
         self._starts += 1
@@ -58,8 +59,10 @@ class SimulatedHost:
         self.threads = threads = SimulatedThreads(self._world.loop, self._random, self._world.trace)
         network = self._world.network.host(self.name)
         random = self._process_random()
-        boot_id = f"{self.name}/{self._boots}"
-        environment = Environment(self.clock, random, self.disk, network, threads, store, self.name, boot_id)
+        machine = self.machine
+        environment = Environment(
+            self.clock, random, self.disk, network, threads, store, machine.name, machine.boot_id
+        )
         return process, environment
 
     def pause(self) -> None:
@@ -80,16 +83,26 @@ class SimulatedHost:
         self.disk = self.disk.process_crash()
 
     def power_loss(self) -> None:
-        """The machine goes off: unsynced bytes and names survive by chance, peers notice after a while."""
+        """The machine goes off: unsynced bytes and names survive by chance, peers notice after a while.
+
+        The caller does the same to all other hosts of the machine.
+        """
         self._world.trace.record("power-loss", self.name)
         self._end(notice_seconds=self._random.uniform(0.0, 2.0))
         self.disk = self.disk.power_loss(self._random)
-        self._boots += 1
+        self.machine.boot()
 
     def empty_disk(self) -> None:
         """Another disk takes the place of this one, with nothing on it."""
         self._world.trace.record("empty-disk", self.name)
         self.disk = SimulatedDisk(self._random, self._world.trace)
+
+    def restore(self, copy: SimulatedDisk) -> None:
+        """The disk has what a copy of a data directory has, in other files."""
+        self._world.trace.record("restore", self.name)
+        copy = copy.copy()
+        copy.faults = self.disk.faults
+        self.disk = copy
 
     def _on_fatal_operation(self) -> None:
         self._world.trace.record("crash-in-operation", self.name)

@@ -6,8 +6,9 @@ power loss in one of the versions it had since the last sync, and the size moves
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 BLOCK_SIZES = (1, 16, 512, 4096)
@@ -46,21 +47,59 @@ class _Truncate:
 _Change = _Write | _Truncate
 
 
+class Stamp:
+    """The number and the times of a simulated file or directory, all from one counter that never repeats a value."""
+
+    __slots__ = ("_counter", "changed", "modified", "number")
+
+    def __init__(self, counter: Iterator[int] | None = None) -> None:
+        self._counter = itertools.count(1) if counter is None else counter
+        self.number = self.changed = self.modified = next(self._counter)
+
+    def modify(self) -> None:
+        self.changed = self.modified = next(self._counter)
+
+    def change(self) -> None:
+        """Renamed, or given another owner, mode or time."""
+        self.changed = next(self._counter)
+
+    def copy(self) -> Stamp:
+        """The stamp of a copy that preserves the time of modification, as `cp -a` makes it."""
+        copied = Stamp(self._counter)
+        copied.modified = self.modified
+        return copied
+
+
 class Inode:
-    def __init__(self) -> None:
+    def __init__(self, stamp: Stamp | None = None) -> None:
+        self.stamp = stamp or Stamp()
         self.cached = bytearray()
         self._durable = bytearray()
         self._unsynced: list[_Change] = []
+
+    def copy(self) -> Inode:
+        """A copy of the content that a program sees; all of it is durable."""
+        copied = Inode(self.stamp.copy())
+        copied.cached, copied._durable = bytearray(self.cached), bytearray(self.cached)
+        return copied
 
     def write(self, position: int, data: bytes) -> None:
         change = _Write(position, data)
         _apply(self.cached, change)
         self._unsynced.append(change)
+        self.stamp.modify()
 
     def truncate(self, length: int) -> None:
         change = _Truncate(length)
         _apply(self.cached, change)
         self._unsynced.append(change)
+        self.stamp.modify()
+
+    def damage(self, content: bytes) -> None:
+        """The disk has other bytes than were written, in its cache too."""
+        self.cached = bytearray(content)
+        self._durable = bytearray(content)
+        self._unsynced.clear()
 
     def sync(self) -> None:
         for change in self._unsynced:

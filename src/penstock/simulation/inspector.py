@@ -6,11 +6,15 @@ in-sync set; the high watermark is never above the log's end, and goes back in n
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from penstock.model import Offset
 from penstock.records.iteration import read_batches
 from penstock.replication.replica import Replica
+from penstock.simulation.cluster_compaction import check_compacted
 from penstock.simulation.cluster_member import ClusterMember
 from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.cluster_traits import COMPACTION
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.partition_history import Place
 
@@ -20,6 +24,7 @@ _MAX_BYTES = 1 << 20
 class Inspector:
     def __init__(self, stage: ClusterStage) -> None:
         self._stage = stage
+        self._ids: dict[str, UUID] = {}
         self._committed: dict[Place, int] = {}
         self._high_watermarks: dict[tuple[Place, int, int], int] = {}
 
@@ -27,6 +32,10 @@ class Inspector:
         """Somebody knows that so much is committed, whatever leaders know."""
         place = (topic, index)
         self._committed[place] = max(self._committed.get(place, 0), committed)
+
+    def committed(self, place: Place) -> int:
+        """The greatest high watermark that a leader ever had."""
+        return self._committed.get(place, 0)
 
     def look(self) -> None:
         if self._stage.history.problem is not None:
@@ -36,12 +45,24 @@ class Inspector:
             for member in self._stage.members
             if member.is_serving
             for replica in member.replicas()
+            if self._stage.history.topic_ids.get(replica.name.topic) == replica.topic_id
         ]
+        self._forget_deleted()
         for member, replica in serving:
             if replica.partition.is_leader:
                 self._check_leader(member, replica)
         for member, replica in serving:
             self._check_member(member, replica)
+
+    def _forget_deleted(self) -> None:
+        """What was committed in a deleted topic says nothing of a later one of its name."""
+        now = self._stage.history.topic_ids
+        for topic in [topic for topic, known in self._ids.items() if now.get(topic) != known]:
+            self._committed = {place: end for place, end in self._committed.items() if place[0] != topic}
+            self._high_watermarks = {
+                life: end for life, end in self._high_watermarks.items() if life[0][0] != topic
+            }
+        self._ids = dict(now)
 
     def _check_leader(self, member: ClusterMember, replica: Replica) -> None:
         place, partition = _place(replica), replica.partition
@@ -91,7 +112,10 @@ class Inspector:
 
     def check_equal(self) -> None:
         """Copies are the same up to the high watermark, byte for byte, from where all of them have something: records
-        whose deletion was never answered may be gone from some."""
+        whose deletion was never answered may be gone from some.
+
+        Copies of a compacted topic are cleaned at different times: see `check_compacted`.
+        """
         contents: dict[Place, tuple[int, bytes]] = {}
         starts: dict[Place, int] = {}
         for replica in (each for member in self._stage.members for each in member.replicas()):
@@ -102,7 +126,9 @@ class Inspector:
                 place = _place(replica)
                 content = _content(replica, starts[place], self._committed.get(place, 0))
                 node_id, known = contents.setdefault(place, (member.node_id, content))
-                if known != content:
+                if COMPACTION in self._stage.traits and replica.log.config.compacts:
+                    check_compacted(str(replica.name), known, content)
+                elif known != content:
                     raise _violation("I9", replica, f"{node_id} and {member.node_id} have other bytes")
 
 

@@ -96,5 +96,5 @@ class KeyedModel:
         known = self._values.setdefault((place, offset), value)
         if known != value:
             raise InvariantViolated(
-                "I1", f"{place}: {offset} is {label(known)} to some and {label(value)} to others"
+                "I3", f"{place}: {offset} is {label(known)} to some and {label(value)} to others"
             )

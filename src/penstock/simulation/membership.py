@@ -89,15 +89,19 @@ class Membership(ABC):
         return self._stage.world.loop.time()
 
     def _prolong(self, sent: float) -> None:
-        """A request that was sent then was answered: a session is counted from it at the earliest."""
-        self._lease.ends = sent + self._group.session_ms / 1000 - _ROUNDING_SECONDS
+        """A request that was sent then was answered: a session is counted from it at the earliest.
+
+        An answer of a coordinator that was replaced prolongs nothing.
+        """
+        if self._client.is_authoritative:
+            self._lease.ends = sent + self._group.session_ms / 1000 - _ROUNDING_SECONDS
 
     def _take(self, places: set[Place]) -> None:
         """Unless it may have been thrown out since: then it reports again first."""
         places = places - self.held
         if not places:
             return
-        if self._seconds() >= self._lease.ends:
+        if self._seconds() >= self._lease.ends or not self._client.is_authoritative:
             self._reports_at = 0.0
             return
         self._group.take(self._lease, sorted(places, key=str), self._seconds())

@@ -7,16 +7,18 @@ operation may or may not be found done: as the prefix a journal keeps or, as POS
 from __future__ import annotations
 
 import errno
+import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from penstock.simulation.faults import disk_error
-from penstock.simulation.inode import Inode
+from penstock.simulation.inode import Inode, Stamp
 
 
 @dataclass(slots=True, eq=False)
 class Directory:
+    stamp: Stamp = field(default_factory=Stamp)
     entries: dict[str, Node] = field(default_factory=dict)
     durable: dict[str, Node] = field(default_factory=dict)
 
@@ -32,9 +34,17 @@ class _Change:
 
 
 class Namespace:
-    def __init__(self) -> None:
-        self.root = Directory()
+    def __init__(self, counter: Iterator[int] | None = None) -> None:
+        self._counter = itertools.count(1) if counter is None else counter
+        """Numbers of files and times of their changes; copies share it, so that no two files have the same status."""
+        self.root = Directory(Stamp(self._counter))
         self._unsynced: list[list[_Change]] = []
+
+    def copy(self) -> Namespace:
+        """A copy of all files and directories as a program sees them, made as `cp -a` does; all of it is durable."""
+        copied = Namespace(self._counter)
+        copied.root = _copy_directory(self.root)
+        return copied
 
     # --- looking
 
@@ -76,7 +86,7 @@ class Namespace:
     # --- changing
 
     def make_file(self, path: str) -> Inode:
-        inode = Inode()
+        inode = Inode(Stamp(self._counter))
         self._change([self._entry(path, inode)])
         return inode
 
@@ -86,7 +96,7 @@ class Namespace:
         if isinstance(node, Inode):
             raise disk_error(errno.EEXIST, path)
         if node is None:
-            self._change([self._entry(path, Directory())])
+            self._change([self._entry(path, Directory(Stamp(self._counter)))])
 
     def rename(self, source: str, target: str) -> None:
         node, replaced = self.find(source), self.find(target)
@@ -101,6 +111,7 @@ class Namespace:
             raise disk_error(errno.ENOTDIR, target)
         if node is not replaced:
             self._change([self._entry(source, None), self._entry(target, node)])
+            node.stamp.change()
 
     def remove(self, path: str) -> None:
         """A file, or an empty directory."""
@@ -111,6 +122,18 @@ class Namespace:
             raise disk_error(errno.ENOTEMPTY, path)
         self._change([self._entry(path, None)])
 
+    def swap(self, one: str, other: str) -> None:
+        """Exchange two files, durably."""
+        first, second = self.file(one), self.file(other)
+        for path, inode in ((one, second), (other, first)):
+            self.replace(path, inode)
+
+    def replace(self, path: str, node: Node | None) -> None:
+        """Put another node in a place, or none, durably and without a trace in what is not synced yet."""
+        change = self._entry(path, node)
+        _set(change.directory.entries, change)
+        _set(change.directory.durable, change)
+
     def _entry(self, path: str, node: Node | None) -> _Change:
         *parents, name = _parts(path)
         return _Change(self.directory("/".join(parents)), name, node)
@@ -118,6 +141,7 @@ class Namespace:
     def _change(self, changes: list[_Change]) -> None:
         for change in changes:
             _set(change.directory.entries, change)
+            change.directory.stamp.modify()
         self._unsynced.append(changes)
 
     # --- durability
@@ -151,6 +175,14 @@ class Namespace:
             return self._unsynced[: random.randrange(len(self._unsynced) + 1)]
         likelihood = random.random()
         return [changes for changes in self._unsynced if random.random() < likelihood]
+
+
+def _copy_directory(directory: Directory) -> Directory:
+    entries = {
+        name: _copy_directory(node) if isinstance(node, Directory) else node.copy()
+        for name, node in directory.entries.items()
+    }
+    return Directory(directory.stamp.copy(), entries, dict(entries))
 
 
 def _restore(directory: Directory) -> None:

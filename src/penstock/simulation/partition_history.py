@@ -5,7 +5,8 @@ An epoch has one leader, epochs grow, a leader comes from the in-sync set before
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
 
 from penstock.cluster import znodes
 from penstock.cluster.memory import MemoryEnsemble
@@ -23,8 +24,13 @@ class PartitionHistory:
     def __init__(self, trace: Trace, seconds: Callable[[], float]) -> None:
         self.now: dict[Place, znodes.PartitionNode] = {}
         """As it is recorded."""
+        self.topic_ids: dict[str, UUID] = {}
         self.left_alone_by: dict[Place, str] = {}
-        """Which process wrote that one is alone in sync."""
+        """Which process wrote that one machine is alone in sync."""
+        self.machines: Mapping[int, str] = {}
+        """The machine of each broker that shares one."""
+        self.may_shrink = True
+        """Whether a replica may leave the in-sync set though it stays one."""
         self.problem: InvariantViolated | None = None
         """The first one; whoever wrote it may not be the one to hear of it."""
         self._leaders: dict[tuple[Place, int], int] = {}
@@ -44,7 +50,10 @@ class PartitionHistory:
 
     def on_transaction(self, transaction: Transaction, writer: str) -> None:
         for path, entry in transaction.changes.items():
-            if not path.startswith(f"{znodes.TOPICS}/") or path.count("/") != 3:
+            if not path.startswith(f"{znodes.TOPICS}/"):
+                continue
+            if path.count("/") == 2:
+                self._on_topic(path.rpartition("/")[2], None if entry is None else entry.data)
                 continue
             _, _, topic, index = path.split("/")
             place = (topic, int(index))
@@ -52,6 +61,12 @@ class PartitionHistory:
                 self._forget(place)
             else:
                 self._on_state(place, znodes.decode(entry.data, znodes.PartitionNode), writer)
+
+    def _on_topic(self, topic: str, data: bytes | None) -> None:
+        if data is None:
+            self.topic_ids.pop(topic, None)
+        else:
+            self.topic_ids[topic] = znodes.decode(data, znodes.TopicNode).topic_id
 
     def _on_state(self, place: Place, state: znodes.PartitionNode, writer: str) -> None:
         before = self.now.get(place)
@@ -70,10 +85,24 @@ class PartitionHistory:
                 )
             if state.leader_epoch > before.leader_epoch and state.leader not in _electable(before):
                 self._violate("I10", place, f"{state.leader} was elected, in sync were {before.isr}")
-        if len(state.isr) == 1 and before is not None and len(before.isr) > 1:
+        if before is not None and not self.may_shrink:
+            self._check_all_stay(place, before, state)
+        if before is not None and self._is_one_machine(state.isr) and not self._is_one_machine(before.isr):
             self.left_alone_by[place] = writer
         self.now[place] = state
         self._in_sync.setdefault(place, []).append((self._seconds(), len(state.isr)))
+
+    def _check_all_stay(
+        self, place: Place, before: znodes.PartitionNode, state: znodes.PartitionNode
+    ) -> None:
+        staying = set(before.isr) & set(state.replicas) & set(state.target or state.replicas)
+        if dropped := staying - set(state.isr):
+            self._violate(
+                "I13", place, f"{sorted(dropped)} left the in-sync set, nothing was wrong with them"
+            )
+
+    def _is_one_machine(self, members: Sequence[int]) -> bool:
+        return len({self.machines.get(member, str(member)) for member in members}) <= 1
 
     def _forget(self, place: Place) -> None:
         self.now.pop(place, None)
@@ -87,7 +116,7 @@ class PartitionHistory:
 
 def _electable(state: znodes.PartitionNode) -> tuple[int, ...]:
     """A last resort leads only when all of the in-sync set, none of it alive, have lost what they had."""
-    return (_NOBODY, *state.isr, *(state.last_resort if len(state.isr) <= 1 else ()))
+    return (_NOBODY, *state.isr, *state.eligible, *(state.last_resort if len(state.isr) <= 1 else ()))
 
 
 class RecordedEnsemble(MemoryEnsemble):

@@ -34,6 +34,8 @@ class PartitionModel:
         """The log starts here or before, except by retention."""
         self.may_expire = False
         """Whether retention may remove records at any time."""
+        self.may_start_earlier = False
+        """Whether another leader may not have removed what the last one has."""
         self.visible_end = 0
         """Everything below has been seen or committed, so every reader can see it."""
         self.durable_end = 0
@@ -130,7 +132,7 @@ class PartitionModel:
             )
 
     def on_log_start(self, view: View, log_start: int) -> None:
-        if log_start < view.log_start:
+        if log_start < view.log_start and not self.may_start_earlier:
             raise self._violation("log start", f"went back from {view.log_start} to {log_start}")
         if log_start > self.log_start_limit and not self.may_expire:
             raise self._violation("log start", f"is {log_start}, nobody asked beyond {self.log_start_limit}")
@@ -179,6 +181,25 @@ class PartitionModel:
                 [offset for offset in self._values if offset >= self.durable_end and offset not in found]
             )
         self.on_read(ReadRange(audit.log_start, audit.log_end, audit.records), durable=durable)
+
+    def check_newest(self, audit: Audit) -> None:
+        """Of a compacted partition in peace: a record is gone only where a newer one of its key is there.
+
+        `_check_complete` also allows for newer records that somebody may have written; the whole log decides that.
+        """
+        newest: dict[bytes, int] = {}
+        for record in audit.records:
+            newest[record.key] = max(newest.get(record.key, -1), record.offset)
+        found = {record.offset for record in audit.records}
+        for offset, value in self._values.items():
+            if (
+                audit.log_start <= offset
+                and offset not in found
+                and newest.get(self._key(value), -1) < offset
+            ):
+                raise self._violation(
+                    "I1", f"{label(value)} at {offset} is gone, no newer one of its key is there"
+                )
 
     def _lost(self, log_end: int) -> InvariantViolated:
         offset = min((offset for offset in self._values if offset >= log_end), default=log_end)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from penstock.errors import BrokerError, ErrorCode
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
-from penstock.simulation.client import NoAnswer, SentBatch, SimulatedClient
+from penstock.simulation.client import PRODUCE_TIMEOUT_MS, NoAnswer, SentBatch, SimulatedClient
 from penstock.simulation.history import FILLING, InvariantViolated, Outcome, Write
 from penstock.simulation.partition_model import View
 from penstock.simulation.stage import Stage
@@ -54,6 +54,8 @@ class Batch:
     acks: int
     zstd: bool
     tried: bool = False
+    sent_at: float = 0.0
+    """When it was last sent."""
 
 
 class ProducerActor:
@@ -130,6 +132,7 @@ class ProducerActor:
             if self._session is None:
                 batch.write.lane = f"{leader.name}/{leader.connections}"
             topic.partitions[partition].on_send(batch.write)
+        batch.sent_at = self._stage.world.loop.time()
         return leader.produce(topic.name, partition, batch.content, batch.acks, zstd=batch.zstd)
 
     async def _settle(
@@ -158,9 +161,20 @@ class ProducerActor:
             return True
         self._note(batch, "ok", result.base_offset)
         topic.on_ack(partition, batch.write, result.base_offset)
+        if batch.acks == 1 and self._stage.world.loop.time() - batch.sent_at < PRODUCE_TIMEOUT_MS / 1000:
+            self._check_readable(topic, partition, result.base_offset)
         if result.log_start_offset >= 0:
             topic.partitions[partition].on_log_start(view, result.log_start_offset)
         return True
+
+    def _check_readable(self, topic: TopicModel, partition: int, offset: int) -> None:
+        """A record was acknowledged with acks=1, in time, by the broker that has the only replica."""
+        high_watermark = self._stage.broker.high_watermark(topic.name, partition)
+        if topic.state is TopicState.ALIVE and high_watermark is not None and high_watermark <= offset:
+            raise InvariantViolated(
+                "own write",
+                f"{topic.name}-{partition}: {offset} is acknowledged, the high watermark is {high_watermark}",
+            )
 
     def _make(self, topic: TopicModel, partition: int, acks: int) -> Batch:
         count = self._random.choice((1, 1, 2, 5))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.errors import InvalidBatch
 from penstock.records.batch import BatchHeader, crc_matches
 from penstock.records.iteration import iterate, read_batches
-from penstock.simulation.history import InvariantViolated, ReadRange, ReadRecord
+from penstock.simulation.history import DamagedBatch, InvariantViolated, ReadRange, ReadRecord
 from penstock.storage.log_slice import LogSlice
 from penstock.wire.fetch import FetchResult
 
@@ -18,6 +18,8 @@ def read_records(name: str, result: FetchResult, offset: int, *, compacted: bool
     records: list[ReadRecord] = []
     expected = offset
     for header, batch in _batches(name, result):
+        if not crc_matches(batch, header):
+            raise DamagedBatch("I15", f"{name}: the CRC of {_range(header)} is wrong")
         first = expected == offset
         if header.last_offset < expected or (header.base_offset < expected and not first):
             raise InvariantViolated("I5", f"{name}: wanted {expected}, got {_range(header)}")
@@ -39,8 +41,6 @@ def _batches(name: str, result: FetchResult) -> list[tuple[BatchHeader, memoryvi
 
 
 def _records(name: str, header: BatchHeader, batch: memoryview, *, compacted: bool) -> list[ReadRecord]:
-    if not crc_matches(batch, header):
-        raise InvariantViolated("I15", f"{name}: the CRC of {_range(header)} is wrong")
     try:
         records = [
             ReadRecord(record.offset, record.timestamp, record.key or b"", record.value or b"")

@@ -6,11 +6,22 @@ setting does not protect from that.
 
 from __future__ import annotations
 
-from penstock.simulation.history import Outcome, Write
+from penstock.simulation.history import Audit, Outcome, Write
 from penstock.simulation.topic_model import TopicModel
 
 
 class ReplicatedTopic(TopicModel):
+    def grow(self, partitions: int) -> None:
+        super().grow(partitions)
+        for partition in self.partitions:
+            partition.may_start_earlier = partition.may_expire
+
+    def on_audit(self, audits: list[Audit], *, cache_lost: bool) -> None:
+        super().on_audit(audits, cache_lost=cache_lost)
+        if self.is_compacted:
+            for partition, audit in zip(self.partitions, audits, strict=True):
+                partition.check_newest(audit)
+
     @property
     def min_insync_replicas(self) -> int:
         return int(self.configs["min.insync.replicas"])

@@ -32,6 +32,15 @@ class RoutingClient:
         await client.connect()
         return client
 
+    def disconnect(self) -> None:
+        for client in self._brokers.values():
+            client.disconnect()
+
+    async def broker(self, node_id: int) -> SimulatedClient:
+        """A connection to this broker."""
+        await self._brokers[node_id].connect()
+        return self._brokers[node_id]
+
     async def leader(self, topic: str, partition: int) -> tuple[SimulatedClient, int]:
         """A connection to whom we take for the leader, and its epoch; NoAnswer when nobody knows one."""
         place = (topic, partition)
@@ -46,6 +55,11 @@ class RoutingClient:
             self.mistrust(topic, partition)
             raise
         return self._brokers[leader], self._epochs[place]
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Believe any epoch again: a topic that is created again under its name begins with the first one."""
+        self._leaders.pop((topic, partition), None)
+        self._epochs.pop((topic, partition), None)
 
     def mistrust(self, topic: str, partition: int) -> None:
         self._leaders.pop((topic, partition), None)

@@ -198,10 +198,10 @@ class BrokerScenario:
 
     def _check_problems(self) -> None:
         if self._broker.problems:
-            raise InvariantViolated("I15", "\n".join(self._broker.problems))
+            raise InvariantViolated("traceback", "\n".join(self._broker.problems))
         for context in self._world.loop.unhandled:
             error = context.get("exception")
-            raise InvariantViolated("I15", f"nobody caught: {context['message']}: {error!r}") from error
+            raise InvariantViolated("traceback", f"nobody caught: {context['message']}: {error!r}") from error
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

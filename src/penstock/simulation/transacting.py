@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
 from penstock.errors import BrokerError, ErrorCode
 from penstock.records.building import NewRecord, build_batch
 from penstock.simulation.client import NoAnswer, SimulatedClient
@@ -253,6 +254,7 @@ class TransactionalProducer:
         for _ in range(_ATTEMPTS):
             try:
                 await self._provoke()
+                sent = self._stage.world.loop.time()
                 successor = await client.end(producer, commit=commit)
             except NoAnswer:
                 is_clear = False
@@ -265,6 +267,10 @@ class TransactionalProducer:
                     return
             else:
                 self._note("end", transaction.name, commit, "ok")
+                if is_clear:  # an earlier attempt may have been recorded when more were in sync
+                    self._stage.check_internal(
+                        TRANSACTIONS_TOPIC, self.role.transactional_id, sent, transaction
+                    )
                 self._model.on_end(transaction, commit=commit)
                 if successor != producer:
                     self._sequences = {}

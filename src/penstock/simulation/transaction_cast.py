@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
+from uuid import UUID
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.records.building import NewRecord, build_batch
@@ -54,7 +55,7 @@ class TransactionCast:
         self._producers: list[TransactionalProducer] = []
         self._copiers: list[Copier] = []
         self._all_copies: list[Copies] = []
-        self._stable: dict[tuple[Place, int, int], int] = {}
+        self._stable: dict[tuple[UUID, Place, int, int], int] = {}
         if self.is_there:
             self._choose()
 
@@ -134,7 +135,7 @@ class TransactionCast:
                 stable = replica.log.last_stable_offset
                 if stable > replica.partition.high_watermark:
                     raise InvariantViolated("I6", f"{place}: {stable} is stable, but not committed")
-                life = (place, member.node_id, replica.partition.leader_epoch)
+                life = (replica.topic_id, place, member.node_id, replica.partition.leader_epoch)
                 if stable < self._stable.get(life, 0):
                     raise InvariantViolated(
                         "I6", f"{place}: {self._stable[life]} was stable, now {stable} is"

@@ -2,7 +2,11 @@
 
 Whoever adds something is called back when that, and everything added before it, is committed or has been refused, in
 the order of the calls. What has no records waits for those before it, so that nobody is told what a power loss can
-still take back. Records that are part of a client's transaction have a batch of their own. Loop thread only.
+still take back. Records that are part of a client's transaction have a batch of their own.
+
+`check_replicas` refuses a request while fewer replicas are in sync than `min.insync.replicas`; a shard calls it before
+it decides anything for a client. Records that were appended earlier, or because of a timer, are committed all the same:
+their callbacks get NOT_ENOUGH_REPLICAS_AFTER_APPEND, which `is_stored` tells from a refusal. Loop thread only.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from penstock.clock import Clock
-from penstock.errors import BrokerError
+from penstock.errors import BrokerError, ErrorCode
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.replication.replica import Replica
@@ -27,6 +31,11 @@ R = TypeVar("R")
 Done = Callable[[BrokerError | None], None]
 Encode = Callable[[R], tuple[bytes, bytes | None]]
 """Key and value; a tombstone has no value."""
+
+
+def is_stored(error: BrokerError | None) -> bool:
+    """Whether the records are committed to the log, whatever their client is told."""
+    return error is None or error.code is ErrorCode.not_enough_replicas_after_append
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +59,14 @@ class Appender(Generic[R]):
         self._uncommitted: deque[_Batch] = deque()
         """Collected or appended, in order."""
         self._closed: BrokerError | None = None
+
+    def check_replicas(self) -> None:
+        """BrokerError while fewer replicas are in sync than `min.insync.replicas`."""
+        if self.replica.is_under_min_insync:
+            raise BrokerError(
+                ErrorCode.coordinator_not_available,
+                f"fewer replicas of {self.replica.name} are in sync than min.insync.replicas",
+            )
 
     def add(self, records: Sequence[R], done: Done) -> None:
         """Append these together; `done` is called later, or at once where there is nothing to wait for."""
@@ -131,4 +148,9 @@ class Appender(Generic[R]):
     def _finish(self, batch: _Batch, error: BrokerError | None) -> None:
         if batch in self._uncommitted:
             self._uncommitted.remove(batch)
+            if error is None and self.replica.is_under_min_insync:
+                error = BrokerError(
+                    ErrorCode.not_enough_replicas_after_append,
+                    f"stored, but fewer replicas of {self.replica.name} are in sync than min.insync.replicas",
+                )
             batch.finish(error)

@@ -1,8 +1,8 @@
 """Reading a shard from its log: read and decoded in a pool, part by part, and applied on the loop a little at a time.
 
 Everything up to the end of the log counts, as soon as it is committed: on one broker that is what survived recovery,
-and after a refused append what is still being flushed. A record that cannot be understood is passed over and counted, a
-damaged stretch of the log too: it costs what is in it, not all the rest.
+and after a refused append what is still being flushed. A record that cannot be understood is passed over and counted;
+so are batches whose CRC does not match. Records around them are applied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from penstock.errors import BrokerError, CorruptLog, InvalidBatch, PenstockError
 from penstock.model import Offset
-from penstock.records.batch import HEADER_SIZE, BatchHeader
+from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
 from penstock.records.compression import MAX_DECOMPRESSED_BYTES, decompress
 from penstock.records.control import Marker, read_marker
 from penstock.records.iteration import read_batches, walk
@@ -115,8 +115,13 @@ def read_part(log: Log, offset: Offset, end_offset: Offset, decode: Decode[R]) -
         content = log.read(offset, PART_BYTES, below=end_offset, at_least_one=True, wait=True).read()
         if not content:
             part.next_offset = end_offset  # compaction left nothing there
+        is_whole = True
         for header, batch in read_batches(memoryview(content)):
-            part.next_offset = header.next_offset
+            is_whole = crc_matches(batch, header)
+            if not is_whole:
+                part.is_damaged = True
+                continue
+            part.next_offset = max(part.next_offset, header.next_offset)
             try:
                 if header.is_transactional:
                     _decode(newest, part, decode)
@@ -126,6 +131,9 @@ def read_part(log: Log, offset: Offset, end_offset: Offset, decode: Decode[R]) -
                     part.unknown += _collect(batch, header, newest)
             except InvalidBatch:
                 part.is_damaged = True
+        if not is_whole:
+            # The last batch is damaged, so its own header does not say where the next one begins.
+            part.next_offset = _behind_damage(log, part.next_offset, end_offset)
     except (CorruptLog, InvalidBatch):
         part.is_damaged = True
         part.next_offset = _behind_damage(log, part.next_offset, end_offset)
@@ -190,6 +198,9 @@ def _behind_damage(log: Log, offset: Offset, end_offset: Offset) -> Offset:
 def _is_readable(log: Log, offset: Offset, end_offset: Offset) -> bool:
     try:
         content = log.read(offset, 1, below=end_offset, at_least_one=True, wait=True).read()
-        return any(header.next_offset > offset for header, _ in read_batches(memoryview(content)))
+        return any(
+            header.next_offset > offset and crc_matches(batch, header)
+            for header, batch in read_batches(memoryview(content))
+        )
     except (CorruptLog, InvalidBatch):
         return False

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from heapq import heappop, heappush
 from itertools import count
 
-from penstock.clock import Clock
+from penstock.clock import Clock, monotonic_ms
 
 _FIRED_PER_TURN = 100
 
@@ -28,7 +28,7 @@ class Timers:
 
     def now_ms(self) -> int:
         """Milliseconds that only go forward."""
-        return int(self._clock.monotonic() * 1000)
+        return monotonic_ms(self._clock)
 
     def schedule(self, key: Hashable, due_ms: int | None) -> None:
         """Fire for the key then at the latest; None, or later than it is scheduled already, changes nothing."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing_extensions import Buffer
 
+from penstock.errors import StorageError
 from penstock.records.batch import read_header
+from penstock.storage.closed_segments import ClosedSegment, ClosedSegments, prepare_list, publish_list
 from penstock.storage.disk import File
 from penstock.storage.file_cache import FileCache
 from penstock.storage.index import IndexEntry, encode_entries
 from penstock.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, NO_TIMESTAMP, Segment, segment_name
+from penstock.storage.stored_log import PASSING_ERRORS, StoredLog
 from penstock.storage.stray_files import CLEANED_SUFFIX, SWAP_SUFFIX
 
 
@@ -26,6 +29,7 @@ class CleanedSegment:
         replaced: tuple[Segment, ...],
         end_offset: int,
         index_interval_bytes: int,
+        log: StoredLog,
     ) -> None:
         self.replaced = replaced
         self.base_offset = replaced[0].base_offset
@@ -34,6 +38,8 @@ class CleanedSegment:
         self.is_changed = len(replaced) > 1
         """Whether it differs from what it replaces."""
         self._files = files
+        self._log = log
+        self._first_crc = 0
         self._disk = files.disk
         self._directory = directory
         self._path = f"{directory}/{segment_name(self.base_offset)}"
@@ -47,6 +53,7 @@ class CleanedSegment:
         header = read_header(batch)
         if self._file is None:
             self._file = self._create(LOG_SUFFIX)
+            self._first_crc = header.crc
         if self.size - self._indexed_size >= self._index_interval_bytes:
             relative_offset = header.base_offset - self.base_offset
             self._entries.append(IndexEntry(relative_offset, self.size, self.max_timestamp))
@@ -74,16 +81,42 @@ class CleanedSegment:
             self._disk.remove(self._path + suffix + CLEANED_SUFFIX)
 
     def swap(self) -> None:
-        """Take the place of the old segments on disk."""
+        """Take the place of the old segments on disk. After StorageError nothing has changed.
+
+        The list of closed segments changes after a crash would finish the swap, and before the files have their names.
+        """
+        closed = self._prepare_list()
         for segment in self.replaced:
             _keep_readable(segment)
         for suffix in (INDEX_SUFFIX, LOG_SUFFIX):
             self._rename(suffix + CLEANED_SUFFIX, suffix + SWAP_SUFFIX)
+        publish_list(self._disk, self._directory)
+        self._disk.sync_dir(self._directory)
+        self._log.adopt_list(closed)
         for segment in self.replaced:
             segment.remove_files(self._disk)
         self._disk.sync_dir(self._directory)
         for suffix in (INDEX_SUFFIX, LOG_SUFFIX):
             self._rename(suffix + SWAP_SUFFIX, suffix)
+
+    def _prepare_list(self) -> ClosedSegments:
+        status = self._disk.status(self._path + LOG_SUFFIX + CLEANED_SUFFIX)
+        entry = ClosedSegment(
+            self.base_offset,
+            self._end_offset,
+            self.size,
+            status.inode,
+            status.modified_ns,
+            self._first_crc,
+        )
+        closed = self._log.closed.extended([entry])
+        try:
+            prepare_list(self._disk, self._directory, closed).sync()
+        except OSError as error:
+            if error.errno in PASSING_ERRORS:
+                raise StorageError(f"{self._path} cannot be replaced: {error}") from error
+            raise
+        return closed
 
     def segment(self) -> Segment:
         """As the log knows it after the swap."""

@@ -46,9 +46,12 @@ class _Span(NamedTuple):
 def begin_compaction(
     log: Log, files: FileCache, now_ms: int, high_watermark: Offset, dedupe_buffer_bytes: int
 ) -> Compaction | None:
-    """A pass over the log, where there may be something to gain. Loop thread; reads nothing."""
+    """A pass over the log, where there may be something to gain. Loop thread; reads nothing.
+
+    A damaged log is not compacted: a new segment over a damaged range would hide the range from readers.
+    """
     spans = _closed_spans(log, high_watermark)
-    if log.failed or not spans or spans[-1].end_offset <= log.cleaned_offset:
+    if log.failed or log.damage or not spans or spans[-1].end_offset <= log.cleaned_offset:
         return None
     return Compaction(log, files, spans, now_ms, KeyOffsets(dedupe_buffer_bytes))
 
@@ -202,7 +205,12 @@ class Compaction:
         """Write what stays of the group; only where that is less is it put in place."""
         replaced = tuple(span.segment for span in group)
         self.cleaned = cleaned = CleanedSegment(
-            self._files, self._directory, replaced, group[-1].end_offset, self._config.index_interval_bytes
+            self._files,
+            self._directory,
+            replaced,
+            group[-1].end_offset,
+            self._config.index_interval_bytes,
+            self._log,
         )
         for segment, _ in group:
             for position, header in segment.walk(segment.size, wait=True):

@@ -1,25 +1,32 @@
-"""Whose a data directory is, and how its broker last left it.
+"""The owner of a data directory, and what the directory proves about its last use.
 
-`meta.json` is written at the first start and names node, cluster and directory; a broker that is not that one
-is refused, so that no two ever write the same logs. `clean-stop` holds the broker epoch of a clean stop and
-is gone while a broker runs. `boot-id` names the boot of the machine in which the directory was last used: in the same
-one, whatever a broker wrote is still there, in the kernel's memory if not on the disk, however its process ended.
+`meta.json` is written at the first start and names node, cluster and directory; any other broker is refused, so that
+no two brokers write the same logs. `clean-stop` holds the broker epoch of a clean stop and is removed at start.
+
+`boot-id` is written when the broker has registered. It names the boot of the machine, the broker epoch and the status
+(device, inode, change time) of the marker file `logs/marker-<broker epoch>`. In the same boot, whatever a broker wrote
+is still there, in the kernel's memory if not on the disk, however its process ended. A copy of the directory has a
+marker with another status: it is another disk, may be older than the last write, and proves nothing.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from uuid import UUID
 
 import msgspec
 
 from penstock.errors import ConfigError
 from penstock.model import BrokerEpoch, BrokerId
-from penstock.storage.disk import Disk
+from penstock.storage.disk import Disk, FileStatus
+from penstock.storage.log_directories import LOGS, parse_log_directory
+from penstock.storage.segment import LOG_SUFFIX
 
 META_FILE = "meta.json"
 CLEAN_STOP_FILE = "clean-stop"
 BOOT_FILE = "boot-id"
+MARKER_PREFIX = "marker-"
 _VERSION = 1
 
 
@@ -32,6 +39,16 @@ class DirectoryMeta(msgspec.Struct, frozen=True):
 
 class _CleanStop(msgspec.Struct, frozen=True):
     broker_epoch: int
+
+
+class _Use(msgspec.Struct, frozen=True):
+    boot_id: str
+    broker_epoch: int
+    device: int
+    inode: int
+    changed_ns: int
+    restored: dict[str, int] = {}
+    """Change times of logs that were restored from a copy before this registration, by path."""
 
 
 def open_directory(disk: Disk, node_id: BrokerId, new_directory_id: UUID) -> DirectoryMeta:
@@ -81,26 +98,105 @@ def take_clean_stop(disk: Disk) -> BrokerEpoch | None:
     return epoch
 
 
-def is_same_boot(disk: Disk, boot_id: str) -> bool:
-    """Whether the machine has run without a break since all the directory lacked was made known to the cluster."""
-    known = b""
-    with suppress(FileNotFoundError):
-        known = disk.read(BOOT_FILE)
-    return bool(boot_id) and known == boot_id.encode()
+@dataclass(frozen=True, slots=True)
+class LastUse:
+    """What a data directory proves about its last use."""
+
+    is_copy: bool = False
+    """Whether the directory, or a part of it, was restored from a copy since a broker last registered with it."""
+    epoch_in_boot: BrokerEpoch | None = None
+    """Broker epoch of the last registration, if that was in this boot of the machine."""
 
 
-def trust_boot(disk: Disk, boot_id: str) -> None:
-    """What the directory lacks is known to the cluster: from here on nothing goes while the machine runs."""
-    disk.replace(BOOT_FILE, boot_id.encode())
+def read_last_use(disk: Disk, boot_id: str) -> LastUse:
+    """Read it before anything is written: recovery hides the traces of a copy. An empty boot id is never the same."""
+    use = _read_use(disk)
+    if use is None:
+        return LastUse()
+    is_same_boot = bool(boot_id) and use.boot_id == boot_id
+    is_original = _has_marker(disk, use, is_same_boot=is_same_boot)
+    if not is_original or not _restored_logs(disk).items() <= use.restored.items():
+        return LastUse(is_copy=True)
+    return LastUse(epoch_in_boot=BrokerEpoch(use.broker_epoch) if is_same_boot else None)
+
+
+def rename_copy(disk: Disk, meta: DirectoryMeta, new_directory_id: UUID) -> DirectoryMeta:
+    """Give a copy a directory id of its own: the cluster then treats it as another disk."""
+    meta = msgspec.structs.replace(meta, directory_id=new_directory_id)
+    disk.replace(META_FILE, msgspec.json.encode(meta))
+    disk.remove(BOOT_FILE)
+    return meta
+
+
+def record_use(disk: Disk, boot_id: str, broker_epoch: BrokerEpoch) -> None:
+    """The broker has registered: the cluster does not count on anything that the directory lacks.
+
+    The former marker stays until the new record is durable, so that a crash in between leaves the former record true.
+    """
+    marker = _marker_path(broker_epoch)
+    file = disk.open(marker, create=True)
+    file.pwrite(0, (str(broker_epoch).encode(),))
+    file.sync()
+    disk.sync_dir(LOGS)
+    device, inode, changed_ns, *_ = disk.status(marker)
+    use = _Use(boot_id, broker_epoch, device, inode, changed_ns, _restored_logs(disk))
+    disk.replace(BOOT_FILE, msgspec.json.encode(use))
+    for name in disk.list(LOGS):
+        if name.startswith(MARKER_PREFIX) and f"{LOGS}/{name}" != marker:
+            disk.remove(f"{LOGS}/{name}")
 
 
 def distrust_boot(disk: Disk) -> None:
-    """The disk has lost something in this boot: so the next start must not take everything for kept.
+    """The disk has lost something in this boot: the next start must not assume that everything is still there.
 
-    It need not be durable: a loss of power is another boot.
+    This need not be durable: after a power loss the boot is another one.
     """
     with suppress(OSError):
         disk.remove(BOOT_FILE)
+
+
+def _read_use(disk: Disk) -> _Use | None:
+    """None where no broker has registered, or one of a version that wrote the boot id alone."""
+    with suppress(FileNotFoundError, msgspec.MsgspecError):
+        return msgspec.json.decode(disk.read(BOOT_FILE), type=_Use)
+    return None
+
+
+def _marker_path(broker_epoch: int) -> str:
+    return f"{LOGS}/{MARKER_PREFIX}{broker_epoch}"
+
+
+def _has_marker(disk: Disk, use: _Use, *, is_same_boot: bool) -> bool:
+    """Whether the marker is the file that was recorded. Device numbers may change when the machine starts."""
+    try:
+        found = disk.status(_marker_path(use.broker_epoch))
+    except FileNotFoundError:
+        return False
+    is_same_file = (found.inode, found.changed_ns) == (use.inode, use.changed_ns)
+    return is_same_file and (found.device == use.device or not is_same_boot)
+
+
+def _restored_logs(disk: Disk) -> dict[str, int]:
+    """The logs that a tool that preserves times has put back in place: their paths and change times.
+
+    Such a tool skips the marker, which is the same in the copy, but what it writes has an older modification time than
+    change time. Appends and new files set both times of the newest segment and of its directory. A log that was
+    restored before the last registration, and not written since, is in the record of that registration.
+    """
+    if not disk.exists(LOGS):
+        return {}
+    logs = [f"{LOGS}/{name}" for name in disk.list(LOGS) if parse_log_directory(name) is not None]
+    paths = [LOGS, *(path for log in logs for path in (log, *_newest_segment(disk, log)))]
+    statuses = {path: disk.status(path) for path in paths}
+    return {path: status.changed_ns for path, status in statuses.items() if _is_restored(status)}
+
+
+def _newest_segment(disk: Disk, directory: str) -> list[str]:
+    return [f"{directory}/{name}" for name in disk.list(directory) if name.endswith(LOG_SUFFIX)][-1:]
+
+
+def _is_restored(status: FileStatus) -> bool:
+    return status.modified_ns < status.changed_ns
 
 
 def leave_clean_stop(disk: Disk, broker_epoch: BrokerEpoch) -> None:

@@ -16,7 +16,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from typing_extensions import Buffer
 
@@ -25,6 +25,22 @@ _LOCK_FILE = "lock"
 _CACHE_PROBE_BYTES = 256 * 1024
 _MAX_BUFFERS = 1024  # IOV_MAX, on every system we run on
 _SYNC_FILE_RANGE_WRITE = 2
+
+
+class FileStatus(NamedTuple):
+    """What the file system says of a file or directory, beyond its content.
+
+    A copy has another inode or a later `changed_ns`, whatever tool made it; only a copy of the whole block device has
+    the same ones. A tool that preserves modification times leaves `modified_ns` behind `changed_ns`.
+    """
+
+    device: int
+    inode: int
+    changed_ns: int
+    """Time of the last change of content, name, owner, mode or times. No program can set it."""
+    modified_ns: int
+    """Time of the last change of content, unless a program has set it."""
+    size: int = 0
 
 
 class File(Protocol):
@@ -83,6 +99,10 @@ class Disk(Protocol):
     def size(self, path: str) -> int: ...
 
     def exists(self, path: str) -> bool: ...
+
+    def status(self, path: str) -> FileStatus:
+        """The status of a file or directory; FileNotFoundError where there is none."""
+        ...
 
     def make_dir(self, path: str) -> None:
         """Create a directory and its parents; durable after sync_dir of each parent."""
@@ -143,13 +163,13 @@ class RealFile:
     def pread_cached(self, position: int, length: int) -> bytes | None:
         if not _LINUX:
             return self.pread(position, length)
+        if (no_wait := _no_wait_flag()) is None:
+            return None
         buffer = bytearray(length)
         view = memoryview(buffer)
         done = 0
         try:
-            while done < length and (
-                count := os.preadv(self._fd, (view[done:],), position + done, os.RWF_NOWAIT)
-            ):
+            while done < length and (count := os.preadv(self._fd, (view[done:],), position + done, no_wait)):
                 done += count
         except BlockingIOError:
             return None
@@ -162,11 +182,13 @@ class RealFile:
     def is_cached(self, position: int, length: int) -> bool:
         if length <= 0 or not _LINUX:
             return True
+        if (no_wait := _no_wait_flag()) is None:
+            return False
         probe = (bytearray(1),)
         try:
             for place in range(position, position + length, _CACHE_PROBE_BYTES):
-                os.preadv(self._fd, probe, place, os.RWF_NOWAIT)
-            os.preadv(self._fd, probe, position + length - 1, os.RWF_NOWAIT)
+                os.preadv(self._fd, probe, place, no_wait)
+            os.preadv(self._fd, probe, position + length - 1, no_wait)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -277,6 +299,10 @@ class RealDisk:
     def exists(self, path: str) -> bool:
         return os.path.exists(self._locate(path))
 
+    def status(self, path: str) -> FileStatus:
+        found = os.stat(self._locate(path), follow_symlinks=False)
+        return FileStatus(found.st_dev, found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size)
+
     def make_dir(self, path: str) -> None:
         os.makedirs(self._locate(path), exist_ok=True)
 
@@ -326,6 +352,15 @@ class RealDisk:
         fd, self._lock_fd = getattr(self, "_lock_fd", -1), -1
         if fd >= 0:
             os.close(fd)
+
+
+def _no_wait_flag() -> int | None:
+    """The flag of preadv2 for reads that never wait; None where Python was built without it.
+
+    Python builds against an old libc, such as python-build-standalone, lack the flag. Whether bytes are in memory is
+    then unknown, so they count as not cached: callers read them in a pool, and the event loop never waits for the disk.
+    """
+    return getattr(os, "RWF_NOWAIT", None)
 
 
 def _sync_fd(fd: int) -> None:

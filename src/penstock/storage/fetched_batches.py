@@ -11,8 +11,13 @@ from typing import NamedTuple
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import LeaderEpoch, Offset
-from penstock.records.batch import BatchHeader, crc_matches
+from penstock.records.batch import MAGIC, BatchHeader, crc_matches, read_header
+from penstock.records.building import with_records
 from penstock.records.iteration import read_batches
+from penstock.storage.walking import MAX_RELATIVE_OFFSET
+
+MAX_GAP = 1 << 42
+"""Offsets between two batches. A wider gap is a damaged base offset, which the CRC of a batch does not cover."""
 
 
 class FetchedBatch(NamedTuple):
@@ -23,24 +28,72 @@ class FetchedBatch(NamedTuple):
 def check_fetched(
     records: memoryview, log_end: Offset, last_epoch: LeaderEpoch, leader_epoch: LeaderEpoch
 ) -> list[FetchedBatch]:
-    """The batches to append at `log_end`, after a record of `last_epoch`; one that is cut at the end is left out."""
-    found = []
+    """The batches to append at `log_end`, after a record of `last_epoch`. A batch that is cut at the end is left out.
+
+    Batches before a damaged one are returned; CORRUPT_MESSAGE where the damaged batch is the first.
+    """
+    found: list[FetchedBatch] = []
     position = 0
-    for header, batch in read_batches(records):
-        if not crc_matches(batch, header):
-            raise BrokerError(
-                ErrorCode.corrupt_message, f"the CRC of the batch at {header.base_offset} is wrong"
-            )
-        if header.base_offset < log_end or header.last_offset_delta < 0:
-            raise BrokerError(
-                ErrorCode.corrupt_message, f"a batch at {header.base_offset}, where the log ends at {log_end}"
-            )
-        if not last_epoch <= header.leader_epoch <= leader_epoch:
-            raise BrokerError(
-                ErrorCode.corrupt_message,
-                f"a batch of epoch {header.leader_epoch} from a leader of epoch {leader_epoch}, after {last_epoch}",
-            )
-        found.append(FetchedBatch(position, header))
-        log_end, last_epoch = header.next_offset, LeaderEpoch(header.leader_epoch)
-        position += header.size
+    try:
+        for header, batch in read_batches(records):
+            _check(header, batch, log_end, last_epoch, leader_epoch)
+            found.append(FetchedBatch(position, header))
+            log_end, last_epoch = header.next_offset, LeaderEpoch(header.leader_epoch)
+            position += header.size
+    except BrokerError:
+        if not found:
+            raise
     return found
+
+
+def _check(
+    header: BatchHeader,
+    batch: memoryview,
+    log_end: Offset,
+    last_epoch: LeaderEpoch,
+    leader_epoch: LeaderEpoch,
+) -> None:
+    if not crc_matches(batch, header):
+        raise BrokerError(
+            ErrorCode.corrupt_message, f"the CRC of the batch at offset {header.base_offset} does not match"
+        )
+    if header.base_offset < log_end or header.last_offset_delta < 0:
+        raise BrokerError(
+            ErrorCode.corrupt_message, f"a batch at {header.base_offset}, where the log ends at {log_end}"
+        )
+    if not last_epoch <= header.leader_epoch <= leader_epoch:
+        raise BrokerError(
+            ErrorCode.corrupt_message,
+            f"a batch of epoch {header.leader_epoch} from a leader of epoch {leader_epoch}, after {last_epoch}",
+        )
+    if header.base_offset - log_end > MAX_GAP:
+        raise BrokerError(
+            ErrorCode.corrupt_message,
+            f"a batch at {header.base_offset} is too far above the log end {log_end}",
+        )
+
+
+def fill_gap(
+    log_end: Offset, last_epoch: LeaderEpoch, behind: BatchHeader
+) -> tuple[memoryview, FetchedBatch]:
+    """An empty batch that covers the offsets from the log end up to the batch `behind`, as far as one batch can.
+
+    Compaction leaves such batches too, so clients know them. The epoch is that of the record before the gap.
+    """
+    header = BatchHeader(
+        base_offset=log_end,
+        batch_length=0,
+        leader_epoch=last_epoch if last_epoch >= 0 else behind.leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=min(behind.base_offset - 1 - log_end, MAX_RELATIVE_OFFSET),
+        base_timestamp=-1,
+        max_timestamp=-1,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=0,
+    )
+    batch = memoryview(with_records(header, ()))
+    return batch, FetchedBatch(0, read_header(batch))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from penstock.model import Offset
 from penstock.storage.checkpoints import RecoveryMark
+from penstock.storage.closed_segments import ClosedSegments, describe, prepare_list, publish_list
 from penstock.storage.disk import Disk, File
 from penstock.storage.index import ENTRY_SIZE, IndexEntry, encode_entries
 from penstock.storage.segment import Segment
@@ -88,6 +89,10 @@ class CheckpointJob:
     """None where the newest snapshot is of this offset already."""
     old_snapshots: tuple[Offset, ...]
     mark: RecoveryMark
+    closed: ClosedSegments
+    """The list of closed segments; `write` adds those that were closed since it was made."""
+    newly_closed: tuple[tuple[Segment, int], ...]
+    """Closed segments that are not listed, with their end offsets."""
     syncing: bool = False
     """Set while syncs are under way, whose failure is final."""
     done: bool = False
@@ -124,6 +129,10 @@ class CheckpointJob:
             file.truncate(0)
             file.pwrite(0, (self.snapshot.encode(),))
             self._written.append(file)
+        if self.newly_closed:
+            entries = [describe(self.disk, segment, end_offset) for segment, end_offset in self.newly_closed]
+            self.closed = self.closed.extended(entries)
+            self._written.append(prepare_list(self.disk, self.directory, self.closed))
 
     def sync_written(self) -> None:
         self.syncing = True
@@ -134,9 +143,11 @@ class CheckpointJob:
         self.syncing = False
 
     def tidy(self) -> None:
-        """Remove the snapshots that were kept only until this one was durable."""
-        self.done = True
+        """Put the list of closed segments in place, and remove snapshots that were kept until now."""
         self._written.clear()
+        if self.newly_closed:
+            publish_list(self.disk, self.directory)
+        self.done = True
         for offset in self.old_snapshots[: 1 - KEPT_SNAPSHOTS]:
             self.disk.remove(f"{self.directory}/{snapshot_name(offset)}")
 
@@ -177,6 +188,8 @@ class DeleteJob:
     checkpoint: CheckpointJob | None
     """Comes first where the recovery point lies below what stays. Recovery takes a log that starts above its
     recovery point for one whose first files were lost, unless a snapshot shows that more had been durable."""
+    keep_list: Callable[[ClosedSegments | None], None]
+    """Write the list of closed segments without those that are removed. It is given the checkpoint's list."""
 
     @property
     def size_bytes(self) -> int:
@@ -187,6 +200,7 @@ class DeleteJob:
             self.checkpoint.attempt(CheckpointJob.work)
             if self.checkpoint.error is not None:
                 raise self.checkpoint.error
+        self.keep_list(self.checkpoint.closed if self.checkpoint is not None else None)
         self.disk.sync_dir(self.directory)  # the segment that takes over must be there first
         for segment in self.segments:
             segment.remove_files(self.disk)

@@ -21,7 +21,8 @@ from crc32c import crc32c
 from penstock.errors import InvalidBatch
 from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
 from penstock.records.compression import decompress
-from penstock.records.iteration import Headers, walk
+from penstock.records.content import Headers
+from penstock.records.iteration import walk
 from penstock.records.varints import decode_int, decode_long
 
 OUR_HEADERS = "penstock-"

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from penstock.errors import CorruptLog
 from penstock.model import Offset
+from penstock.records.batch import crc_matches
 from penstock.storage.aborted_transactions import AbortedTransactions
+from penstock.storage.damage import NO_DAMAGE, Damage
 from penstock.storage.disk import Disk
 from penstock.storage.file_cache import CachedFile, FileCache
 from penstock.storage.index import IndexEntry
@@ -54,6 +56,7 @@ class LogView:
     """Readers get no further."""
     aborted: AbortedTransactions
     max_decompressed_bytes: int
+    damage: Damage = NO_DAMAGE
 
     @classmethod
     def of(cls, log: Log) -> LogView:
@@ -68,6 +71,7 @@ class LogView:
             log.last_stable_offset,
             log.producers.aborted,
             log.config.max_decompressed_bytes,
+            log.damage,
         )
 
 
@@ -77,6 +81,11 @@ class KeyIndex:
         """Everything below has been looked at."""
         self.has_skipped = False
         """Whether it fell so far behind that something was not looked at: whoever waits has to look again."""
+        self.suspects: set[Segment] = set()
+        """Segments with a batch whose CRC does not match, until they were scrubbed. Its keys may be wrong, and a lookup
+        would pass over its records without noticing."""
+        self.outdated: set[Segment] = set()
+        """Segments whose batches have changed by a repair. Added to on the loop thread."""
         self._files = files
         self._sources: dict[Segment, Source] = {}
         self._generation = -1
@@ -90,6 +99,8 @@ class KeyIndex:
             self._forget(set(self._sources))
             self._generation = view.generation
             self._followed_from = view.segments[-1].base_offset if view.segments else view.log_end_offset
+        while self.outdated:
+            self.drop(self.outdated.pop())
         self._forget(self._sources.keys() - set(view.segments))
         self._skip_surplus(view.segments)
         found: NewEntries = {}
@@ -106,6 +117,7 @@ class KeyIndex:
         """Whether there is something to take in."""
         return (
             view.generation != self._generation
+            or bool(self.outdated)
             or self.end_offset < view.log_end_offset
             or any(self._is_followed(segment) and segment not in self._sources for segment in view.segments)
         )
@@ -117,7 +129,7 @@ class KeyIndex:
             raise KeysMissing from None
 
     def drop(self, segment: Segment) -> None:
-        """Its file has turned out to be damaged: another one takes its place."""
+        """Its file is damaged or outdated: another one takes its place."""
         self._forget({segment})
         segment.has_keys = False
 
@@ -152,7 +164,7 @@ class KeyIndex:
             source = self._sources[segment] = KeyPart()
         if isinstance(source, KeyFile):
             return
-        for entries in extend(source, segment, end, max_decompressed_bytes):
+        for entries in extend(source, segment, end, max_decompressed_bytes, self.suspects):
             for entry in entries if awaited else ():
                 if entry[:HASH_BYTES] in awaited:
                     offset, *_ = PLACE.unpack_from(entry, HASH_BYTES)
@@ -182,17 +194,30 @@ class KeyIndex:
                 source.close()
 
 
-def extend(part: KeyPart, segment: Segment, end: int, max_decompressed_bytes: int) -> Iterator[list[bytes]]:
-    """Add the batches of a segment from where the part ends up to `end`, past any damage; the entries of each."""
+def extend(
+    part: KeyPart,
+    segment: Segment,
+    end: int,
+    max_decompressed_bytes: int,
+    suspects: set[Segment] | None = None,
+) -> Iterator[list[bytes]]:
+    """Add the batches of a segment from where the part ends up to `end`, past any damage; the entries of each.
+
+    A segment with damage is added to `suspects`.
+    """
     while part.position < end:
         here = IndexEntry(0, part.position, NO_TIMESTAMP)
         try:
             for position, header in segment.walk(end, here, wait=True):
                 batch = read_batch(segment.file, position, header)
+                if suspects is not None and not crc_matches(batch, header):
+                    suspects.add(segment)
                 entries = entries_of(batch, header, segment.base_offset, position, max_decompressed_bytes)
                 part.add(entries, position, header.size)
                 yield entries
         except CorruptLog:
+            if suspects is not None:
+                suspects.add(segment)
             behind = segment.after_damage(IndexEntry(0, part.position, NO_TIMESTAMP), end)
             part.position = end if behind is None else behind.position
 
@@ -209,6 +234,8 @@ class KeyFileJob:
     """All its entries, where they are known."""
     max_decompressed_bytes: int
     is_wanted: Callable[[], bool]
+    suspects: set[Segment] | None = None
+    """Gets the segment where a batch of it is damaged."""
 
     @property
     def _temporary(self) -> str:
@@ -221,7 +248,9 @@ class KeyFileJob:
         part = self.part
         if part is None:
             part = KeyPart()
-            for _ in extend(part, self.segment, self.segment.size, self.max_decompressed_bytes):
+            for _ in extend(
+                part, self.segment, self.segment.size, self.max_decompressed_bytes, self.suspects
+            ):
                 if not self.is_wanted():
                     return False
                 if part.count >= PART_ENTRIES:

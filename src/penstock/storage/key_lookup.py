@@ -17,8 +17,10 @@ from penstock.errors import CorruptLog, InvalidBatch
 from penstock.model import Offset
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.records.building import with_records
-from penstock.records.iteration import Headers, walk
+from penstock.records.content import Headers
+from penstock.records.iteration import walk
 from penstock.records.varints import decode_int
+from penstock.storage.damage import next_damage
 from penstock.storage.key_entries import (
     OUR_HEADERS,
     batch_body,
@@ -62,11 +64,17 @@ class KeyRecords:
 
 
 def look_up(index: KeyIndex, view: LogView, query: KeyQuery) -> KeyRecords:
-    """KeysMissing where a segment has no index at present."""
+    """KeysMissing where a segment has no index at present. A lookup does not go past a damaged range, which may hold
+    records of the key."""
+    if index.suspects:
+        raise KeysMissing
     start = max(query.from_offset, view.log_start_offset)
     records = KeyRecords(view.log_start_offset, start)
     page = _Page(query, records)
+    damaged = next_damage(view.damage, start)
     for entry in _entries(index, view, key_hash(query.key), start):
+        if damaged is not None and damaged.base_offset <= entry.offset:
+            break
         if entry.offset >= view.below:
             records.next_due = Offset(entry.offset)
             break
@@ -78,6 +86,10 @@ def look_up(index: KeyIndex, view: LogView, query: KeyQuery) -> KeyRecords:
                 return KeyRecords(view.log_start_offset, Offset(entry.offset + 1), damage=damage)
             return page.finish()
     page.finish()
+    if damaged is not None and damaged.base_offset < view.below:
+        if page.is_empty:
+            return KeyRecords(view.log_start_offset, damaged.end_offset, damage=CorruptLog(str(damaged)))
+        return records
     records.next_offset = max(start, view.below)
     records.is_complete = True
     return records

@@ -9,16 +9,19 @@ were synced.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.config.topic_options import MessageTimestampType
-from penstock.errors import BrokerError, ErrorCode, StorageError
+from penstock.errors import BrokerError, DiskFull, ErrorCode, StorageError
 from penstock.model import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import CONTROL_FLAG, BatchHeader, assign, stamp_append_time
 from penstock.records.control import read_marker
 from penstock.storage.checkpoints import RecoveryMark
-from penstock.storage.fetched_batches import FetchedBatch, check_fetched
+from penstock.storage.closed_segments import ClosedSegments
+from penstock.storage.damage import before_damage
+from penstock.storage.fetched_batches import FetchedBatch, check_fetched, fill_gap
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_state import LogState, StorageContext
@@ -29,6 +32,10 @@ from penstock.storage.segment import Segment
 from penstock.storage.served_log import ServedLog
 from penstock.storage.snapshot import snapshot_name
 from penstock.storage.stored_log import PASSING_ERRORS
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_TRUNCATED_SEGMENT_BYTES = 1024 * 1024
+"""A truncation into an active segment of this size ends it; a smaller one goes on taking records."""
 
 
 class AppendInfo(NamedTuple):
@@ -75,7 +82,10 @@ class Log(ServedLog):
         topic_id: TopicId,
         config: LogConfig,
     ) -> Log:
-        """A new, empty log. Its directory becomes durable with the first flush."""
+        """A new, empty log. Its directory becomes durable with the first flush.
+
+        Its list of closed segments is written by `LogManager.create`.
+        """
         context.disk.make_dir(directory)
         state = LogState(new_directories=(directory.rpartition("/")[0], directory))
         return cls(context, directory, topic_partition, topic_id, config, state)
@@ -175,16 +185,30 @@ class Log(ServedLog):
         batches = check_fetched(records, self.log_end_offset, self.last_epoch, leader_epoch)
         place = 0
         while place < len(batches):
+            self._fill_gap_before(batches[place].header, now_ms)
             place = self._append_run(records, batches, place, now_ms)
 
+    def _fill_gap_before(self, header: BatchHeader, now_ms: int) -> None:
+        """Append empty batches where a batch is too far above the log end for the relative offsets of a segment."""
+        while (
+            header.last_offset - self.log_end_offset > self._max_relative_offset
+            and header.base_offset > self.log_end_offset
+        ):
+            filler, fetched = fill_gap(self.log_end_offset, self.last_epoch, header)
+            self._append_run(filler, [fetched], 0, now_ms)
+
     def _append_run(self, records: memoryview, batches: list[FetchedBatch], place: int, now_ms: int) -> int:
-        """Write as many batches as go into one segment, by one call; the place of the first that did not."""
+        """Write as many batches as go into one segment, by one call; the place of the first that did not.
+
+        A new segment is named after the log end, not after its first batch: compaction leaves gaps between batches, and
+        recovery takes a gap between the log end and the next segment's name for a lost file.
+        """
         start, first = batches[place]
         segments, segment, position = self._segments, self._segments.active, 0
         if segment is not None and not self._must_roll(segment, first.size, first.last_offset, now_ms):
             position, base_offset = segment.size, segment.base_offset
         else:
-            segment, base_offset = None, first.base_offset
+            segment, base_offset = None, self.log_end_offset
         after, end = place + 1, start + first.size
         while after < len(batches):
             header = batches[after].header
@@ -236,9 +260,8 @@ class Log(ServedLog):
     def _refusal(self) -> BrokerError:
         if self._failure is not None:
             message = f"{self.topic_partition} failed and is recovered at the next start: {self._failure}"
-        else:
-            message = "free space on the data directory's disk is below the floor (log.dir.min.free.bytes)"
-        return BrokerError(ErrorCode.kafka_storage_error, message)
+            return BrokerError(ErrorCode.kafka_storage_error, message)
+        return DiskFull("the free space of the data directory's disk is below log.dir.min.free.bytes")
 
     def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
         if header.max_timestamp > now_ms + self._after_max_ms:
@@ -267,7 +290,16 @@ class Log(ServedLog):
             size + length > self._segment_bytes
             or now_ms - segment.created_ms >= self._segment_ms
             or last_offset - segment.base_offset > self._max_relative_offset
+            or (self.log_start_offset > segment.base_offset and self._ends_by_truncation(size))
         ) and size > 0
+
+    def _ends_by_truncation(self, size: int) -> bool:
+        """Whether an active segment that begins below the log start takes no more records.
+
+        Its file can be deleted once all of its records are below the log start; a segment that went on taking records
+        would keep its space until it is full.
+        """
+        return self.log_start_offset == self.log_end_offset or size >= _TRUNCATED_SEGMENT_BYTES
 
     def _write_failed(self, error: OSError) -> BrokerError:
         """Nothing of the batch may stay behind the end of the log, where a crash would make it one."""
@@ -279,9 +311,10 @@ class Log(ServedLog):
                 active.file.truncate(active.size)
             except OSError as second:
                 self.fail(second)
-        return BrokerError(
-            ErrorCode.kafka_storage_error, f"{self.topic_partition} could not be written: {error}"
-        )
+        message = f"{self.topic_partition} could not be written: {error}"
+        if error.errno in _NO_SPACE and not self.failed:
+            return DiskFull(message)
+        return BrokerError(ErrorCode.kafka_storage_error, message)
 
     # --- cutting
 
@@ -293,26 +326,35 @@ class Log(ServedLog):
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
             self.producers.aborted = self.producers.aborted.starting_at(offset)
+            self._clip_damage()
 
     def truncate_to(self, offset: Offset, now_ms: int, keep_mark: Callable[[], None]) -> None:
         """Drop the batch that has `offset` and all after it; waits for the disk, between `begin_cut` and `finish_cut`.
+        Inside a damaged range the log is cut at the start of the range.
 
-        `keep_mark` makes the lowered recovery point durable before anything is cut.
+        `keep_mark` makes the lowered recovery point and high watermark durable before anything is cut.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise self._out_of_range(offset)
+        offset = before_damage(self.damage, offset)
         if offset == self.log_end_offset:
             return
         kept = floor_segment(self.segments, offset) + 1
+        if kept == 0:
+            closed = self._closed.ending_at(offset)
+            self._drop_all(offset, closed, keep_mark)
+            self._rebuild_state(offset, now_ms)
+            return
         segment = self.segments[kept - 1]
-        position, header = segment.locate(offset, segment.size, wait=True)
-        end_offset = offset if header is None else Offset(header.base_offset)
+        position, end_offset = segment.boundary_before(offset)
         if self.mark.offset > end_offset:
             self.mark = RecoveryMark(
                 Offset(segment.base_offset), segment.base_offset, created_ms=segment.created_ms
             )
         self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
         keep_mark()
+        self._keep_list_up_to(segment)
         try:
             self._cut(kept, segment, position, end_offset)
         except OSError as error:
@@ -328,10 +370,24 @@ class Log(ServedLog):
         self.truncate_to(self.log_start_offset, now_ms, keep_mark)
         self.leader_epochs, self._epoch = LeaderEpochs(), NO_LEADER_EPOCH
         self.producers.restore(())
-        self.high_watermark = self.flushed_offset = self.log_start_offset = self.log_end_offset = offset
-        self.cleaned_offset = min(self.cleaned_offset, offset)
-        self.mark = RecoveryMark(offset, offset)
+        self.log_start_offset = self.high_watermark = offset
+        self._drop_all(offset, ClosedSegments(offset), keep_mark)
+
+    def _keep_list_up_to(self, last: Segment) -> None:
+        """List the segments before the one that is written to after a truncation."""
+        if self._closed.end_offset > last.base_offset:
+            self.keep_list(self._closed.ending_at(last.base_offset))
+
+    def _drop_all(self, end_offset: Offset, closed: ClosedSegments, keep_mark: Callable[[], None]) -> None:
+        """Remove every segment; the next one is named after `end_offset`."""
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.flushed_offset = self.log_end_offset = end_offset
+        self.cleaned_offset = min(self.cleaned_offset, end_offset)
+        self.boundaries = Boundaries()
+        self.mark = RecoveryMark(end_offset, end_offset)
+        self._clip_damage()
         keep_mark()
+        self.keep_list(closed)
         try:
             self._remove_all()
         except OSError as error:
@@ -354,6 +410,7 @@ class Log(ServedLog):
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.cleaned_offset = min(self.cleaned_offset, end_offset)
+        self._clip_damage()
         disk = self._context.disk
         for old in reversed(dropped):  # newest first, so that a crash leaves no hole
             old.remove_files(disk)

@@ -11,31 +11,34 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from penstock.errors import StorageError
 from penstock.model import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from penstock.storage.checkpoints import Checkpoints, LogCheckpoint, RecoveryMark
+from penstock.storage.closed_segments import CLOSED_SEGMENTS_FILE, write_lists
 from penstock.storage.data_directory import (
     DirectoryMeta,
     distrust_boot,
-    is_same_boot,
     join_cluster,
     leave_clean_stop,
     open_directory,
+    read_last_use,
+    record_use,
+    rename_copy,
     take_clean_stop,
-    trust_boot,
 )
 from penstock.storage.disk import Disk
+from penstock.storage.disk_reserve import keep_reserve, release_reserve
 from penstock.storage.file_cache import DEFAULT_MAX_OPEN_FILES, FileCache
 from penstock.storage.jobs import work_together
 from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_directories import DELETED_SUFFIX, LOGS, log_directory, parse_log_directory
 from penstock.storage.log_state import StorageContext
+from penstock.storage.losses import LogKey, forget_losses, keep_losses, load_losses
 from penstock.storage.recovery import RecoveryReport, load
-
-LogKey = tuple[TopicId, int]
 
 _ANY_CONFIG = LogConfig()
 """Until the topic's own is set, before anything is appended."""
@@ -64,13 +67,19 @@ class LogManager:
     def __init__(self, disk: Disk, node_id: BrokerId, max_open_files: int = DEFAULT_MAX_OPEN_FILES) -> None:
         self.context = StorageContext(disk, FileCache(disk, max_open_files))
         self.was_clean: BrokerEpoch | None = None
-        """The broker epoch that stopped cleanly before this start."""
+        """The broker epoch that stopped cleanly before this start; None for a copy of its directory."""
+        self.kept_epoch: BrokerEpoch | None = None
+        """The broker epoch of the last registration, if all that was ever written is there without a clean stop,
+        except for `lost_partitions`."""
+        self.is_copy = False
+        """Whether the data directory was restored from a copy since its last use."""
         self._boot_id = ""
-        self.kept_all = False
-        """Whether everything is there that was written before this start, however that ended."""
+        self._is_same_boot = False
         self.reports: list[RecoveryReport] = []
         """What recovery had to do, for the logs where it had to do anything."""
         self.problems: list[str] = []
+        self.lost_partitions: frozenset[LogKey] = frozenset()
+        """Partitions of which this disk lost records that it had before this start."""
         self._disk = disk
         self._node_id = node_id
         self._meta: DirectoryMeta | None = None
@@ -118,14 +127,22 @@ class LogManager:
     def open(self, now_ms: int, new_directory_id: UUID, boot_id: str = "") -> None:
         """Claim the data directory and recover every log in it. Of an unknown boot nothing is known."""
         self._meta = open_directory(self._disk, self._node_id, new_directory_id)
+        last_use = read_last_use(self._disk, boot_id)
+        release_reserve(self._disk)
+        if last_use.is_copy:
+            self.is_copy = True
+            self._meta = rename_copy(self._disk, self._meta, new_directory_id)
         self._disk.make_dir(LOGS)
         self._disk.sync_dir("")
+        self._is_same_boot = last_use.epoch_in_boot is not None
+        self._load_losses()
         checkpoints = self._load_checkpoints()
         for name in self._disk.list(LOGS):
             if name.endswith(DELETED_SUFFIX):
                 self._disk.remove_tree(f"{LOGS}/{name}")
             elif (identity := parse_log_directory(name)) is not None:
                 self._load(f"{LOGS}/{name}", *identity, checkpoints, now_ms)
+        self._write_outdated_lists()
         # A directory made just before a crash is in use from now on: its name has to be durable as well.
         self._disk.sync_dir(LOGS)
         for key, checkpoint in (checkpoints or {}).items():
@@ -134,19 +151,28 @@ class LogManager:
         if not self._checkpoints.intact:
             # At the first start too: from then on, logs without a checkpoint mean that it was lost.
             self.write_checkpoints(both=True)
-        self.was_clean = take_clean_stop(self._disk)
-        is_whole = not self.problems and not any(report.has_lost for report in self.reports)
-        self.kept_all = is_same_boot(self._disk, boot_id) and is_whole
-        if not self.kept_all:
-            # Before the cluster knows of it the process may be killed: the next start must not trust this boot.
+        clean_epoch = take_clean_stop(self._disk)
+        self.was_clean = None if self.is_copy else clean_epoch
+        if not self.problems:
+            self.kept_epoch = last_use.epoch_in_boot
+        if self.kept_epoch is None:
+            # The process may be killed before the cluster knows of it: the next start must not trust this boot.
             distrust_boot(self._disk)
         self._boot_id = boot_id
         self._is_open = True
 
-    def trust_boot(self) -> None:
-        """The broker has registered, so that nobody counts on what its disk may lack."""
-        if self._boot_id and not any(log.failed for log in self):
-            trust_boot(self._disk, self._boot_id)
+    def record_use(self, broker_epoch: BrokerEpoch) -> None:
+        """The broker has registered: no replica set counts on records that this disk lacks."""
+        forget_losses(self._disk)
+        if not any(log.failed for log in self):
+            record_use(self._disk, self._boot_id, broker_epoch)
+        keep_reserve(self._disk)
+
+    def _load_losses(self) -> None:
+        try:
+            self.lost_partitions = load_losses(self._disk)
+        except StorageError as problem:
+            self.problems.append(str(problem))
 
     def _load_checkpoints(self) -> dict[LogKey, LogCheckpoint] | None:
         entries = self._checkpoints.load()
@@ -170,13 +196,38 @@ class LogManager:
             topic_partition = TopicPartition(checkpoint.topic, topic_partition.partition)
         try:
             log, report = load(
-                self.context, directory, topic_partition, topic_id, _ANY_CONFIG, checkpoint, now_ms
+                self.context,
+                directory,
+                topic_partition,
+                topic_id,
+                _ANY_CONFIG,
+                checkpoint,
+                now_ms,
+                is_same_boot=self._is_same_boot,
+                on_loss=partial(self._note_loss, key),
             )
         except OSError as error:
             raise StorageError(f"{directory} cannot be recovered: {error}") from error
         self._topics.setdefault(topic_id, {})[topic_partition.partition] = log
-        if report.checked_bytes or report.cut_bytes or report.problems:
+        if report.checked_bytes or report.cut_bytes or report.problems or report.damage:
             self.reports.append(report)
+        if report.has_lost:
+            self._note_loss(key)
+
+    def _note_loss(self, key: LogKey) -> None:
+        if key not in self.lost_partitions:
+            self.lost_partitions |= {key}
+            keep_losses(self._disk, self.lost_partitions)
+
+    def _write_outdated_lists(self) -> None:
+        """Write the lists of closed segments that recovery made or changed."""
+        outdated = [log for log in self if log.is_list_outdated]
+        try:
+            write_lists(self._disk, [(log.directory, log.closed) for log in outdated])
+        except OSError as error:
+            raise StorageError(f"the lists of closed segments cannot be written: {error}") from error
+        for log in outdated:
+            log.is_list_outdated = False
 
     def join_cluster(self, cluster_id: str) -> None:
         """Remember the cluster; ConfigError where the data belongs to another."""
@@ -242,12 +293,14 @@ class LogManager:
             for partition in partitions:
                 name = TopicPartition(topic, partition)
                 directory = log_directory(name, topic_id)
-                if self._disk.list(directory):
+                # An attempt that failed for another partition has left this file, and no records.
+                if set(self._disk.list(directory)) - {CLOSED_SEGMENTS_FILE}:
                     raise StorageError(f"{directory} has data that was not loaded")
                 made[partition] = Log.create(self.context, directory, name, topic_id, config)
                 lost = self._without_directory.pop((topic_id, partition), None)
                 if lost is not None:
                     made[partition] = self._go_on_after(lost, made[partition])
+            write_lists(self._disk, [(log.directory, log.closed) for log in made.values()])
             self._disk.sync_dir(LOGS)
         except OSError as error:
             raise StorageError(f"no logs could be made for {topic}: {error}") from error
@@ -261,8 +314,9 @@ class LogManager:
         return log
 
     def has_vanished(self, topic_id: TopicId, partition: int) -> bool:
-        """Whether there was a log, and its directory is not there any more."""
-        return (topic_id, partition) in self._without_directory
+        """Whether the partition's directory is missing, or its log lost records."""
+        key = (topic_id, partition)
+        return key in self._without_directory or key in self.lost_partitions
 
     def forget(self, topic_id: TopicId, partition: int) -> None:
         """A log that is made for this partition begins at 0, whatever there was before."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from penstock.model import Offset
 from penstock.storage.checkpoints import RecoveryMark
+from penstock.storage.closed_segments import ClosedSegments
+from penstock.storage.damage import NO_DAMAGE, Damage
 from penstock.storage.disk import Disk
 from penstock.storage.file_cache import FileCache
 from penstock.storage.leader_epochs import LeaderEpochs
@@ -40,3 +42,7 @@ class LogState:
     producers: ProducerStates | None = None
     snapshots: tuple[Offset, ...] = ()
     new_directories: tuple[str, ...] = ()
+    damage: Damage = NO_DAMAGE
+    closed: ClosedSegments = field(default_factory=ClosedSegments)
+    is_list_outdated: bool = False
+    """Whether the list of closed segments on the disk is another than `closed`."""

@@ -44,7 +44,8 @@ class ProducerEntry(NamedTuple):
     marker_offset: int = NO_MARKER
     """Of the last marker."""
     first_sequence: int | None = None
-    """Of all that this log has stored of the epoch, one after the other; unknown after a start from a snapshot."""
+    """Where the run of sequences begins that this log has stored of the epoch without a gap; None where that is not
+    known, as after a start from a snapshot of an earlier version."""
 
 
 class ProducerStates:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from penstock.errors import CorruptLog, WouldBlock
+from penstock.model import Offset
 from penstock.records.batch import LENGTH_OVERHEAD, BatchHeader
 from penstock.storage.disk import Disk, File
 from penstock.storage.file_cache import CachedFile, FileCache
@@ -18,6 +19,7 @@ from penstock.storage.index import (
     ENTRY_SIZE,
     FIRST_ENTRY,
     MAX_TIMESTAMP,
+    POSITION,
     RELATIVE_OFFSET,
     IndexDamaged,
     IndexEntry,
@@ -129,6 +131,23 @@ class Segment:
                 if after is None or self.base_offset + after.relative_offset > offset:
                     raise
                 start = after
+
+    def boundary_before(self, offset: Offset) -> tuple[int, Offset]:
+        """Where to cut so that neither `offset` nor anything after it stays, and where the last batch before ends.
+
+        A gap before the cut goes with it: no file would tell a start that the log ended within. Waits for the disk.
+        """
+        start = self.find(RELATIVE_OFFSET, offset - self.base_offset + 1, wait=True)
+        while True:
+            end = None
+            with suppress(CorruptLog):
+                for position, header in self.walk(self.size, start, wait=True):
+                    if header.next_offset > offset:
+                        break
+                    end = position + header.size, header.next_offset
+            if end is not None or start.position == 0:
+                return end or (0, Offset(self.base_offset))
+            start = self.find(POSITION, start.position, wait=True)
 
     def after_damage(self, damage: IndexEntry, end: int) -> IndexEntry | None:
         """Where right batches go on behind damage that begins at an entry; None where none do."""

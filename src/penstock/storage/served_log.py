@@ -9,6 +9,7 @@ from __future__ import annotations
 from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
 from penstock.model import Offset
 from penstock.storage.aborted_transactions import AbortedTransaction
+from penstock.storage.damage import DamagedRange, next_damage
 from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.storage.reading import Found, end_offset, read_slice
 from penstock.storage.segment import Segment
@@ -69,10 +70,32 @@ class ServedLog(StoredLog):
             limit = min(below, log_end_offset)
             if offset >= limit or (max_bytes <= 0 and not at_least_one):
                 return None
+            damaged = next_damage(self._damage, offset) if self._damage else None
             try:
-                return read_slice(self, segments, offset, max_bytes, limit, at_least_one, wait)
+                if damaged is None or damaged.base_offset >= limit:
+                    return read_slice(self, segments, offset, max_bytes, limit, at_least_one, wait)
+                return self._find_before(damaged, segments, offset, max_bytes, at_least_one, wait)
             except (CorruptLog, OSError) as error:
                 self._check_unchanged(segments, error)
+
+    def _find_before(
+        self,
+        damaged: DamagedRange,
+        segments: tuple[Segment, ...],
+        offset: Offset,
+        max_bytes: int,
+        at_least_one: bool,
+        wait: bool,
+    ) -> Found | None:
+        """Batches below a damaged range; CorruptLog where no batch lies between `offset` and the range."""
+        end = damaged.base_offset
+        if offset < end:
+            found = read_slice(self, segments, offset, max_bytes, end, at_least_one, wait)
+            if found is not None or (
+                not at_least_one and read_slice(self, segments, offset, 1, end, True, wait) is not None
+            ):
+                return found
+        raise CorruptLog(f"{self.topic_partition}: {damaged}")
 
     def find_timestamp(self, timestamp: int, below: Offset) -> TimestampOffset | None:
         """The first record at least as new as `timestamp`. Waits for the disk: for a pool."""

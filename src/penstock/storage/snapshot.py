@@ -6,11 +6,12 @@ the whole log.
     each ended transaction whose marker may be lost: marker offset 8, first offset 8 |
     each aborted transaction: producer id 8, first offset 8, last offset 8, where later ones begin 8 |
     each producer: id 8, epoch 2, last write 8, coordinator epoch 4, start of its transaction 8, last marker 8,
-        batches 1, each: sequences 4 + 4, offsets 8 + 8, timestamp 8 |
+        first sequence 4, batches 1, each: sequences 4 + 4, offsets 8 + 8, timestamp 8 |
     crc32c 4                                                                               little endian
 
-A file `<offset>.snapshot` beside the segments, written whole under a name of its own. One that is damaged
-counts as missing: the next older is taken, and the batch headers after it are replayed.
+Version 2, without the first sequence, is read too. An unknown first sequence is -1. A file `<offset>.snapshot` beside
+the segments, written whole under a name of its own. A damaged snapshot counts as missing: the next older one is taken,
+and the batch headers after it are replayed.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ from penstock.storage.unstable_offsets import EndedTransaction
 SNAPSHOT_SUFFIX = ".snapshot"
 KEPT_SNAPSHOTS = 2
 _MAGIC = b"PSNP"
-_VERSION = 2
+_VERSION = 3
+_VERSION_WITHOUT_FIRST_SEQUENCE = 2
 _HEAD = Struct("<4sHqIIII")
 _EPOCH = Struct("<iq")
 _ENDED = Struct("<qq")
 _ABORTED = Struct("<qqqq")
-_PRODUCER = Struct("<qhqiqqB")
+_PRODUCER = Struct("<qhqiqqiB")
+_PRODUCER_WITHOUT_FIRST_SEQUENCE = Struct("<qhqiqqB")
+_NO_SEQUENCE = -1
 _BATCH = Struct("<iiqqq")
 _CRC = Struct("<I")
 
@@ -69,6 +73,7 @@ class Snapshot:
                     entry.coordinator_epoch,
                     entry.transaction_start,
                     entry.marker_offset,
+                    _NO_SEQUENCE if entry.first_sequence is None else entry.first_sequence,
                     len(entry.batches),
                 )
             )
@@ -86,13 +91,13 @@ class Snapshot:
             raise StorageError("a snapshot is cut short") from None
         if magic != _MAGIC or crc32c(content[: -_CRC.size]) != crc:
             raise StorageError("a snapshot is damaged")
-        if version != _VERSION:
+        if version not in (_VERSION_WITHOUT_FIRST_SEQUENCE, _VERSION):
             raise StorageError(f"a snapshot has version {version}, {_VERSION} is known")
-        return _decode_body(Offset(offset), content, *counts)
+        return _decode_body(Offset(offset), content, version, *counts)
 
 
 def _decode_body(
-    offset: Offset, content: bytes, epochs: int, producers: int, ended: int, aborted: int
+    offset: Offset, content: bytes, version: int, epochs: int, producers: int, ended: int, aborted: int
 ) -> Snapshot:
     ended_at = _HEAD.size + epochs * _EPOCH.size
     aborted_at = ended_at + ended * _ENDED.size
@@ -103,7 +108,7 @@ def _decode_body(
             EpochEntry(LeaderEpoch(epoch), Offset(start))
             for epoch, start in _EPOCH.iter_unpack(content[_HEAD.size : ended_at])
         ),
-        _decode_producers(content, producers_at, producers),
+        _decode_producers(content, producers_at, producers, version),
         tuple(EndedTransaction(*fields) for fields in _ENDED.iter_unpack(content[ended_at:aborted_at])),
         AbortedTransactions(
             AbortedRange(*fields) for fields in _ABORTED.iter_unpack(content[aborted_at:producers_at])
@@ -111,13 +116,16 @@ def _decode_body(
     )
 
 
-def _decode_producers(content: bytes, position: int, count: int) -> dict[int, ProducerEntry]:
+def _decode_producers(content: bytes, position: int, count: int, version: int) -> dict[int, ProducerEntry]:
     states: dict[int, ProducerEntry] = {}
+    has_first = version > _VERSION_WITHOUT_FIRST_SEQUENCE
+    layout = _PRODUCER if has_first else _PRODUCER_WITHOUT_FIRST_SEQUENCE
     for _ in range(count):
-        producer_id, epoch, last_write_ms, coordinator_epoch, start, marker_offset, batches = (
-            _PRODUCER.unpack_from(content, position)
+        producer_id, epoch, last_write_ms, coordinator_epoch, start, marker_offset, *rest = (
+            layout.unpack_from(content, position)
         )
-        batches_at = position + _PRODUCER.size
+        first_sequence, batches = rest if has_first else (_NO_SEQUENCE, *rest)
+        batches_at = position + layout.size
         position = batches_at + batches * _BATCH.size
         states[producer_id] = ProducerEntry(
             epoch,
@@ -126,5 +134,6 @@ def _decode_producers(content: bytes, position: int, count: int) -> dict[int, Pr
             coordinator_epoch,
             start,
             marker_offset,
+            None if first_sequence == _NO_SEQUENCE else first_sequence,
         )
     return states

@@ -14,6 +14,8 @@ from functools import partial
 from penstock.errors import StorageError
 from penstock.model import Offset, TopicId, TopicPartition
 from penstock.storage.checkpoints import LogCheckpoint, RecoveryMark
+from penstock.storage.closed_segments import ClosedSegments, write_list
+from penstock.storage.damage import NO_DAMAGE, Damage, DamagedRange, clip_damage, merge_damage
 from penstock.storage.data_directory import distrust_boot
 from penstock.storage.file_cache import FileCache
 from penstock.storage.jobs import CheckpointJob, DeleteJob, FlushJob, IndexWrite
@@ -33,7 +35,9 @@ _CUT = object()
 
 class StoredLog:
     __slots__ = (
+        "_closed",
         "_context",
+        "_damage",
         "_failure",
         "_job",
         "_segments",
@@ -43,6 +47,7 @@ class StoredLog:
         "directory",
         "flushed_offset",
         "high_watermark",
+        "is_list_outdated",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
@@ -81,6 +86,10 @@ class StoredLog:
             context.disk, context.files, directory, state.segments, state.new_directories
         )
         self._snapshots = state.snapshots
+        self._damage = state.damage
+        self._closed = state.closed
+        self.is_list_outdated = state.is_list_outdated
+        """Whether the list of closed segments has yet to be written after recovery."""
         self.boundaries = Boundaries()
         self._failure: OSError | None = None
         self._job: object | None = None
@@ -141,6 +150,24 @@ class StoredLog:
             self.mark,
         )
 
+    # --- damage
+
+    @property
+    def damage(self) -> Damage:
+        """Ranges whose records are lost or unreadable, in order; reads inside them fail."""
+        return self._damage
+
+    def add_damage(self, damaged: DamagedRange) -> None:
+        """Take a range out of service. Loop thread only."""
+        self._damage = clip_damage(
+            merge_damage((*self._damage, damaged)), self.log_start_offset, self.log_end_offset
+        )
+
+    def _clip_damage(self) -> None:
+        """Forget damage outside of the log after its start or its end moved."""
+        if self._damage is not NO_DAMAGE:
+            self._damage = clip_damage(self._damage, self.log_start_offset, self.log_end_offset)
+
     # --- giving up
 
     def fail(self, error: OSError) -> None:
@@ -196,6 +223,19 @@ class StoredLog:
             self._snapshot(),
             self._snapshots,
             self._next_mark(active),
+            self._closed,
+            self._newly_closed(),
+        )
+
+    def _newly_closed(self) -> tuple[tuple[Segment, int], ...]:
+        """Segments that were closed since the list was written, with their end offsets."""
+        segments, listed = self.segments, self._closed.end_offset
+        first = len(segments) - 1
+        while first > 0 and segments[first - 1].base_offset >= listed:
+            first -= 1
+        return tuple(
+            (segment, following.base_offset)
+            for segment, following in zip(segments[first:], segments[first + 1 :], strict=False)
         )
 
     def _snapshot(self) -> Snapshot | None:
@@ -234,6 +274,7 @@ class StoredLog:
         if job.snapshot is not None:
             self._snapshots = (*self._snapshots, job.snapshot.offset)[-KEPT_SNAPSHOTS:]
         self.mark = job.mark
+        self._closed = job.closed
 
     def abandon_checkpoint(self, job: CheckpointJob, error: OSError) -> None:
         """The job's work failed. Without space it can be done another time; a failed sync is final."""
@@ -277,9 +318,21 @@ class StoredLog:
         checkpoint = None
         if self.mark.offset < self.segments[0].base_offset:
             checkpoint = self._make_checkpoint(self._segments.index_writes(), self.segments[-1])
-        job = DeleteJob(self._context.disk, self.directory, dropped, checkpoint)
+        keep_list = partial(self._keep_list_from, self.segments[0].base_offset)
+        job = DeleteJob(self._context.disk, self.directory, dropped, checkpoint, keep_list)
         self._job = job
         return job
+
+    def _keep_list_from(self, base_offset: int, latest: ClosedSegments | None) -> None:
+        """List nothing below the segments that stay.
+
+        Without space the old list remains: its entries below the log start are ignored.
+        """
+        try:
+            self.keep_list((latest or self._closed).starting_at(base_offset))
+        except OSError as error:
+            if error.errno not in PASSING_ERRORS:
+                raise
 
     def _start_empty_segment(self) -> None:
         try:
@@ -296,6 +349,22 @@ class StoredLog:
             self._give_up(checkpoint, checkpoint.error)
         elif checkpoint is not None and checkpoint.done:
             self._apply(checkpoint)
+        self._closed = self._closed.starting_at(self.segments[0].base_offset)
+
+    # --- the list of closed segments
+
+    @property
+    def closed(self) -> ClosedSegments:
+        return self._closed
+
+    def keep_list(self, closed: ClosedSegments) -> None:
+        """Write the list durably. Waits for the disk; within a job that changes files, which excludes others."""
+        write_list(self._context.disk, self.directory, closed)
+        self._closed = closed
+
+    def adopt_list(self, closed: ClosedSegments) -> None:
+        """The job that runs has written this list."""
+        self._closed = closed
 
     # --- swapping segments for compacted ones
 
@@ -311,6 +380,10 @@ class StoredLog:
         """The files of `segment` are in place."""
         self._release(replaced)
         self._segments.replace(replaced, segment)
+
+    def cancel_swap(self, replaced: tuple[Segment, ...]) -> None:
+        """The swap could not begin; nothing has changed on disk."""
+        self._release(replaced)
 
     def abandon_swap(self, replaced: tuple[Segment, ...], error: OSError) -> None:
         """What is on disk now is found out by recovery."""
@@ -328,6 +401,26 @@ class StoredLog:
 
     def finish_filing(self, segment: Segment) -> None:
         self._release(segment)
+
+    # --- repairing a damaged range
+
+    def begin_patch(self, segment: Segment) -> bool:
+        """Whether bytes of a segment may be written over now; as `begin_swap`, for the active segment too."""
+        if self._job is not None or self.failed or segment not in self.segments:
+            return False
+        self._job = segment
+        return True
+
+    def finish_patch(self, segment: Segment, repaired: DamagedRange) -> None:
+        """The bytes of the range are whole and durable."""
+        self._release(segment)
+        self._damage = tuple(each for each in self._damage if each != repaired)
+
+    def abandon_patch(self, segment: Segment, error: OSError) -> None:
+        """The write failed: the range is as damaged as before, and the disk is not trusted any more."""
+        self._release(segment)
+        if error.errno not in PASSING_ERRORS:
+            self.fail(error)
 
     # --- being cut
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from struct import error as struct_error
 
+from penstock.storage.closed_segments import CLOSED_SEGMENTS_FILE
 from penstock.storage.disk import Disk
 from penstock.storage.index import ENTRY_SIZE, IndexDamaged, decode_entry
 from penstock.storage.segment import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, segment_name
@@ -21,7 +22,16 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 TEMPORARY_SUFFIX = ".tmp"
-_KNOWN_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, KEYS_SUFFIX, SNAPSHOT_SUFFIX)
+DAMAGED_SUFFIX = ".damaged"
+"""A file that is not the one that was written; kept for the operator."""
+_KNOWN_SUFFIXES = (
+    LOG_SUFFIX,
+    INDEX_SUFFIX,
+    KEYS_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    CLOSED_SEGMENTS_FILE,
+    DAMAGED_SUFFIX,
+)
 _NAME_DIGITS = len(segment_name(0))
 
 
@@ -31,6 +41,16 @@ def offsets_with(names: list[str], suffix: str) -> list[int]:
     return sorted(
         int(stem) for stem in stems if len(stem) == _NAME_DIGITS and stem.isascii() and stem.isdigit()
     )
+
+
+def pending_swaps(disk: Disk, directory: str, names: list[str]) -> list[tuple[int, int]]:
+    """Base and end offset of every segment that `tidy_directory` puts in the place of others."""
+    swaps = []
+    for base_offset in offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX):
+        index = f"{directory}/{segment_name(base_offset)}{INDEX_SUFFIX}"
+        ends = (_swap_end(disk, path, base_offset) for path in (index + SWAP_SUFFIX, index))
+        swaps.append((base_offset, max(ends)))
+    return swaps
 
 
 def tidy_directory(disk: Disk, directory: str, names: list[str]) -> list[str]:

@@ -3,7 +3,11 @@
 Each decision is a new `Transaction`: it counts at once, goes into the log, and is answered when it is committed there.
 So are refusals and repeats, by what is recorded once more: who was replaced as coordinator and has not heard of it
 knows no better, and clients take both for final. Markers are written when the decision how to end is committed, and
-again after a reload, until all are. Where the log refuses, the shard closes and is read again. Loop thread only.
+again after a reload, until all are. Where the log refuses, the shard closes and is read again.
+
+While fewer replicas are in sync than `min.insync.replicas`, requests that would write are answered
+COORDINATOR_NOT_AVAILABLE before anything is decided, and markers of what is decided wait: a decision that its last
+replica takes with it must not have ended the transaction in any partition. Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from penstock.config import (
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.model import LeaderEpoch, ProducerId, TopicPartition
 from penstock.records.control import Marker
-from penstock.state_log.appender import Appender
+from penstock.state_log.appender import Appender, is_stored
 from penstock.transactions.completions import Completions
 from penstock.transactions.markers import Ending
 from penstock.transactions.record_codec import TransactionRecord
@@ -30,6 +34,8 @@ from penstock.transactions.transaction import Identity, Transaction, Transaction
 COMPLETION_WAIT_SECONDS = 0.5
 """How long a request waits for the end of the transaction before it."""
 _NO_CONNECTION = -1
+REPLICAS_RETRY_MS = 200
+"""How often it is looked whether enough replicas are in sync again, for what no client asks for again."""
 USUAL_ID_CHARACTERS = 256
 """At most, on average: where names are longer there is room for fewer."""
 
@@ -94,6 +100,7 @@ class Shard:
         fresh_id: ProducerId | None = None
         while True:
             self._check_open()
+            self._appender.check_replicas()
             known, now_ms = self._transactions.get(transactional_id), self._around.wall_ms()
             if is_held:
                 self._check_room_to_hold(known)
@@ -128,6 +135,7 @@ class Shard:
     ) -> None:
         """They are in the open transaction, which is opened where there is none."""
         while True:
+            self._appender.check_replicas()
             try:
                 known = self._existing(transactional_id)
                 changed = known.with_partitions(producer, partitions, version, self._around.wall_ms())
@@ -170,7 +178,12 @@ class Shard:
         """As `end`, in the log when it returns and done with the future: turns of a busy loop are long, and a client
         waits. None where something stands in the way, and nothing was done."""
         known = self._transactions.get(transactional_id)
-        if known is None or not known.is_open_to(producer) or known.needs_id_to_end(producer, version):
+        if (
+            known is None
+            or self._appender.replica.is_under_min_insync
+            or not known.is_open_to(producer)
+            or known.needs_id_to_end(producer, version)
+        ):
             return None
         changed = known.ended(producer, commit, version, None, self._around.wall_ms())
         recorded = self._record(transactional_id, changed)
@@ -181,6 +194,7 @@ class Shard:
         """The outcome is decided for good; who may begin the next transaction."""
         next_id: ProducerId | None = None
         while True:
+            self._appender.check_replicas()
             try:
                 known = self._existing(transactional_id)
                 if next_id is None and known.needs_id_to_end(producer, version):
@@ -225,12 +239,17 @@ class Shard:
         if due_ms > self._around.timers.now_ms():
             self._schedule(transactional_id, transaction)
             return
+        if self._appender.replica.is_under_min_insync:
+            self._around.timers.schedule(
+                (self.partition, transactional_id), self._around.timers.now_ms() + REPLICAS_RETRY_MS
+            )
+            return
         self._around.counts.timeouts += 1
         _ignore(self._record(transactional_id, transaction.timed_out(self._around.wall_ms())))
 
     def sweep(self) -> None:
         """Forget the ids that have expired."""
-        if self._closed is not None:
+        if self._closed is not None or self._appender.replica.is_under_min_insync:
             return
         now_ms, expiration_ms = self._around.wall_ms(), self._around.config[TRANSACTIONAL_ID_EXPIRATION_MS]
         expired = [
@@ -288,11 +307,11 @@ class Shard:
         left = self._uncommitted.pop(transactional_id, 1) - 1
         if left:
             self._uncommitted[transactional_id] = left
-        if error is not None:
+        if not is_stored(error):
             self._lose()
         self._settle(future, error)
         # Of what is not committed nobody may hear, not even while the shard is being closed.
-        if error is None and changed.is_ending and self._transactions.get(transactional_id) is changed:
+        if is_stored(error) and changed.is_ending and self._transactions.get(transactional_id) is changed:
             self._end(transactional_id, changed)
 
     def _end(self, transactional_id: str, transaction: Transaction) -> None:
@@ -307,7 +326,16 @@ class Shard:
         done = partial(self._on_ended, transactional_id, transaction)
         ending = Ending(marker, transaction.version, transaction.partitions, done)
         self._endings[transactional_id] = ending
-        self._around.write_markers(ending)
+        self._write_markers(ending)
+
+    def _write_markers(self, ending: Ending) -> None:
+        """At once, or when enough replicas have the decision."""
+        if ending.is_abandoned:
+            return
+        if self._appender.replica.is_under_min_insync:
+            asyncio.get_running_loop().call_later(REPLICAS_RETRY_MS / 1000, self._write_markers, ending)
+        else:
+            self._around.write_markers(ending)
 
     def _on_ended(self, transactional_id: str, transaction: Transaction) -> None:
         self._endings.pop(transactional_id, None)
@@ -322,6 +350,7 @@ class Shard:
 
     async def _confirm(self, transactional_id: str) -> None:
         """This broker coordinated the id when it was called."""
+        self._appender.check_replicas()
         known = self._transactions.get(transactional_id)
         if known is None:
             await self._record_nothing(transactional_id)
@@ -343,7 +372,7 @@ class Shard:
         return future
 
     def _on_nothing(self, future: asyncio.Future[None], error: BrokerError | None) -> None:
-        if error is not None:
+        if not is_stored(error):
             self._lose()
         self._settle(future, error)
 

@@ -43,6 +43,8 @@ DIRECTORY_ID_TAG: Final = 0
 HIGH_WATERMARK_TAG: Final = 1
 FLUSHED_OFFSET_TAG: Final = 10_000
 """Our own, between brokers: how far a follower has fsynced."""
+DAMAGED_TAG: Final = 10_001
+"""Our own, between brokers: a follower's log has damage, so it must not join the in-sync set. Empty."""
 DIVERGING_EPOCH_TAG: Final = 0
 CURRENT_LEADER_TAG: Final = 1
 NODE_ENDPOINTS_TAG: Final = 0
@@ -81,6 +83,7 @@ class FetchPartition:
     replica_directory_id: UUID | None = None
     high_watermark: int = UNKNOWN_HIGH_WATERMARK
     flushed_offset: int = -1
+    is_damaged: bool = False
 
 
 class FetchTopic(NamedTuple):
@@ -216,6 +219,8 @@ def _read_partition_tags(reader: Reader, partition: FetchPartition, version: int
         elif last == FLUSHED_OFFSET_TAG:
             partition.flushed_offset = reader.int64()
             reader.close_tag(end)
+        elif last == DAMAGED_TAG:
+            partition.is_damaged = True
         reader.position = end
 
 

@@ -10,6 +10,7 @@ from penstock.wire import primitives
 from penstock.wire.fetch import (
     CLUSTER_ID_TAG,
     CURRENT_LEADER_TAG,
+    DAMAGED_TAG,
     DIRECTORY_ID_FROM,
     DIRECTORY_ID_TAG,
     DIVERGING_EPOCH_TAG,
@@ -130,8 +131,8 @@ def _encode_partition(partition: FetchPartition, version: int) -> bytes:
 def _encode_partition_tags(partition: FetchPartition, version: int) -> bytes:
     directory_id = partition.replica_directory_id if version >= DIRECTORY_ID_FROM else None
     high_watermark = partition.high_watermark if version >= HIGH_WATERMARK_FROM else UNKNOWN_HIGH_WATERMARK
-    flushed = partition.flushed_offset
-    if flushed >= 0 and directory_id is None and high_watermark == UNKNOWN_HIGH_WATERMARK:
+    flushed, is_damaged = partition.flushed_offset, partition.is_damaged
+    if flushed >= 0 and not is_damaged and directory_id is None and high_watermark == UNKNOWN_HIGH_WATERMARK:
         return _ONLY_FLUSHED + primitives.INT64(flushed)
     tags = []
     if directory_id is not None:
@@ -140,6 +141,8 @@ def _encode_partition_tags(partition: FetchPartition, version: int) -> bytes:
         tags.append(primitives.tagged(HIGH_WATERMARK_TAG, primitives.INT64(high_watermark)))
     if flushed >= 0:
         tags.append(primitives.tagged(FLUSHED_OFFSET_TAG, primitives.INT64(flushed)))
+    if is_damaged:
+        tags.append(primitives.tagged(DAMAGED_TAG, b""))
     return primitives.unsigned_varint(len(tags)) + b"".join(tags)
 
 

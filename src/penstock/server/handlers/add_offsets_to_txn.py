@@ -30,13 +30,14 @@ API = Api(25, 0, 4, handle)
 
 
 async def _add(request: Request, message: Any) -> None:
+    # Kafka checks the transactional id before the group.
+    shard = shard_for(request, Operation.WRITE, message.transactional_id)
     request.require(Operation.READ, ResourceType.GROUP, message.group_id)
     if not message.group_id:
-        raise BrokerError(ErrorCode.invalid_group_id, "a group has a name")
+        raise BrokerError(ErrorCode.invalid_group_id, "the group id must not be empty")
     await request.broker.groups.find(message.group_id)  # there may be no offsets yet, nor a topic for them
     topic = request.broker.image.topics[OFFSETS_TOPIC]
     partition = TopicPartition(OFFSETS_TOPIC, partition_of(message.group_id, len(topic.partitions)))
-    shard = shard_for(request, Operation.WRITE, message.transactional_id)
     producer = producer_of(message)
     shard.check_connection(message.transactional_id, producer, request.session.number)
     await shard.add_partitions(message.transactional_id, producer, [partition], VERSION_1)

@@ -25,6 +25,10 @@ def check_resource(request: Request, operation: Operation, resource: Any) -> Con
         request.require(operation, ResourceType.GROUP, resource.resource_name)
     else:
         request.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    if kind is ConfigResourceType.CLIENT_METRICS and operation is Operation.ALTER_CONFIGS:
+        raise BrokerError(
+            ErrorCode.invalid_request, "this broker collects no client metrics; subscriptions cannot be made"
+        )
     return kind
 
 

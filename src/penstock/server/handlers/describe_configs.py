@@ -1,4 +1,4 @@
-"""DescribeConfigs, told from the declarations of the options."""
+"""DescribeConfigs: settings with their values, derived from the declarations of the options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.cluster.config_changes import ConfigResourceType
 from penstock.cluster.topics import check_topic_name
-from penstock.config import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS, GroupConfig
+from penstock.config import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS, GroupConfig, Kind, Source
 from penstock.errors import BrokerError, ErrorCode
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Api, Fields, Request
@@ -25,6 +25,12 @@ def handle(request: Request, message: Any) -> Fields:
 
 API = Api(32, 1, 4, handle)
 
+_CLIENT_METRICS_DEFAULTS = (
+    ("interval.ms", Kind.INT, "300000", "How often a client pushes its metrics."),
+    ("match", Kind.LIST, "", "Which clients push metrics; empty: all."),
+    ("metrics", Kind.LIST, "", "Prefixes of the metrics that are pushed; empty: none."),
+)
+
 
 def _describe(request: Request, message: Any, resource: Any, seen: set[tuple[int, str]]) -> Fields:
     fields = {
@@ -40,7 +46,9 @@ def _describe(request: Request, message: Any, resource: Any, seen: set[tuple[int
             raise BrokerError(ErrorCode.invalid_request, "it is in the request twice")
         seen.add((resource.resource_type, resource.resource_name))
         kind = check_resource(request, Operation.DESCRIBE_CONFIGS, resource)
-        if kind is ConfigResourceType.TOPIC:
+        if kind is ConfigResourceType.CLIENT_METRICS:
+            configs = _of_client_metrics(resource.resource_name)
+        elif kind is ConfigResourceType.TOPIC:
             configs = _of_topic(request.broker, resource.resource_name)
         elif kind is ConfigResourceType.GROUP:
             configs = _of_group(request.broker, resource.resource_name)
@@ -80,6 +88,23 @@ def _of_group(broker: BrokerContext, group_id: str) -> Iterator[Fields]:
     own = broker.image.group_configs.get(group_id)
     config = GroupConfig(broker.config, None if own is None else own.values)
     return (config_fields(broker, config, option, read_only=False) for option in GROUP_OPTIONS.values())
+
+
+def _of_client_metrics(name: str) -> Iterator[Fields]:
+    """The defaults of a subscription to client metrics (KIP-714): none can be made, so none has other values."""
+    if not name:
+        raise BrokerError(ErrorCode.invalid_request, "the name of a subscription must not be empty")
+    for setting, kind, value, documentation in _CLIENT_METRICS_DEFAULTS:
+        yield {
+            "name": setting,
+            "value": value,
+            "read_only": False,
+            "config_source": int(Source.DEFAULT_CONFIG),
+            "is_sensitive": False,
+            "synonyms": (),
+            "config_type": int(kind),
+            "documentation": documentation,
+        }
 
 
 def _of_broker(broker: BrokerContext, name: str) -> Iterator[Fields]:

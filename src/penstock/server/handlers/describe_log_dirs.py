@@ -27,11 +27,12 @@ def handle(request: Request, message: Any) -> Fields:
         "topics": _topics(request, wanted),
         "total_bytes": -1,
         "usable_bytes": request.broker.disk.free_bytes(),
+        "is_cordoned": False,
     }
     return fields | {"results": [result]}
 
 
-API = Api(35, 1, 4, handle)
+API = Api(35, 1, 5, handle)
 
 
 def _topics(request: Request, wanted: Collection[tuple[str, int]] | None) -> list[Fields]:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from penstock.clock import monotonic_ms
 from penstock.config import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS
-from penstock.errors import BrokerError, CutOff, ErrorCode, StorageError, WouldBlock
+from penstock.errors import BrokerError, CorruptLog, CutOff, ErrorCode, StorageError, WouldBlock
 from penstock.model import Offset, TopicId
 from penstock.net.answer import Answer, Later, Parts
 from penstock.replication.replica import Replica
@@ -141,7 +142,7 @@ class _FetchOperation:
         if fetch.session_epoch == FINAL_EPOCH:
             sessions.close(owner)
             return None
-        now_ms, by_id = self._request.broker.clock.now_ms(), fetch.uses_topic_ids
+        now_ms, by_id = monotonic_ms(self._request.broker.clock), fetch.uses_topic_ids
         if fetch.session_epoch == INITIAL_EPOCH:
             return sessions.open(owner, _targets(fetch), by_id, now_ms)
         session = sessions.resume(owner, fetch.session_id, fetch.session_epoch, by_id, now_ms)
@@ -234,7 +235,10 @@ class _FetchOperation:
                 raise BrokerError(ErrorCode.unknown_topic_id)
             topic = known.name
         self._request.require(Operation.READ, ResourceType.TOPIC, topic)
-        find = broker.replicas.get_in_sync if self._reads_followers else broker.replicas.get
+        if self._request.session.broker_id is not None:
+            find = broker.replicas.get_any  # another broker repairs its replica
+        else:
+            find = broker.replicas.get_in_sync if self._reads_followers else broker.replicas.get
         replica = find(topic, target.partition)
         replica.check_leader_epoch(target.current_leader_epoch)
         if self._reads_followers:
@@ -253,7 +257,9 @@ class _FetchOperation:
     def _on_cold_read(self, index: int, done: asyncio.Future[_Found]) -> None:
         error = done.exception()
         if error is not None and not isinstance(error, BrokerError):
-            error = BrokerError(ErrorCode.kafka_storage_error, str(error))
+            is_damage = isinstance(error, CorruptLog)
+            code = ErrorCode.corrupt_message if is_damage else ErrorCode.kafka_storage_error
+            error = BrokerError(code, str(error))
         self._cold_results[index] = error or done.result()
         del self._cold_reads[index]
         if not self._cold_reads:

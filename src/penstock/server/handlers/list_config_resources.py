@@ -1,4 +1,4 @@
-"""ListConfigResources: what has settings of its own. Version 0 asks for client metrics only, and there are none."""
+"""ListConfigResources: the resources with settings. Version 0 lists client metrics only, and there are none."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
 
-BROKER_LOGGER, CLIENT_METRICS = 8, 16
-KNOWN_TYPES = frozenset({*map(int, ConfigResourceType), BROKER_LOGGER, CLIENT_METRICS})
+BROKER_LOGGER = 8
+KNOWN_TYPES = frozenset({*map(int, ConfigResourceType), BROKER_LOGGER})
 
 
 def handle(request: Request, message: Any) -> Fields:
-    types = set(getattr(message, "resource_types", [CLIENT_METRICS])) or KNOWN_TYPES
+    types = set(getattr(message, "resource_types", [ConfigResourceType.CLIENT_METRICS])) or KNOWN_TYPES
     code, resources = ErrorCode.none, []
     if not request.allowed(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.cluster_authorization_failed

@@ -1,5 +1,8 @@
 """Produce: append batches as they came, and answer when they are as safe as the producer asked.
 
+With acks=1 the answer waits for the high watermark too where the partition has one replica: the producer then reads
+what it wrote, as on Kafka, where the high watermark of such a partition moves with the append.
+
 The append is decided before the next request of the connection is looked at; only the wait for the commit overlaps.
 No code path answers UNKNOWN_SERVER_ERROR: clients treat it in ways that make duplicates.
 """
@@ -13,7 +16,14 @@ from penstock.cluster.internal_topics import refuse_internal
 from penstock.errors import BrokerError, CutOff, ErrorCode, InvalidBatch, ProtocolError
 from penstock.model import ProducerEpoch, ProducerId
 from penstock.net.answer import Answer, Later, Parts
-from penstock.records.batch import TRANSACTIONAL_FLAG, BatchHeader
+from penstock.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    read_header,
+)
 from penstock.records.compression import Codec
 from penstock.records.validation import check_batch
 from penstock.replication.replica import Replica
@@ -87,14 +97,14 @@ class _ProduceOperation:
             try:
                 name = self._check_topic(topic)
             except BrokerError as error:
-                for result in results:
-                    self._refuse(result, error)
+                for partition, result in zip(topic.partitions, results, strict=True):
+                    self._refuse_batch(topic, partition, result, error)
                 continue
             for partition, result in zip(topic.partitions, results, strict=True):
                 try:
-                    self._append(name, partition, result)
+                    self._append(name, topic, partition, result)
                 except BrokerError as error:
-                    self._refuse(result, error)
+                    self._refuse_batch(topic, partition, result, error)
 
     def answer(self) -> Answer:
         if not self._held and not self._waiting:
@@ -129,8 +139,10 @@ class _ProduceOperation:
         refuse_internal(name)
         return name
 
-    def _append(self, topic: str, partition: ProducePartition, result: ProduceResult) -> None:
-        replica = self._request.broker.replicas.get(topic, partition.index)
+    def _append(
+        self, name: str, topic: ProduceTopic, partition: ProducePartition, result: ProduceResult
+    ) -> None:
+        replica = self._request.broker.replicas.get(name, partition.index)
         if replica in self._replicas:
             raise BrokerError(ErrorCode.invalid_request, "the partition is in the request twice")
         self._replicas.add(replica)
@@ -140,7 +152,7 @@ class _ProduceOperation:
         self._check_batch(header)
         if replica.keyed is not None:
             replica.keyed.check_size(header)
-        if self._produce.acks == ACKS_ALL and replica.lacks_replicas:
+        if self._lacks_replicas(replica):
             raise BrokerError(
                 ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas"
             )
@@ -150,21 +162,28 @@ class _ProduceOperation:
             and not self._is_vouched_for(replica, header)
         ):
             self._held += 1
-            callback = partial(self._on_held_append, replica, result)
+            callback = partial(self._on_held_append, replica, topic, partition, result)
             verify = partial(self._verify, replica, header)
             replica.append_verified(partition.records, header, self._now_ms, verify, callback)
         elif replica.must_hold or replica.keyed is not None:
-            self._append_later(replica, partition.records, header, result)
+            self._append_later(replica, header, topic, partition, result)
         else:
             self._on_append(replica, result, replica.append(partition.records, header, self._now_ms))
 
     def _append_later(
-        self, replica: Replica, records: memoryview, header: BatchHeader, result: ProduceResult
+        self,
+        replica: Replica,
+        header: BatchHeader,
+        topic: ProduceTopic,
+        partition: ProducePartition,
+        result: ProduceResult,
     ) -> None:
+        records = partition.records
+        assert records is not None, "checked before"
         may_be_stored = replica.must_check(records, header)
         if may_be_stored or replica.must_hold:
             self._held += 1
-            callback = partial(self._on_held_append, replica, result)
+            callback = partial(self._on_held_append, replica, topic, partition, result)
             replica.append_later(records, header, self._now_ms, callback, may_be_stored=may_be_stored)
         else:
             self._on_append(replica, result, replica.append(records, header, self._now_ms))
@@ -204,14 +223,20 @@ class _ProduceOperation:
         result.base_offset = info.base_offset
         result.log_append_time_ms = info.log_append_time_ms
         result.log_start_offset = info.log_start_offset
-        if self._produce.acks == ACKS_ALL:
-            if not replica.when_committed(info, partial(self._on_commit, replica, result)):
+        if self._produce.acks == ACKS_ALL or (self._produce.acks == ACKS_LEADER and replica.is_only_replica):
+            done = partial(self._on_commit, replica, result)
+            if not replica.when_committed(info, done, for_producer=True):
                 self._waiting[result] = replica
-            elif replica.lacks_replicas:
+            elif self._lacks_replicas(replica):
                 raise _too_few_after_append()
 
     def _on_held_append(
-        self, replica: Replica, result: ProduceResult, outcome: AppendInfo | BrokerError
+        self,
+        replica: Replica,
+        topic: ProduceTopic,
+        partition: ProducePartition,
+        result: ProduceResult,
+        outcome: AppendInfo | BrokerError,
     ) -> None:
         self._held -= 1
         try:
@@ -219,7 +244,7 @@ class _ProduceOperation:
                 raise outcome
             self._on_append(replica, result, outcome)
         except BrokerError as error:
-            self._refuse(result, error)
+            self._refuse_batch(topic, partition, result, error)
         if not self._held:
             assert self._later is not None
             if self._waiting:
@@ -232,12 +257,16 @@ class _ProduceOperation:
         if result not in self._waiting:
             return
         del self._waiting[result]
-        if error is None and replica.lacks_replicas:
+        if error is None and self._lacks_replicas(replica):
             error = _too_few_after_append()
         if error is not None:
             self._refuse(result, error)
         if not self._waiting and not self._held:
             self._finish()
+
+    def _lacks_replicas(self, replica: Replica) -> bool:
+        """Whether fewer replicas are in sync than the producer asked for; min.insync.replicas is for acks=all alone."""
+        return self._produce.acks == ACKS_ALL and replica.lacks_replicas
 
     def _start_timer(self) -> None:
         self._deadline = asyncio.get_running_loop().time() + max(self._produce.timeout_ms, 0) / 1000
@@ -249,11 +278,12 @@ class _ProduceOperation:
 
     def _look(self) -> None:
         if asyncio.get_running_loop().time() >= self._deadline:
-            for result in self._waiting:
-                self._refuse(
-                    result,
-                    BrokerError(ErrorCode.request_timed_out, "stored, but not known to be safe in time"),
-                )
+            if self._produce.acks == ACKS_ALL:  # with acks=1 the producer asked for no more than the append
+                for result in self._waiting:
+                    self._refuse(
+                        result,
+                        BrokerError(ErrorCode.request_timed_out, "stored, but not known to be safe in time"),
+                    )
             self._waiting.clear()
             self._finish()
         elif any(replica.is_in_doubt for replica in self._waiting.values()):
@@ -284,6 +314,25 @@ class _ProduceOperation:
             return None
         header = self._request.header
         return [encode_produce_response(header.correlation_id, header.api_version, self._topics)]
+
+    def _refuse_batch(
+        self, topic: ProduceTopic, partition: ProducePartition, result: ProduceResult, error: BrokerError
+    ) -> None:
+        """Refuse a batch that was not stored; where its producer sends it again, the batches behind it have to wait."""
+        self._refuse(result, error)
+        records = partition.records
+        if (
+            error.code.retriable
+            and error.code is not ErrorCode.not_enough_replicas_after_append
+            and records is not None
+            and len(records) >= HEADER_SIZE
+            and records[MAGIC_POSITION] == MAGIC
+        ):
+            key = topic.topic_id if topic.name is None else topic.name
+            assert key is not None, "a topic has a name or an id"
+            self._request.broker.replicas.refused.remember(
+                (key, partition.index), read_header(records), error.code
+            )
 
     def _refuse(self, result: ProduceResult, error: BrokerError) -> None:
         self._failed.append(result)

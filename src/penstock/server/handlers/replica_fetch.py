@@ -10,8 +10,9 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
+from penstock.clock import monotonic_ms
 from penstock.config import FETCH_MAX_BYTES, REPLICA_FETCH_WAIT_MAX_MS
-from penstock.errors import BrokerError, ErrorCode, StorageError, WouldBlock
+from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError, WouldBlock
 from penstock.model import BrokerEpoch, BrokerId, Offset, TopicId
 from penstock.net.answer import Answer, Later, Parts
 from penstock.replication.replica import Replica
@@ -41,6 +42,7 @@ def handle_replica_fetch(request: Request, fetch: FetchRequest) -> Answer:
                     asked.flushed_offset,
                     asked.max_bytes,
                     asked.log_start_offset,
+                    asked.is_damaged,
                 )
             )
     for forgotten in fetch.forgotten:
@@ -68,6 +70,12 @@ def _resume(request: Request, fetch: FetchRequest) -> FollowerSession:
         raise BrokerError(ErrorCode.invalid_fetch_session_epoch)
     known.epoch += 1
     return known
+
+
+def _code_of(error: BaseException) -> ErrorCode:
+    if isinstance(error, BrokerError):
+        return error.code
+    return ErrorCode.corrupt_message if isinstance(error, CorruptLog) else ErrorCode.kafka_storage_error
 
 
 @dataclass(slots=True)
@@ -213,12 +221,15 @@ class _ReplicaFetch:
         if followed.replica is replica:
             return
         followed.replica = replica
+        replica.partition.in_sync.on_damage(
+            BrokerId(self._session.broker_id), self._session.broker_epoch, is_damaged=followed.is_damaged
+        )
         replica.on_follower_fetch(
             BrokerId(self._session.broker_id),
             self._session.broker_epoch,
             Offset(followed.offset),
             Offset(followed.flushed),
-            self._request.broker.clock.now_ms(),
+            monotonic_ms(self._request.broker.clock),
             Offset(followed.log_start),
         )
 
@@ -253,8 +264,7 @@ class _ReplicaFetch:
                     found.remove(each)
                     self._session.put_back(each.partition)
             else:
-                code = error.code if isinstance(error, BrokerError) else ErrorCode.kafka_storage_error
-                each.result.error_code = code
+                each.result.error_code = _code_of(error)
             if left == 0:
                 self._resolve(self._response(found))
 
@@ -320,7 +330,7 @@ class _ReplicaFetch:
 
     def _tell_news(self, found: list[_Found]) -> None:
         """Now and then, of those too that have nothing else to say."""
-        now_ms = self._request.broker.clock.now_ms()
+        now_ms = monotonic_ms(self._request.broker.clock)
         if now_ms - self._session.told_ms >= self._wait_seconds * 1000 or not found:
             self._session.told_ms = now_ms
             for followed in self._session.untold():

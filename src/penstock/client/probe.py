@@ -1,0 +1,134 @@
+"""A check that a TCP port belongs to a Kafka broker, by the first bytes of its answer to an ApiVersions request.
+
+An HTTP server answers the request with its own protocol. Many TLS listeners close the connection without an answer; a
+TLS ClientHello on a second connection tells them from a broker that is stopping. Kafka client libraries take such
+answers for huge frames and go on trying until a timeout that does not name the cause.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from contextlib import suppress
+
+ANSWER_TIMEOUT_S = 1.0
+"""A port that is silent for this long may belong to a busy broker, and is not refused."""
+_CLIENT_ID = b"penstock"
+_API_VERSIONS, _VERSION, _CORRELATION_ID = 18, 0, 1
+_REQUEST = struct.pack(
+    f">ihhih{len(_CLIENT_ID)}s",
+    10 + len(_CLIENT_ID),
+    _API_VERSIONS,
+    _VERSION,
+    _CORRELATION_ID,
+    len(_CLIENT_ID),
+    _CLIENT_ID,
+)
+_ANSWER = struct.Struct(">ii")
+"""Size and correlation id, which every answer begins with."""
+_API_KEYS = struct.Struct(">hi")
+"""Error code and number of APIs."""
+_API_KEY = struct.Struct(">hhh")
+"""API key, lowest and highest version."""
+MAX_ANSWER_BYTES = 65_536
+_HTTP = "this port speaks HTTP, not the Kafka protocol; give the broker's Kafka port, 9092 unless it was set"
+_TLS = (
+    "this port speaks TLS, and the connection is plaintext; give the broker's plaintext port, or set "
+    "security.protocol=ssl where the client has that setting"
+)
+_OTHER = "this port does not speak the Kafka protocol; give the broker's Kafka port"
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+"""The first bytes of a TLS alert and of a TLS handshake message."""
+
+
+class NotKafka(ConnectionError):
+    """The port answers, but not as a Kafka broker does. The message says what it speaks and what to give instead."""
+
+
+def probe(host: str, port: int, timeout_s: float) -> frozenset[int]:
+    """Return the API keys of the broker at the address; none where a port says nothing for a second.
+
+    Raises NotKafka for another protocol and another OSError where no connection can be made or it ends at once.
+    """
+    received = _exchange(host, port, timeout_s, _REQUEST)
+    if received is None:
+        return frozenset()
+    if not received:
+        if _speaks_tls(host, port, timeout_s):
+            raise NotKafka(_TLS)
+        raise ConnectionResetError("the connection was closed without an answer")
+    if received.startswith(b"HTTP/"):
+        raise NotKafka(_HTTP)
+    if received.startswith(_TLS_RECORDS):
+        raise NotKafka(_TLS)
+    if len(received) >= _ANSWER.size and _ANSWER.unpack_from(received)[1] != _CORRELATION_ID:
+        raise NotKafka(_OTHER)
+    return _api_keys(received)
+
+
+def is_plaintext(security_protocol: object) -> bool:
+    """Whether a client with this `security.protocol` speaks the Kafka protocol without TLS."""
+    return str(security_protocol or "plaintext").lower() in ("plaintext", "sasl_plaintext")
+
+
+def _exchange(host: str, port: int, timeout_s: float, request: bytes) -> bytes | None:
+    """The first bytes of the answer to a request, the whole of it for a Kafka broker's.
+
+    Fewer than eight bytes where the peer closes the connection, None where it is silent. OSError where no connection
+    can be made.
+    """
+    with socket.create_connection((host, port), timeout_s) as connection:
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        received = b""
+        try:
+            connection.sendall(request)
+            while len(received) < (expected := _expected_bytes(received)):
+                connection.settimeout(max(0.001, deadline - time.monotonic()))
+                piece = connection.recv(expected - len(received))
+                if not piece:
+                    break
+                received += piece
+        except TimeoutError:
+            return received or None
+        except ConnectionError:
+            pass
+        return received
+
+
+def _expected_bytes(received: bytes) -> int:
+    """How many bytes to read: all of a frame that answers the request, else enough to know the protocol."""
+    if len(received) < _ANSWER.size:
+        return _ANSWER.size
+    size, correlation_id = _ANSWER.unpack_from(received)
+    is_answer = correlation_id == _CORRELATION_ID and 0 < size <= MAX_ANSWER_BYTES
+    return 4 + size if is_answer else _ANSWER.size
+
+
+def _api_keys(received: bytes) -> frozenset[int]:
+    """The keys of an ApiVersions answer; none where it is cut short."""
+    body = received[_ANSWER.size :]
+    if len(body) < _API_KEYS.size:
+        return frozenset()
+    _, count = _API_KEYS.unpack_from(body)
+    triples = body[_API_KEYS.size : _API_KEYS.size + count * _API_KEY.size]
+    return frozenset(key for key, _, _ in _API_KEY.iter_unpack(triples[: len(triples) // 6 * 6]))
+
+
+def _speaks_tls(host: str, port: int, timeout_s: float) -> bool:
+    try:
+        received = _exchange(host, port, timeout_s, _client_hello())
+    except OSError:
+        return False
+    return received is not None and received.startswith(_TLS_RECORDS)
+
+
+def _client_hello() -> bytes:
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    outgoing = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    return outgoing.read()

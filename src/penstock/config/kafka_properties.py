@@ -1,0 +1,112 @@
+"""Settings of a Kafka broker's `server.properties` under our names, and those that have no meaning here.
+
+Kafka's own names for the same thing (`broker.id`, `log.dirs`, `listeners`, `log.retention.hours`) are translated.
+Settings of Kafka's threads, socket buffers and KRaft quorum are accepted without effect, so that a file can be used as
+it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from penstock.config.address import parse_address
+from penstock.errors import ConfigError
+
+WILDCARD = "0.0.0.0"
+_RENAMED = {"broker.id": "node.id", "log.dirs": "log.dir"}
+_DURATIONS = {
+    "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
+    "log.roll.ms": (("log.roll.hours", 3_600_000),),
+}
+"""For each setting the coarser names that Kafka has for it, in the order in which they count, and their unit in ms."""
+_THREADS = "the broker has one event loop and small pools of its own"
+_BUFFERS = "the operating system sizes socket buffers"
+_KRAFT = "metadata is kept in ZooKeeper, or in the data directory of a single broker"
+_NO_SHARE_GROUPS = "there are no share groups yet"
+_IGNORED = {
+    "num.network.threads": _THREADS,
+    "num.io.threads": _THREADS,
+    "num.replica.fetchers": _THREADS,
+    "num.recovery.threads.per.data.dir": _THREADS,
+    "num.replica.alter.log.dirs.threads": _THREADS,
+    "background.threads": _THREADS,
+    "log.cleaner.threads": _THREADS,
+    "remote.log.manager.thread.pool.size": _THREADS,
+    "socket.send.buffer.bytes": _BUFFERS,
+    "socket.receive.buffer.bytes": _BUFFERS,
+    "replica.socket.receive.buffer.bytes": _BUFFERS,
+    "process.roles": _KRAFT,
+    "controller.listener.names": _KRAFT,
+    "controller.quorum.voters": _KRAFT,
+    "controller.quorum.bootstrap.servers": _KRAFT,
+    "metadata.log.dir": _KRAFT,
+    "share.coordinator.state.topic.replication.factor": _NO_SHARE_GROUPS,
+    "share.coordinator.state.topic.min.isr": _NO_SHARE_GROUPS,
+    "inter.broker.listener.name": "there is one listener",
+    "security.inter.broker.protocol": "there is one listener",
+    "listener.security.protocol.map": "there is one listener",
+}
+"""Settings without effect, and why."""
+
+
+def ignored(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The settings that have no effect here, each with the reason."""
+    return ((name, _IGNORED[name]) for name in values if name in _IGNORED)
+
+
+def translated(values: Mapping[str, str], problems: list[ConfigError]) -> dict[str, str]:
+    """The settings under our names, without those that have no effect; what cannot be translated goes to `problems`."""
+    found = {name: text for name, text in values.items() if name not in _IGNORED}
+    controllers = {each.strip() for each in values.get("controller.listener.names", "").split(",")}
+    for name in ("listeners", "advertised.listeners"):
+        if name in found:
+            found[name] = _without(found[name], controllers)
+    for kafka_name, name in _RENAMED.items():
+        if kafka_name in found:
+            found.setdefault(name, found[kafka_name])
+            del found[kafka_name]
+    if "," in found.get("log.dir", ""):
+        problems.append(ConfigError("log.dirs: a broker has one data directory; give one path"))
+        del found["log.dir"]
+    for name, coarser in _DURATIONS.items():
+        _take_duration(found, name, coarser, problems)
+    if "listeners" in found:
+        _take_listener(found, problems)
+    return found
+
+
+def _take_duration(
+    found: dict[str, str], name: str, coarser: tuple[tuple[str, int], ...], problems: list[ConfigError]
+) -> None:
+    """Kafka lets the finest unit count where several are given; -1 means no limit in every unit."""
+    for kafka_name, unit_ms in coarser:
+        text = found.pop(kafka_name, None)
+        if text is None:
+            continue
+        try:
+            count = int(text)
+        except ValueError:
+            problems.append(ConfigError(f"{kafka_name}={text!r}: give a whole number"))
+            continue
+        found.setdefault(name, str(count * unit_ms if count >= 0 else -1))
+
+
+def _without(listeners: str, controllers: set[str]) -> str:
+    """The listeners that are not a KRaft controller's."""
+    entries = (entry.strip() for entry in listeners.split(","))
+    return ",".join(entry for entry in entries if entry.partition("://")[0] not in controllers)
+
+
+def _take_listener(found: dict[str, str], problems: list[ConfigError]) -> None:
+    text = found.pop("listeners")
+    scheme, separator, place = text.rpartition("://")
+    if "," in text or (separator and scheme.upper() != "PLAINTEXT"):
+        problems.append(ConfigError(f"listeners={text!r}: give one listener, as in PLAINTEXT://0.0.0.0:9092"))
+        return
+    try:
+        address = parse_address(f"{WILDCARD}{place}" if place.startswith(":") else place)
+    except ValueError:
+        problems.append(ConfigError(f"listeners={text!r}: give PLAINTEXT://HOST:PORT"))
+        return
+    found.setdefault("host", address.host)
+    found.setdefault("port", str(address.port))

@@ -1,0 +1,49 @@
+"""The command that installs an optional part of Penstock, as it works for this installation."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+
+_NAME = "penstock"
+
+
+def how_to_install(extra: str) -> str:
+    """A command line for a shell: from the clone that this package was installed from, else by the package's name.
+
+    A clone that is installed in editable mode, as `make run` installs it, stays so: otherwise the command would replace
+    it with a copy that later changes of the clone do not reach.
+    """
+    clone, is_editable = _clone()
+    options = ["--editable"] if is_editable else []
+    command = [sys.executable, "-m", "pip", "install", *options, f"{clone or _NAME}[{extra}]"]
+    return shlex.join(command)
+
+
+def _clone() -> tuple[str | None, bool]:
+    """The directory with the sources, if it is still there, and whether the package is used in place."""
+    package = os.path.dirname(os.path.abspath(__file__))
+    parent = os.path.dirname(os.path.dirname(package))
+    if _is_clone(parent):
+        return parent, True
+    origin = _origin()
+    return (origin, False) if origin is not None and _is_clone(origin) else (None, False)
+
+
+def _origin() -> str | None:
+    """The directory that pip installed this package from (PEP 610). Imports here: every broker loads this module."""
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        text = distribution(_NAME).read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+    parts = urlsplit(json.loads(text)["url"]) if text else None
+    return unquote(parts.path) if parts and parts.scheme == "file" else None
+
+
+def _is_clone(directory: str) -> bool:
+    return os.path.exists(os.path.join(directory, "pyproject.toml"))

@@ -1,0 +1,59 @@
+"""Reading all partitions of a topic at once: pages in the order of their timestamps, with positions to go on with.
+
+Within a partition messages come in the order of their offsets. The positions of a page name every partition that was
+read beyond its first offset; a partition that they do not name, because it was added later, is read from its start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.clock import Clock
+from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway.backend import EARLIEST, Limits, Page, Records
+from penstock.gateway.key_reading import FoundMessages, Positions, merge
+
+MAX_PARTITIONS = 256
+"""The positions of so many partitions fit into a URL."""
+_MIN_PARTITION_BYTES = 32 * 1024
+
+
+async def read_all(
+    records: Records, clock: Clock, topic: str, starts: Positions, limits: Limits, wait_ms: int
+) -> FoundMessages:
+    """Messages of the partitions in `starts`, each from there on. With a wait, the answer is held until there is one.
+
+    A start that retention has passed is read as the oldest offset that is kept. OFFSET_OUT_OF_RANGE where a start is
+    behind the end of its partition.
+    """
+    deadline = clock.monotonic() + wait_ms / 1000
+    positions = dict(starts)
+    of_partition = Limits(
+        limits.max_records, max(_MIN_PARTITION_BYTES, limits.max_bytes // max(1, len(starts)))
+    )
+    while True:
+        pages = await asyncio.gather(
+            *(
+                _read(records, topic, partition, offset, of_partition)
+                for partition, offset in positions.items()
+            )
+        )
+        found = merge(tuple(zip(positions, pages, strict=True)), positions, limits)
+        left_ms = round((deadline - clock.monotonic()) * 1000)
+        if found.found or left_ms <= 0:
+            return found
+        # Pages without messages may have passed records of transactions.
+        positions = {partition: page.next_offset for partition, page in zip(positions, pages, strict=True)}
+        await records.wait_for_any(topic, positions, left_ms)
+
+
+async def _read(records: Records, topic: str, partition: int, offset: int, limits: Limits) -> Page:
+    try:
+        return await records.read(topic, partition, offset, limits)
+    except BrokerError as error:
+        if error.code is not ErrorCode.offset_out_of_range:
+            raise
+        start = (await records.offsets(topic, [partition], EARLIEST))[partition]
+        if start <= offset:
+            raise
+        return await records.read(topic, partition, start, limits)

@@ -1,0 +1,94 @@
+"""Alarms: conditions of a partition that need a person, shown in `/health`, in a metric and in the log.
+
+An alarm is raised where the condition is found and cleared where it is found to be over. Raising it again changes its
+detail and adds no log line. Alarms do not make a process unhealthy: a restart would not end the condition. Loop thread
+only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+from penstock.clock import Clock
+from penstock.model import TopicPartition
+from penstock.observability.logs import Log
+from penstock.observability.metrics import BrokerMetrics
+
+MAX_ALARMS = 1000
+"""Alarms beyond this number are counted and not kept."""
+
+
+class AlarmKind(StrEnum):
+    CORRUPT_FETCH = "corrupt_fetch"
+    """This process fetched a record batch whose CRC does not match, and refused it."""
+    DAMAGED_LOG = "damaged_log"
+    """A log of this broker has stored records that cannot be read."""
+    TRUNCATION_REFUSED = "truncation_refused"
+    """The leader of a partition lacks records that this broker knows to be committed. This broker keeps them, and does
+    not follow that leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    kind: AlarmKind
+    partition: TopicPartition
+    detail: str
+    since_ms: int
+
+
+class Alarms:
+    def __init__(self, clock: Clock, log: Log, metrics: BrokerMetrics) -> None:
+        self._clock = clock
+        self._log = log
+        self._alarms: dict[tuple[AlarmKind, TopicPartition], Alarm] = {}
+        self._raised = dict.fromkeys(AlarmKind, 0)
+        metrics.add_gauge(
+            "penstock_alarms", "Alarms that /health shows at present.", lambda: len(self._alarms)
+        )
+        for kind in AlarmKind:
+            metrics.add_counter(
+                f"penstock_alarms_{kind}",
+                f"Times the alarm {kind} was raised.",
+                partial(self.count, kind),
+            )
+
+    @property
+    def present(self) -> tuple[Alarm, ...]:
+        """All alarms, oldest first."""
+        return tuple(self._alarms.values())
+
+    def count(self, kind: AlarmKind) -> int:
+        """How often an alarm of this kind was raised since the start, repetitions included."""
+        return self._raised[kind]
+
+    def has(self, kind: AlarmKind, partition: TopicPartition) -> bool:
+        """Whether an alarm is raised."""
+        return (kind, partition) in self._alarms
+
+    def is_set(self, kind: AlarmKind, partition: TopicPartition, detail: str) -> bool:
+        """Whether an alarm is raised with this detail."""
+        known = self._alarms.get((kind, partition))
+        return known is not None and known.detail == detail
+
+    def set(self, kind: AlarmKind, partition: TopicPartition, detail: str) -> None:
+        """Raise an alarm, or change the detail of one that is raised."""
+        self._raised[kind] += 1
+        known = self._alarms.get((kind, partition))
+        if known is None and len(self._alarms) >= MAX_ALARMS:
+            return
+        since_ms = self._clock.now_ms() if known is None else known.since_ms
+        self._alarms[kind, partition] = Alarm(kind, partition, detail, since_ms)
+        if known is None:
+            self._log.error("alarm raised", alarm=str(kind), partition=partition, detail=detail)
+
+    def clear(self, kind: AlarmKind, partition: TopicPartition) -> None:
+        """End an alarm, if it is raised."""
+        if self._alarms.pop((kind, partition), None) is not None:
+            self._log.info("alarm cleared", alarm=str(kind), partition=partition)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """End all alarms of a partition that is not here any more."""
+        for kind in AlarmKind:
+            self.clear(kind, partition)

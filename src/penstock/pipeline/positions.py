@@ -1,0 +1,59 @@
+"""Position of a streaming query: the next offset of each partition, as Spark keeps it in the checkpoint of the query.
+
+A position also holds partitions that are not subscribed to at present, so that a topic which is subscribed to again is
+read on from where the query left it. Topics are identified by name and topic id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.pipeline.offsets import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    offsets: Mapping[Partition, int]
+    topic_ids: Mapping[str, str]
+    """Topic id of each topic in `offsets`."""
+    deleted: frozenset[str] = field(default_factory=frozenset)
+    """Topics of the subscription that do not exist any more, and whose loss was accepted (failOnDataLoss=false)."""
+
+    def advanced(
+        self, offsets: Mapping[Partition, int], topic_ids: Mapping[str, str], deleted: frozenset[str]
+    ) -> Position:
+        """The position after a batch up to `offsets`. Partitions that are not in the batch stay where they are, except
+        partitions of a topic that was replaced by one with another id."""
+        replaced = {
+            name for name, _ in offsets if self.topic_ids.get(name, topic_ids[name]) != topic_ids[name]
+        }
+        kept = {
+            partition: offset for partition, offset in self.offsets.items() if partition[0] not in replaced
+        }
+        merged = {**kept, **offsets}
+        ids = {**self.topic_ids, **{name: topic_ids[name] for name, _ in offsets}}
+        return Position(merged, {name: ids[name] for name, _ in merged if name in ids}, deleted)
+
+    def encode(self) -> dict[str, Any]:
+        """JSON for Spark. Equal positions have equal text, which tells Spark that there is no new data."""
+        by_topic: dict[str, dict[str, int]] = {}
+        for (topic, number), offset in sorted(self.offsets.items()):
+            by_topic.setdefault(topic, {})[str(number)] = offset
+        encoded: dict[str, Any] = {
+            "offsets": by_topic,
+            "topic_ids": {name: self.topic_ids[name] for name in by_topic if name in self.topic_ids},
+        }
+        if self.deleted:
+            encoded["deleted"] = sorted(self.deleted)
+        return encoded
+
+    @classmethod
+    def decode(cls, encoded: Mapping[str, Any]) -> Position:
+        offsets = {
+            (topic, int(number)): offset
+            for topic, partitions in encoded["offsets"].items()
+            for number, offset in partitions.items()
+        }
+        return cls(offsets, encoded.get("topic_ids", {}), frozenset(encoded.get("deleted", ())))

@@ -1,0 +1,97 @@
+"""Makes a decision of the streaming sink come true: its transactions are committed, or it is found that they cannot be.
+
+Between the decision and the commit a driver may die, and an operator may abort transactions of the query. Then the
+rows are either written again, where none of them can be read now or later, or an error says which are lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from penstock.errors import PenstockError
+from penstock.pipeline.fetching import read_range
+from penstock.pipeline.held import Outcome, abort, commit
+from penstock.pipeline.offsets import run
+from penstock.pipeline.ranges import OffsetRange
+from penstock.pipeline.reading import Reading
+from penstock.pipeline.sink_decisions import Decision
+from penstock.pipeline.sink_options import ACCEPT_LOSS
+from penstock.pipeline.sink_producer import Identity, Place
+
+
+class RowsLost(PenstockError):
+    """Some transactions of a decided batch were committed, others were not."""
+
+
+class BatchUndone(PenstockError):
+    """A transaction of a batch was aborted, and none of its rows can be read: the batch has to be written again."""
+
+
+def carry_out(bootstrap: str, decision: Decision, left_open: Collection[Identity]) -> None:
+    """Commit all transactions of a decision. `left_open` are those that were open when they were listed.
+
+    BatchUndone where one of them was aborted and none committed: all are aborted then, and the caller undoes the
+    decision. RowsLost where one was committed and another one was not, or may not have been.
+    """
+    ended = [each for each in decision.winners if each not in left_open]
+    still_open = [each for each in decision.winners if each in left_open]
+    outcomes = _find_out(bootstrap, decision, ended)
+    if all(each is Outcome.COMMITTED for each in outcomes.values()):
+        outcomes |= _find_out(bootstrap, decision, still_open)
+    elif all(each is Outcome.ABORTED for each in outcomes.values()):
+        outcomes |= run(bootstrap, lambda routes: abort(routes, still_open))
+    else:
+        outcomes |= _find_out(bootstrap, decision, still_open)
+    if all(each is Outcome.COMMITTED for each in outcomes.values()):
+        return
+    if all(each is Outcome.ABORTED for each in outcomes.values()):
+        names = _names(list(outcomes))
+        raise BatchUndone(
+            f"the transactions {names} of batch {decision.batch} were aborted before they were committed. No row "
+            "of the batch can be read, and none is lost: start the query again, it writes the batch again"
+        )
+    raise RowsLost(_loss(decision, outcomes))
+
+
+def _find_out(bootstrap: str, decision: Decision, winners: Sequence[Identity]) -> dict[Identity, Outcome]:
+    """Commit transactions, or find out how they have ended. A transaction of which the coordinator knows no more is
+    committed if a record of it can be read."""
+    outcomes = run(bootstrap, lambda routes: commit(routes, winners))
+    for winner, outcome in outcomes.items():
+        place = decision.place_of(winner)
+        if outcome is Outcome.UNKNOWN and place is not None and _is_readable(bootstrap, place):
+            outcomes[winner] = Outcome.COMMITTED
+    return outcomes
+
+
+def _is_readable(bootstrap: str, place: Place) -> bool:
+    """Whether readers of committed data get a record. False is no proof of an abort: it may have been deleted."""
+    wanted = OffsetRange(place.topic, place.topic_id, place.partition, place.offset, place.offset + 1)
+    try:
+        return any(rows.num_rows for rows in read_range(Reading(bootstrap), wanted, ("offset",)))
+    except PenstockError:
+        return False
+
+
+def _loss(decision: Decision, outcomes: dict[Identity, Outcome]) -> str:
+    by_outcome: dict[Outcome, list[Identity]] = {}
+    for winner, outcome in outcomes.items():
+        by_outcome.setdefault(outcome, []).append(winner)
+    said = []
+    if aborted := by_outcome.get(Outcome.ABORTED):
+        said.append(f"{_names(aborted)} were aborted and their rows are lost")
+    if unknown := by_outcome.get(Outcome.UNKNOWN):
+        said.append(
+            f"of {_names(unknown)} it is not known whether they were committed, no record can be read"
+        )
+    committed = len(by_outcome.get(Outcome.COMMITTED, ()))
+    return (
+        f"batch {decision.batch} is not complete: of its {len(outcomes)} transactions {committed} were committed; "
+        f"{'; '.join(said)}. Writing the batch again would repeat the rows of the others. Write the missing rows "
+        f"by other means, then start the query with the option {ACCEPT_LOSS}={decision.batch}"
+    )
+
+
+def _names(transactions: Sequence[Identity]) -> str:
+    shown = ", ".join(str(each.transactional_id) for each in transactions[:5])
+    return shown if len(transactions) <= 5 else f"{shown} and {len(transactions) - 5} more"

@@ -1,0 +1,119 @@
+"""Fetching a range of committed records from another replica, whoever leads: what a repair writes over damage.
+
+The connection proves which broker asks, as a follower's does; but the Fetch is a consumer's, so that nothing of it
+counts for the in-sync set. The other broker serves its own replica below the high watermark that it knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from penstock.cluster.image import Broker
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import Offset, TopicId
+from penstock.net.client import Client
+from penstock.net.routes import check
+from penstock.records.batch import crc_matches
+from penstock.records.iteration import read_batches
+from penstock.replication.authentication import prove
+from penstock.replication.services import ReplicaServices
+from penstock.storage.damage import DamagedRange
+from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
+
+MAX_RANGE_BYTES = 64 * 1024 * 1024
+"""A larger range is not repaired in one piece."""
+_FETCH_VERSION = 16
+_FETCH_BYTES = 1 << 20
+
+
+async def fetch_range(
+    services: ReplicaServices,
+    secret: str | None,
+    source: Broker,
+    partition: tuple[TopicId, int],
+    damaged: DamagedRange,
+    timeout_seconds: float,
+) -> memoryview:
+    """The batches of the range, not yet checked. BrokerError, OSError or TimeoutError where they cannot be had."""
+    async with asyncio.timeout(timeout_seconds):
+        client = await Client.connect(
+            services.network, source.host, source.port, f"penstock-broker-{services.node_id}"
+        )
+        try:
+            await prove(client, secret, services.node_id, source.node_id, services.random)
+            return await _collect(client, partition, damaged)
+        finally:
+            client.close()
+
+
+async def verify_range(
+    services: ReplicaServices,
+    secret: str | None,
+    source: Broker,
+    partition: tuple[TopicId, int],
+    wanted: DamagedRange,
+    timeout_seconds: float,
+) -> None:
+    """Fetch a range, however long, and keep nothing: BrokerError unless all of its batches are whole.
+
+    `timeout_seconds` is for each answer.
+    """
+    async with asyncio.timeout(timeout_seconds):
+        client = await Client.connect(
+            services.network, source.host, source.port, f"penstock-broker-{services.node_id}"
+        )
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await prove(client, secret, services.node_id, source.node_id, services.random)
+        offset = wanted.base_offset
+        while offset < wanted.end_offset:
+            async with asyncio.timeout(timeout_seconds):
+                records = await _fetch(client, partition, offset)
+            reached = await services.threads.run("background", partial(_whole_until, records, offset))
+            if reached <= offset:
+                raise BrokerError(ErrorCode.offset_not_available, f"offset {offset} cannot be fetched")
+            offset = reached
+    finally:
+        client.close()
+
+
+def _whole_until(records: memoryview, offset: Offset) -> Offset:
+    """The offset behind the whole batches; CORRUPT_MESSAGE at one that is not."""
+    for header, batch in read_batches(records):
+        if not crc_matches(batch, header):
+            raise BrokerError(
+                ErrorCode.corrupt_message, f"the batch at offset {header.base_offset} is damaged"
+            )
+        offset = header.next_offset
+    return offset
+
+
+async def _collect(client: Client, partition: tuple[TopicId, int], damaged: DamagedRange) -> memoryview:
+    content, offset = bytearray(), damaged.base_offset
+    while offset < damaged.end_offset:
+        reached = offset
+        for header, batch in read_batches(await _fetch(client, partition, offset)):
+            if header.base_offset >= damaged.end_offset:
+                return memoryview(bytes(content))
+            content += batch
+            reached = header.next_offset
+        if reached <= offset or len(content) > MAX_RANGE_BYTES:
+            raise BrokerError(ErrorCode.offset_not_available, f"offset {offset} cannot be fetched")
+        offset = reached
+    return memoryview(bytes(content))
+
+
+async def _fetch(client: Client, partition: tuple[TopicId, int], offset: Offset) -> memoryview:
+    topic_id, index = partition
+    asked = FetchTopic(None, topic_id, [FetchPartition(index, offset, _FETCH_BYTES)])
+    request = FetchRequest(0, 0, [asked], [], max_bytes=_FETCH_BYTES, uses_topic_ids=True)
+    correlation_id = client.next_correlation_id()
+    frame = encode_fetch_request(correlation_id, _FETCH_VERSION, client.client_id, request)
+    response = decode_fetch_response(await client.exchange(correlation_id, frame), _FETCH_VERSION)
+    check(response.error_code)
+    result = response.topics[0].partitions[0]
+    check(result.error_code)
+    assert isinstance(result.records, (bytes, memoryview))
+    return memoryview(result.records)

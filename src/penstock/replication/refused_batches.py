@@ -1,0 +1,146 @@
+"""Idempotent batches that were refused with an error after which their producer sends them again.
+
+A client pipelines: behind a refused batch the next ones of its producer are on their way already. Their sequences do
+not follow what the log has, but OUT_OF_ORDER_SEQUENCE_NUMBER would be the wrong answer: librdkafka then takes a new
+producer epoch and sends everything unacknowledged again, of all partitions, and what was stored is stored twice. A log
+that does not know the producer would accept them, and the refused batch could never follow. Such batches get the error
+of the first refused one.
+
+One instance serves all partitions of a broker, also those that it does not lead or does not know yet: a batch may be
+refused before the broker becomes the leader, and the next one arrive afterwards. Runs of refused sequences are kept
+for `REMEMBERED_SECONDS` and in a bounded number; where one was dropped, the log's own check decides. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from penstock.clock import Clock
+from penstock.cluster.topics import MAX_NAME_LENGTH
+from penstock.errors import BrokerError, ErrorCode
+from penstock.records.batch import MAX_SEQUENCE, BatchHeader
+
+MAX_RUNS = 20_000
+REMEMBERED_SECONDS = 60.0
+"""Longer than a client waits between an error and the next attempt; a client that gives up takes a new epoch."""
+
+PartitionKey = tuple[str | UUID, int]
+"""Topic and partition as the request names them: by the topic's name or, from Produce version 13 on, by its id."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """Consecutive sequences of one producer epoch that were refused."""
+
+    epoch: int
+    first: int
+    next: int
+    """The sequence behind the run."""
+    code: ErrorCode
+    until: float
+
+
+class RefusedBatches:
+    __slots__ = ("_clock", "_runs")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._runs: dict[tuple[PartitionKey, int], _Run] = {}
+        """By partition and producer id, those that expire first in front."""
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def remember(self, partition: PartitionKey, header: BatchHeader, code: ErrorCode) -> None:
+        """The batch was refused with this code, and was not stored."""
+        if header.producer_id < 0 or header.base_sequence < 0 or not _may_exist(partition[0]):
+            return
+        now = self._clock.monotonic()
+        key = partition, header.producer_id
+        run = self._runs.get(key)
+        behind = _after(header.last_sequence)
+        if run is not None and run.epoch > header.producer_epoch:
+            return
+        if run is None or run.epoch < header.producer_epoch or run.until < now:
+            run = _Run(header.producer_epoch, header.base_sequence, behind, code, 0.0)
+        elif header.base_sequence == run.first:
+            run.code = code
+        elif header.base_sequence == run.next:
+            run.next = behind
+        elif _is_within(run.first, header.base_sequence, run.next):
+            return  # a client that never sends the first one again does not prolong the run
+        else:
+            end = run.next if behind == run.first else behind
+            run = _Run(header.producer_epoch, header.base_sequence, end, code, 0.0)
+        run.until = now + REMEMBERED_SECONDS
+        self._runs.pop(key, None)
+        self._make_room(now)
+        self._runs[key] = run
+
+    def cause(self, header: BatchHeader, *partitions: PartitionKey) -> BrokerError | None:
+        """The error of an earlier batch without which this one cannot be stored; None where none is remembered."""
+        for partition in partitions:
+            run = self._runs.get((partition, header.producer_id))
+            if (
+                run is not None
+                and run.epoch == header.producer_epoch
+                and run.first != header.base_sequence
+                and (
+                    header.base_sequence == run.next or _is_within(run.first, header.base_sequence, run.next)
+                )
+                and run.until >= self._clock.monotonic()
+            ):
+                self.remember(partition, header, run.code)
+                return BrokerError(
+                    run.code,
+                    f"sequence {run.first} of producer {header.producer_id} was refused before with "
+                    f"{run.code.name}: send it first",
+                )
+        return None
+
+    def on_append(self, header: BatchHeader, *partitions: PartitionKey) -> None:
+        """A batch was stored, or found to be stored: what was refused of this producer before it no longer matters."""
+        for partition in partitions:
+            run = self._runs.get((partition, header.producer_id))
+            if run is not None and (
+                header.producer_epoch > run.epoch
+                or (header.producer_epoch == run.epoch and _is_at_or_after(run.first, header.base_sequence))
+            ):
+                del self._runs[partition, header.producer_id]
+
+    def on_epoch_end(self, producer_id: int, below: int, *partitions: PartitionKey) -> None:
+        """A marker has ended what the producer sent in epochs below this one."""
+        for partition in partitions:
+            run = self._runs.get((partition, producer_id))
+            if run is not None and run.epoch < below:
+                del self._runs[partition, producer_id]
+
+    def _make_room(self, now: float) -> None:
+        """Drop expired runs; at most two for each new one, so that no request pays for many."""
+        for _ in range(2):
+            if not self._runs:
+                return
+            oldest = next(iter(self._runs))
+            if len(self._runs) < MAX_RUNS and self._runs[oldest].until >= now:
+                return
+            del self._runs[oldest]
+
+
+def _may_exist(topic: str | UUID) -> bool:
+    """Whether a topic can have this name; others would cost memory for nothing."""
+    return isinstance(topic, UUID) or len(topic) <= MAX_NAME_LENGTH
+
+
+def _after(sequence: int) -> int:
+    """The next sequence; it wraps around at 2^31 - 1."""
+    return (sequence + 1) & MAX_SEQUENCE
+
+
+def _is_within(first: int, sequence: int, end: int) -> bool:
+    return (sequence - first) & MAX_SEQUENCE < (end - first) & MAX_SEQUENCE
+
+
+def _is_at_or_after(first: int, sequence: int) -> bool:
+    """Of two sequences that are less than half of all apart."""
+    return (sequence - first) & MAX_SEQUENCE <= MAX_SEQUENCE // 2

@@ -1,0 +1,185 @@
+"""Repairs damaged ranges of this broker's logs from other replicas, and keeps an alarm while there is damage.
+
+Any replica that has the range will do, the leader first: leading and following make no difference, no replica leaves
+its role, and nothing is removed. Where no other replica has whole records of the range it stays damaged: reads inside
+it are answered with an error, everything else is served.
+
+A range whose files are missing cannot be written in place. A follower that found it at its start, and is out of sync
+for it, removes its records from there on and follows its leader again, after it has verified that the leader has all
+of them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from penstock.cluster.image import Broker
+from penstock.config import REPLICA_SOCKET_TIMEOUT_MS
+from penstock.errors import PenstockError, StorageError
+from penstock.model import LeaderEpoch
+from penstock.observability.alarms import AlarmKind
+from penstock.observability.logs import Log
+from penstock.observability.metrics import BrokerMetrics
+from penstock.replication.range_fetch import fetch_range, verify_range
+from penstock.replication.replica import Replica
+from penstock.server.context import BrokerContext
+from penstock.storage.damage import DamagedRange
+from penstock.storage.repair import Patch, check_copy, extent_of, locate
+
+REPAIR_SECONDS = 1.0
+_RETRY_SECONDS = 30.0
+
+
+class Repairing:
+    def __init__(self, broker: BrokerContext, log: Log) -> None:
+        self._broker = broker
+        self._log = log
+        self._tried: dict[tuple[Replica, DamagedRange], float] = {}
+        """When a repair of a range was tried last, by the monotonic clock."""
+        self._refetched: dict[Replica, float] = {}
+        """When a damaged log was to be fetched again last."""
+        self.repaired_ranges = 0
+
+    def show(self, metrics: BrokerMetrics) -> None:
+        metrics.add_gauge(
+            "penstock_damaged_ranges",
+            "Ranges of offsets whose stored records cannot be read.",
+            lambda: sum(len(replica.log.damage) for replica in self._broker.replicas),
+        )
+        metrics.add_counter(
+            "penstock_repaired_ranges",
+            "Damaged ranges that were repaired from another replica.",
+            lambda: self.repaired_ranges,
+        )
+
+    async def run(self) -> None:
+        """Try to repair what is damaged; a range that could not be repaired is tried again later."""
+        for replica in self._broker.replicas:
+            for damaged in replica.log.damage:
+                await self._repair_if_due(replica, damaged)
+            self._watch(replica)
+            if replica.log.damage and replica.may_refetch:
+                await self._refetch_if_due(replica)
+        present = {(replica, each) for replica in self._broker.replicas for each in replica.log.damage}
+        self._tried = {key: time for key, time in self._tried.items() if key in present}
+
+    def _watch(self, replica: Replica) -> None:
+        damage, alarms = replica.log.damage, self._broker.alarms
+        if not damage:
+            if alarms.has(AlarmKind.DAMAGED_LOG, replica.name):
+                self._broker.replicas.say_again(replica)
+            alarms.clear(AlarmKind.DAMAGED_LOG, replica.name)
+        elif not alarms.is_set(AlarmKind.DAMAGED_LOG, replica.name, str(damage[0])):
+            alarms.set(AlarmKind.DAMAGED_LOG, replica.name, str(damage[0]))
+
+    async def _repair_if_due(self, replica: Replica, damaged: DamagedRange) -> None:
+        now = self._broker.clock.monotonic()
+        if now < self._tried.get((replica, damaged), now - _RETRY_SECONDS) + _RETRY_SECONDS:
+            return
+        self._tried[replica, damaged] = now
+        self._watch(replica)
+        try:
+            await self._repair(replica, damaged)
+        except (PenstockError, OSError, TimeoutError) as error:
+            self._log.error_rarely(
+                "damaged records could not be repaired", error, partition=replica.name, damage=damaged
+            )
+
+    async def _repair(self, replica: Replica, damaged: DamagedRange) -> None:
+        log = replica.log
+        extent = extent_of(log, damaged)
+        if extent is None or damaged.end_offset > replica.partition.high_watermark:
+            raise StorageError("the range is not within one segment, or not committed yet")
+        target = await self._broker.threads.run("background", partial(locate, extent, damaged))
+        content = await self._fetch(replica, damaged, target.end - target.position)
+        if not log.begin_patch(target.segment):
+            raise StorageError("another job changes the files of the log")
+        patch = Patch(self._broker.disk, target, content)
+        try:
+            await self._broker.threads.run("background", patch.work)
+        except OSError as error:
+            log.abandon_patch(target.segment, error)
+            raise
+        log.finish_patch(target.segment, damaged)
+        if replica.keyed is not None:
+            replica.keyed.on_repaired(target.segment)
+        self.repaired_ranges += 1
+        self._log.info("damaged records repaired", partition=replica.name, damage=damaged)
+
+    async def _refetch_if_due(self, replica: Replica) -> None:
+        now = self._broker.clock.monotonic()
+        if now < self._refetched.get(replica, now - _RETRY_SECONDS) + _RETRY_SECONDS:
+            return
+        self._refetched[replica] = now
+        try:
+            await self._refetch(replica)
+        except (PenstockError, OSError, TimeoutError) as error:
+            self._log.error_rarely("damaged log could not be fetched again", error, partition=replica.name)
+
+    async def _refetch(self, replica: Replica) -> None:
+        """Truncate to the first damage, if this is a follower out of sync and its leader has all that goes."""
+        broker, log, start = self._broker, replica.log, replica.log.damage[0].base_offset
+        epoch = replica.partition.leader_epoch
+        state = broker.image.partition(replica.name)
+        leader = None if state is None else broker.image.brokers.get(state.leader)
+        if leader is None or not self._may_refetch(replica, epoch):
+            raise StorageError("this broker leads or is in sync, or no broker leads")
+        end = max(start, min(replica.partition.high_watermark, log.log_end_offset))
+        await verify_range(
+            broker.replicas.services,
+            broker.replicas.secret,
+            leader,
+            (replica.topic_id, replica.name.partition),
+            DamagedRange(start, end, ""),
+            broker.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000,
+        )
+        if not self._may_refetch(replica, epoch):
+            raise StorageError("the role of the replica has changed")
+        work = partial(broker.logs.truncate, log, start, broker.clock.now_ms())
+        if not await broker.replicas.refetch(replica, leader.node_id, work):
+            raise StorageError("another job changes the files of the log")
+        self._log.info("damaged log is fetched again", partition=replica.name, offset=start, log_end=end)
+
+    def _may_refetch(self, replica: Replica, epoch: LeaderEpoch) -> bool:
+        partition = replica.partition
+        return (
+            replica.may_refetch
+            and not partition.is_leader
+            and partition.leader_epoch == epoch
+            and not self._broker.replicas.is_in_sync(replica)
+        )
+
+    async def _fetch(self, replica: Replica, damaged: DamagedRange, size: int) -> memoryview:
+        """The batches of the range from the first replica that has them, as many bytes as they take up here."""
+        broker, log = self._broker, replica.log
+        is_sparse = log.config.compacts or log.cleaned_offset > 0
+        failures: list[str] = []
+        for source in self._sources(replica):
+            try:
+                content = await fetch_range(
+                    broker.replicas.services,
+                    broker.replicas.secret,
+                    source,
+                    (replica.topic_id, replica.name.partition),
+                    damaged,
+                    broker.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000,
+                )
+                check_copy(content, damaged, log.leader_epochs, is_sparse=is_sparse)
+                if len(content) != size:
+                    raise StorageError(f"its batches take up {len(content)} bytes, and {size} here")
+            except (PenstockError, OSError, TimeoutError) as error:
+                failures.append(f"broker {source.node_id}: {error or 'no answer in time'}")
+            else:
+                return content
+        raise StorageError(f"no other replica has the records: {'; '.join(failures) or 'there is no other'}")
+
+    def _sources(self, replica: Replica) -> list[Broker]:
+        """Living brokers with another replica: the leader first, then members of the in-sync set, then the others."""
+        image = self._broker.image
+        state = image.partition(replica.name)
+        if state is None:
+            return []
+        order = dict.fromkeys((state.leader, *state.isr, *state.replicas))
+        return [
+            image.brokers[each] for each in order if each in image.brokers and each != self._broker.node_id
+        ]

@@ -1,0 +1,136 @@
+"""The background scrub: verifies the stored batches of all logs, slowly, and takes damaged ranges out of service.
+
+A pass begins some time after the start and then at its interval, at another log each time, so that brokers that are
+restarted often still come to every log. It reads at most so many bytes a second and takes a small share of one
+processor. What it finds is for `Repairing`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from penstock.config import LOG_SCRUB_BYTES_PER_SECOND, LOG_SCRUB_INTERVAL_MS
+from penstock.errors import StorageError
+from penstock.model import Offset
+from penstock.observability.logs import Log
+from penstock.observability.metrics import BrokerMetrics
+from penstock.replication.replica import Replica
+from penstock.server.context import BrokerContext
+from penstock.storage.scrub import Damaged, Extent, Piece, Place, extents, scrub_piece
+from penstock.storage.segment import Segment
+
+FIRST_PASS_SECONDS = 600.0
+_LOOK_SECONDS = 60.0
+_REST_FACTOR = 19.0
+"""Rest after a piece, in multiples of the time it took: a twentieth of one processor at most."""
+
+
+class Scrubbing:
+    def __init__(self, broker: BrokerContext, log: Log, stopping: asyncio.Event) -> None:
+        self._broker = broker
+        self._log = log
+        self._stopping = stopping
+        self._began = broker.clock.monotonic()
+        """When the last pass began; before the first one, when the broker started."""
+        self.read_bytes = 0
+        self.damaged_ranges = 0
+        self.passes = 0
+
+    def look_seconds(self) -> float:
+        """How long to wait before it is looked at whether a pass is due."""
+        return min(_LOOK_SECONDS, self._interval_seconds() or _LOOK_SECONDS)
+
+    def show(self, metrics: BrokerMetrics) -> None:
+        metrics.add_counter(
+            "penstock_scrubbed_bytes",
+            "Bytes of stored batches that the scrub verified.",
+            lambda: self.read_bytes,
+        )
+        metrics.add_counter(
+            "penstock_scrub_damaged_ranges",
+            "Damaged ranges of offsets that the scrub found.",
+            lambda: self.damaged_ranges,
+        )
+
+    async def run_if_due(self) -> None:
+        """Make one pass over all logs, if it is time."""
+        broker, now = self._broker, self._broker.clock.monotonic()
+        seconds = self._interval_seconds()
+        if not self.passes:
+            seconds = min(seconds, FIRST_PASS_SECONDS)
+        if not seconds or not broker.config[LOG_SCRUB_BYTES_PER_SECOND] or now < self._began + seconds:
+            return
+        self._began = now
+        replicas = list(broker.replicas)
+        first = broker.random.randrange(len(replicas)) if replicas else 0
+        for replica in (*replicas[first:], *replicas[:first]):
+            await self._scrub(replica)
+        self.passes += 1
+
+    async def scrub_suspects(self) -> None:
+        """Scrub logs in which readers have met damage, whatever the interval is."""
+        for replica in self._broker.replicas:
+            suspects = frozenset() if replica.keyed is None else replica.keyed.suspects
+            if replica.keyed is not None and suspects:
+                await self._scrub(replica, suspects)
+                replica.keyed.on_scrubbed(suspects)
+
+    def _interval_seconds(self) -> float:
+        return self._broker.config[LOG_SCRUB_INTERVAL_MS] / 1000
+
+    async def _scrub(self, replica: Replica, only: frozenset[Segment] = frozenset()) -> None:
+        """Scrub a log, or at once some of its segments."""
+        for extent in extents(replica.log):
+            if only and extent.segment not in only:
+                continue
+            place: Place | None = Place(0, Offset(extent.segment.base_offset))
+            while place is not None and place.position < extent.size:
+                if self._stopping.is_set() or not self._is_there(replica, extent):
+                    return
+                place = await self._scrub_piece(replica, extent, place, is_urgent=bool(only))
+
+    async def _scrub_piece(
+        self, replica: Replica, extent: Extent, place: Place, *, is_urgent: bool
+    ) -> Place | None:
+        """Verify a piece and rest; the place to go on at, None where the segment cannot be read."""
+        started = self._broker.clock.monotonic()
+        try:
+            piece = await self._read(extent, place)
+            if piece.found is not None:
+                # A read that went wrong once, or a file that was cut meanwhile, is no damage.
+                piece = await self._read(extent, place)
+        except (OSError, StorageError) as error:
+            if self._is_there(replica, extent):
+                self._log.error_rarely("segment could not be scrubbed", error, partition=replica.name)
+            return None
+        if not self._is_there(replica, extent):
+            return None
+        self.read_bytes += piece.read_bytes
+        if piece.found is not None:
+            self._report(replica, piece.found)
+        elapsed = self._broker.clock.monotonic() - started
+        rate = max(1, self._broker.config[LOG_SCRUB_BYTES_PER_SECOND])
+        if not is_urgent:
+            await self._rest(max(piece.read_bytes / rate, elapsed * _REST_FACTOR))
+        return piece.after
+
+    async def _read(self, extent: Extent, place: Place) -> Piece:
+        return await self._broker.threads.run("background", partial(scrub_piece, extent, place))
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _is_there(self, replica: Replica, extent: Extent) -> bool:
+        log = replica.log
+        return replica.cutting is None and not log.failed and extent.segment in log.segments
+
+    def _report(self, replica: Replica, found: Damaged) -> None:
+        before = replica.log.damage
+        replica.log.add_damage(found.damaged)
+        if replica.log.damage != before:
+            self.damaged_ranges += 1
+            self._log.error("scrub found damaged records", partition=replica.name, damage=found.damaged)

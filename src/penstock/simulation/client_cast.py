@@ -1,0 +1,91 @@
+"""Kinds of clients that only some seeds of a cluster have: each is a trait, drawn by its own stream of numbers.
+
+A share of 0 turns a trait off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from penstock.simulation.cluster_groups import SESSION_MS, ClusterGroups
+from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.host import SimulatedWorld
+from penstock.simulation.pipelined_producing import PipelinedProducer
+from penstock.simulation.rack_reading import RACK_AWARE, RACKS, RackReader
+from penstock.simulation.recreating import Recreator
+
+PIPELINED = "pipelined"
+"""Producers with batches of several partitions in flight."""
+INTERNAL_MIN_IN_SYNC = "internal min in sync"
+"""The internal topics have `min.insync.replicas=2`."""
+MEMBERS = "members"
+"""Consumer groups with members."""
+RECREATED = "recreated"
+"""A topic that is deleted and made again under its name."""
+RACK_READERS = "rack readers"
+"""Readers that followers serve."""
+SHARES: Mapping[str, float] = {
+    PIPELINED: 0.3,
+    INTERNAL_MIN_IN_SYNC: 0.3,
+    MEMBERS: 0.2,
+    RECREATED: 0.2,
+    RACK_READERS: 0.2,
+}
+"""The share of the seeds that have a trait."""
+
+
+class Actor(Protocol):
+    name: str
+
+    async def step(self) -> None: ...
+
+
+def draw_clients(world: SimulatedWorld) -> frozenset[str]:
+    return frozenset(
+        trait for trait, share in SHARES.items() if world.random(f"trait/{trait}").random() < share
+    )
+
+
+def client_settings(traits: frozenset[str]) -> dict[str, str]:
+    """The settings of brokers that the traits need."""
+    settings: dict[str, str] = {}
+    if INTERNAL_MIN_IN_SYNC in traits:
+        settings["min.insync.replicas"] = "2"
+    if MEMBERS in traits:
+        settings["group.min.session.timeout.ms"] = "100"
+        settings["group.consumer.session.timeout.ms"] = str(SESSION_MS)
+        settings["group.initial.rebalance.delay.ms"] = "30"
+    if RACK_READERS in traits:
+        settings["replica.selector.class"] = RACK_AWARE
+    return settings
+
+
+def rack_of(traits: frozenset[str], node_id: int) -> dict[str, str]:
+    """The setting of one broker."""
+    return {"broker.rack": RACKS[node_id % len(RACKS)]} if RACK_READERS in traits else {}
+
+
+class ClientCast:
+    def __init__(self, stage: ClusterStage, traits: frozenset[str]) -> None:
+        self.traits = traits
+        self.actors: list[Actor] = []
+        stage.internal_min_in_sync = 2 if INTERNAL_MIN_IN_SYNC in traits else 1
+        random = stage.world.random("clients")
+        if PIPELINED in traits:
+            self.actors += [PipelinedProducer(stage, number) for number in range(random.randint(1, 2))]
+        if RACK_READERS in traits:
+            self.actors += [RackReader(stage, number) for number in range(2)]
+        self._recreator = Recreator(stage) if RECREATED in traits else None
+        if self._recreator is not None:
+            self.actors.append(self._recreator)
+        self._groups = ClusterGroups(stage) if MEMBERS in traits else None
+        if self._groups is not None:
+            self.actors += self._groups.members
+
+    async def audit(self) -> None:
+        """In peace, before the auditor of the cluster."""
+        if self._groups is not None:
+            await self._groups.audit()
+        if self._recreator is not None:
+            self._recreator.register()

@@ -1,0 +1,52 @@
+"""The time a commit takes, in seeds whose clocks jump: a leader in good order commits what it has within a bound.
+
+A follower that hangs is dropped after the lag time, a dead one after its session; neither depends on a wall clock.
+Where clocks jump and nothing else happens, no follower is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.history import InvariantViolated
+from penstock.simulation.partition_history import Place
+
+_SLACK_SECONDS = 4.0
+
+
+class _Waiting(NamedTuple):
+    log_end: int
+    since: float
+
+
+class CommitTime:
+    def __init__(self, stage: ClusterStage, lag_ms: int, session_seconds: float) -> None:
+        self._stage = stage
+        self._bound_seconds = lag_ms / 1000 + session_seconds + _SLACK_SECONDS
+        self._waiting: dict[tuple[Place, int, int], _Waiting] = {}
+        self.troubled: Collection[int] = ()
+        """The brokers that something else than a clock or a peer keeps from committing."""
+
+    def look(self) -> None:
+        now, waiting = self._stage.world.loop.time(), self._waiting
+        self._waiting = {}
+        for member in self._stage.members:
+            if not member.is_serving or member.is_paused or member.node_id in self.troubled:
+                continue
+            for replica in member.replicas():
+                place, epoch = (replica.name.topic, replica.name.partition), replica.partition.leader_epoch
+                if not self._stage.leads(member.node_id, *place) or replica.partition.is_held:
+                    continue  # below min.insync.replicas nothing is committed, however long that takes
+                life = (place, member.node_id, epoch)
+                high_watermark, log_end = replica.partition.high_watermark, replica.log.log_end_offset
+                before = waiting.get(life)
+                if before is None or high_watermark >= before.log_end:
+                    before = _Waiting(log_end, now)
+                if now - before.since > self._bound_seconds and high_watermark < before.log_end:
+                    raise InvariantViolated(
+                        "I13",
+                        f"{replica.name}: {before.log_end} was not committed for {now - before.since:.1f} seconds",
+                    )
+                self._waiting[life] = before

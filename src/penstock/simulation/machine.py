@@ -1,0 +1,23 @@
+"""A simulated machine: what the brokers on it share, which is the wall clock and the boot that a power loss ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.simulation.clock import SimulatedClock
+
+
+class SimulatedMachine:
+    def __init__(self, name: str, now: Callable[[], float]) -> None:
+        """`now` is the loop's `time`."""
+        self.name = name
+        self.clock = SimulatedClock(now)
+        self._boots = 1
+
+    @property
+    def boot_id(self) -> str:
+        return f"{self.name}/{self._boots}"
+
+    def boot(self) -> None:
+        """Start the machine again after a power loss."""
+        self._boots += 1

@@ -1,0 +1,99 @@
+"""Comparing the closed segments of a log with their list at start: files that are missing, shortened or exchanged.
+
+A file whose size, inode and modification time are the listed ones is not opened. Everything here waits for the disk.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from penstock.errors import CorruptLog
+from penstock.model import Offset
+from penstock.records.batch import HEADER_SIZE, MAGIC, crc_matches, read_header
+from penstock.storage.closed_segments import LOST, ClosedSegment, ClosedSegments, first_crc
+from penstock.storage.damage import DamagedRange
+from penstock.storage.disk import Disk, FileStatus
+from penstock.storage.segment import Segment
+from penstock.storage.stray_files import DAMAGED_SUFFIX
+from penstock.storage.walking import read_batch
+
+LOST_REASON = "records that were stored are missing"
+
+
+class ClosedCheck:
+    """The check of one log. `run` gives the segments that can be read; the rest says what was found."""
+
+    def __init__(self, disk: Disk, closed: ClosedSegments, log_start_offset: Offset) -> None:
+        self.closed = closed
+        """The list, with the times of files that are right though they were touched."""
+        self.damage: list[DamagedRange] = []
+        self._disk = disk
+        self._log_start_offset = log_start_offset
+
+    def run(self, found: list[tuple[Segment, FileStatus]]) -> list[Segment]:
+        files = {segment.base_offset: (segment, status) for segment, status in found}
+        refreshed = [entry for each in self.closed.entries if (entry := self._check(each, files)) is not None]
+        if refreshed:
+            self.closed = self.closed.extended(refreshed)
+        return [segment for segment, _ in found if segment.base_offset in files]
+
+    def _check(
+        self, entry: ClosedSegment, files: dict[int, tuple[Segment, FileStatus]]
+    ) -> ClosedSegment | None:
+        """Compare one entry; the entry to list instead where the file is right and its time is another."""
+        if entry.end_offset <= self._log_start_offset or not (entry.has_file or entry.size == LOST):
+            return None
+        if entry.size == LOST:
+            self._add(entry.base_offset, entry, LOST_REASON)
+            return None
+        if entry.base_offset not in files:
+            self._add(entry.base_offset, entry, "the segment file is missing")
+            return None
+        segment, status = files[entry.base_offset]
+        if (status.size, status.inode, status.modified_ns) == (entry.size, entry.inode, entry.modified):
+            return None
+        if not self._is_the_file(segment, entry):
+            self._add(entry.base_offset, entry, "the segment file holds other records than were written")
+            self._set_aside(segment)
+            del files[entry.base_offset]
+            return None
+        if status.size < entry.size:
+            end_offset = self._shorten(segment)
+            self._add(end_offset, entry, f"the segment file has {status.size} of {entry.size} bytes")
+            return None
+        segment.size = segment.synced_size = segment.indexed_size = entry.size
+        if status.size > entry.size:
+            return None
+        return entry._replace(inode=status.inode, modified=status.modified_ns)
+
+    def _add(self, base_offset: int, entry: ClosedSegment, reason: str) -> None:
+        if base_offset < entry.end_offset:
+            self.damage.append(DamagedRange(Offset(base_offset), Offset(entry.end_offset), reason))
+
+    @staticmethod
+    def _is_the_file(segment: Segment, entry: ClosedSegment) -> bool:
+        """Whether the first batch is the listed one, or cannot be read: then it is for readers and the scrub to say."""
+        if segment.size < HEADER_SIZE or entry.size < HEADER_SIZE or first_crc(segment) == entry.first_crc:
+            return True
+        header = read_header(segment.file.pread(0, HEADER_SIZE))
+        is_batch = header.magic == MAGIC and HEADER_SIZE <= header.size <= segment.size
+        return not (is_batch and crc_matches(read_batch(segment.file, 0, header), header))
+
+    @staticmethod
+    def _shorten(segment: Segment) -> int:
+        """Leave the segment its whole batches; the offset after the last of them."""
+        position, end_offset = 0, segment.base_offset
+        with suppress(CorruptLog):
+            for place, header in segment.walk(segment.size, wait=True):
+                position, end_offset = place + header.size, header.next_offset
+        segment.size = segment.synced_size = segment.indexed_size = position
+        return end_offset
+
+    def _set_aside(self, segment: Segment) -> None:
+        path = segment.log_file.path
+        segment.log_file.discard()
+        segment.index.file.discard()
+        self._disk.rename(path, path + DAMAGED_SUFFIX)
+        self._disk.remove(segment.index.file.path)
+        if segment.has_keys:
+            segment.remove_keys(self._disk)

@@ -1,0 +1,44 @@
+"""Partitions that lost records on this disk, kept in a file until the cluster knows.
+
+Recovery finds a loss once: when the log was truncated or a file set aside, the next start finds nothing wrong. Between
+recovery and registration the process may be killed, so the file is durable before the broker registers and is removed
+afterwards. Each entry is a topic id and a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from uuid import UUID
+
+import msgspec
+
+from penstock.errors import StorageError
+from penstock.model import TopicId
+from penstock.storage.disk import Disk
+
+LOST_FILE = "lost-partitions"
+
+LogKey = tuple[TopicId, int]
+
+
+def load_losses(disk: Disk) -> frozenset[LogKey]:
+    """Losses that an earlier start found and could not report; StorageError where the file is damaged."""
+    try:
+        entries = msgspec.json.decode(disk.read(LOST_FILE), type=list[tuple[UUID, int]])
+    except FileNotFoundError:
+        return frozenset()
+    except msgspec.MsgspecError as problem:
+        raise StorageError(f"{LOST_FILE}: {problem}") from None
+    return frozenset((TopicId(topic_id), partition) for topic_id, partition in entries)
+
+
+def keep_losses(disk: Disk, losses: Iterable[LogKey]) -> None:
+    """Durable when this returns."""
+    disk.replace(LOST_FILE, msgspec.json.encode(sorted(losses)))
+
+
+def forget_losses(disk: Disk) -> None:
+    """The cluster knows. A file that comes back after a power loss only takes replicas out of sync once more."""
+    with suppress(OSError):
+        disk.remove(LOST_FILE)

@@ -1,0 +1,98 @@
+"""Repairing a damaged range of a log in place, with the bytes that another replica has.
+
+Replicas of a partition hold the same batches, so the bytes of the range are written over the damaged ones. Nothing
+else of the log is touched or removed: a repair that fails, or ends in a crash, leaves a range that is still damaged.
+`locate`, `Patch.work` wait for the disk; the log's job (`begin_patch`) keeps others from changing its files meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.errors import CorruptLog, InvalidBatch, StorageError
+from penstock.model import LeaderEpoch, Offset
+from penstock.records.batch import HEADER_SIZE, crc_matches, read_header
+from penstock.records.iteration import read_batches
+from penstock.storage.damage import DamagedRange
+from penstock.storage.disk import Disk
+from penstock.storage.leader_epochs import LeaderEpochs
+from penstock.storage.reading import floor_segment
+from penstock.storage.scrub import Damaged, Extent
+from penstock.storage.segment import Segment
+from penstock.storage.stored_log import StoredLog
+from penstock.storage.walking import read_range
+
+
+def extent_of(log: StoredLog, damaged: DamagedRange) -> Extent | None:
+    """The segment in which a range lies as a whole; None where the range has no bytes of its own. Loop thread."""
+    segments = log.segments
+    place = floor_segment(segments, damaged.base_offset)
+    if place < 0:
+        return None
+    segment, is_last = segments[place], place + 1 == len(segments)
+    end_offset = log.log_end_offset if is_last else Offset(segments[place + 1].base_offset)
+    return Extent(segment, segment.size, end_offset) if damaged.end_offset <= end_offset else None
+
+
+def locate(extent: Extent, damaged: DamagedRange) -> Damaged:
+    """The bytes of a damaged range; CorruptLog where its bounds are not batch boundaries."""
+    segment, start, end = extent.segment, 0, extent.size
+    if damaged.base_offset > segment.base_offset:
+        position, header = segment.locate(damaged.base_offset - 1, extent.size, wait=True)
+        if header is None or header.next_offset > damaged.base_offset:
+            raise CorruptLog(f"no batch ends at {damaged.base_offset}")
+        start = position + header.size
+    if damaged.end_offset < extent.end_offset:
+        end, header = segment.locate(damaged.end_offset, extent.size, wait=True)
+        if end <= start:
+            # The damaged batch claims the offset: the next one lies behind it.
+            end = start + read_header(read_range(segment.file, start, HEADER_SIZE, wait=True)).size
+            header = segment.header_at(end, wait=True)
+        if header is None or header.base_offset != damaged.end_offset:
+            raise CorruptLog(f"no batch begins at {damaged.end_offset}")
+    return Damaged(damaged, segment, start, end)
+
+
+def check_copy(content: memoryview, damaged: DamagedRange, epochs: LeaderEpochs, *, is_sparse: bool) -> None:
+    """StorageError unless the batches are those of the range, whole and of the leader epochs that this log knows.
+
+    A log that was compacted (`is_sparse`) may have gaps between batches.
+    """
+    offset, size = damaged.base_offset, 0
+    try:
+        for header, batch in read_batches(content):
+            if not crc_matches(batch, header):
+                raise StorageError(f"the copy of offset {header.base_offset} is damaged too")
+            if header.base_offset < offset or (header.base_offset > offset and not is_sparse):
+                raise StorageError(f"the copy has offset {header.base_offset} where {offset} should be")
+            if epochs.epoch_at(Offset(header.base_offset)) != LeaderEpoch(header.leader_epoch):
+                raise StorageError(f"the copy of offset {header.base_offset} is of another leader epoch")
+            offset, size = header.next_offset, size + header.size
+    except InvalidBatch as error:
+        raise StorageError(f"the copy behind offset {offset} is damaged too") from error
+    if size != len(content) or offset > damaged.end_offset or (offset < damaged.end_offset and not is_sparse):
+        raise StorageError(f"the copy ends at offset {offset}, the damage at {damaged.end_offset}")
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Bytes to be written over damaged ones of the same length."""
+
+    disk: Disk
+    target: Damaged
+    content: memoryview
+
+    @property
+    def segment(self) -> Segment:
+        return self.target.segment
+
+    def work(self) -> None:
+        """Write, sync and read back. OSError: the range may hold anything."""
+        file = self.disk.open(self.segment.log_file.path)
+        try:
+            file.pwrite(self.target.position, (self.content,))
+            file.sync()
+            if file.pread(self.target.position, len(self.content)) != self.content:
+                raise OSError("the bytes that were written are not the bytes that are read")
+        finally:
+            file.close()

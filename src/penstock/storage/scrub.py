@@ -1,0 +1,131 @@
+"""Scrubbing: verifying stored batches piece by piece, so that damage is found before a reader meets it.
+
+A piece is small, because it runs Python code in a pool beside the event loop. It verifies that each batch is framed
+as a batch, that offsets do not go back, and that the CRC matches. Waits for the disk. The result counts only if the
+segment is still part of the log afterwards: deletion, truncation and compaction may take its file away meanwhile.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+from penstock.errors import CorruptLog
+from penstock.model import Offset
+from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
+from penstock.storage.damage import DamagedRange
+from penstock.storage.segment import Segment
+from penstock.storage.stored_log import StoredLog
+from penstock.storage.walking import MAX_RELATIVE_OFFSET, find_batch
+
+PIECE_BYTES = 256 * 1024
+PIECE_BATCHES = 200
+_OFFSETS = "the offsets of a batch do not follow on those before it"
+
+
+class Extent(NamedTuple):
+    """The durable part of a segment: its bytes up to `size`, its offsets below `end_offset`."""
+
+    segment: Segment
+    size: int
+    end_offset: Offset
+
+
+class Place(NamedTuple):
+    """A batch boundary: offsets below `offset` lie before `position`."""
+
+    position: int
+    offset: Offset
+    last_position: int = 0
+    """Where the batch before `position` begins."""
+    gap_start: Offset = Offset(-1)
+    """Where offsets are missing before that batch, if any are: compaction removes records, or its offset is wrong."""
+
+
+class Damaged(NamedTuple):
+    """A damaged range of offsets and the bytes that it takes up in its segment."""
+
+    damaged: DamagedRange
+    segment: Segment
+    position: int
+    end: int
+
+
+class Piece(NamedTuple):
+    after: Place
+    read_bytes: int
+    found: Damaged | None
+
+
+def extents(log: StoredLog) -> list[Extent]:
+    """The segments to verify, oldest first: closed segments, and the active one up to the recovery point."""
+    segments, mark = log.segments, log.mark
+    found = [
+        Extent(segment, segment.size, Offset(following.base_offset))
+        for segment, following in pairwise(segments)
+        if following.base_offset <= log.flushed_offset
+    ]
+    if segments and mark.base_offset == segments[-1].base_offset and mark.offset <= log.flushed_offset:
+        found.append(Extent(segments[-1], mark.position, mark.offset))
+    return found
+
+
+def scrub_piece(extent: Extent, place: Place) -> Piece:
+    """Verify some batches from `place` on, up to the first damaged one. OSError where the file cannot be read."""
+    position, offset, last_position, gap_start = place
+    file = extent.segment.file
+    content = memoryview(file.pread(position, min(PIECE_BYTES, extent.size - position)))
+    read_bytes = len(content)
+    for _ in range(PIECE_BATCHES):
+        here = position - place.position
+        if position >= extent.size or (here > 0 and len(content) - here < HEADER_SIZE):
+            break
+        header = read_header(content, here) if len(content) - here >= HEADER_SIZE else None
+        if header is None or not _is_framed(header, extent, position):
+            return _damage_at(extent, position, offset, read_bytes, "no batch is there")
+        if header.size > len(content) - here:
+            if here > 0:
+                break
+            content = memoryview(file.pread(position, header.size))
+            read_bytes += len(content)
+        if not crc_matches(content[here:], header):
+            return _damage_at(extent, position, offset, read_bytes, "the CRC of a batch does not match")
+        if header.base_offset < offset:
+            if 0 <= gap_start <= header.base_offset:
+                # The batch before this one claims offsets of this one: the base offset of that one is wrong.
+                damaged = DamagedRange(gap_start, Offset(header.base_offset), _OFFSETS)
+                after = Place(position, Offset(header.base_offset))
+                return Piece(after, read_bytes, Damaged(damaged, extent.segment, last_position, position))
+            return _damage_at(extent, position, offset, read_bytes, _OFFSETS)
+        gap_start = offset if header.base_offset > offset else Offset(-1)
+        last_position, offset = position, header.next_offset
+        position += header.size
+    return Piece(Place(position, offset, last_position, gap_start), read_bytes, None)
+
+
+def _is_framed(header: BatchHeader, extent: Extent, position: int) -> bool:
+    return (
+        header.magic == MAGIC
+        and HEADER_SIZE <= header.size <= extent.size - position
+        and header.base_offset >= 0
+        and header.last_offset_delta >= 0
+        and header.last_offset - extent.segment.base_offset <= MAX_RELATIVE_OFFSET
+        and header.next_offset <= extent.end_offset
+    )
+
+
+def _damage_at(extent: Extent, position: int, offset: Offset, read_bytes: int, reason: str) -> Piece:
+    """The damage that begins at a place, up to the next whole batch or the end of the segment."""
+    segment = extent.segment
+    try:
+        found = find_batch(
+            segment.file, position, extent.size, base_offset=segment.base_offset, min_offset=offset + 1
+        )
+    except CorruptLog:
+        found = None  # the file ends too early
+    if found is None:
+        end, end_offset = extent.size, extent.end_offset
+    else:
+        end, end_offset = found[0], Offset(found[1].base_offset)
+    damaged = DamagedRange(offset, end_offset, reason)
+    return Piece(Place(end, end_offset), read_bytes, Damaged(damaged, segment, position, end))

@@ -1,0 +1,42 @@
+"""Seeds of the simulation that are drawn from the commit: every commit tries others, and all runs of it the same.
+
+They are printed at the end of each run of the tests. A seed that fails is replayed with
+`python -m penstock.simulation --broker --seed N` or `--cluster --seed N`.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROPERTY = "seeds of this commit"
+"""The property under which a test records the seeds that it ran."""
+_FIRST, _LAST = 10_000, 9_999_999
+_NO_COMMIT = "no commit"
+
+
+def commit() -> str:
+    """The commit that is checked out; sources without a repository have none."""
+    command = ["git", "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return _NO_COMMIT
+    return found.stdout.strip()
+
+
+def commit_seeds(kind: str, count: int, of: str | None = None) -> list[int]:
+    return random.Random(f"{kind} {of or commit()}").sample(range(_FIRST, _LAST + 1), count)
+
+
+def print_seeds(reporter: pytest.TerminalReporter) -> None:
+    """Print the seeds that tests of this run recorded."""
+    reports = [*reporter.stats.get("passed", ()), *reporter.stats.get("failed", ())]
+    recorded = {seeds for report in reports for name, seeds in report.user_properties if name == PROPERTY}
+    for seeds in sorted(recorded):
+        reporter.write_line(f"{PROPERTY} ({commit()[:12]}): {seeds}")

@@ -1,0 +1,82 @@
+"""A full disk as HTTP clients and the command line see it: named at once, nothing stored, and over with space."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from served import PATIENCE_SECONDS, client_of, serving
+
+from broker_process import BrokerProcess
+from penstock.cli.main import run
+from penstock.errors import BrokerError, DiskFull, ErrorCode
+from penstock.gateway.problems import problem_of
+
+pytestmark = pytest.mark.process
+FLOOR = "log.dir.min.free.bytes"
+AT_ONCE_SECONDS = 8.0
+"""Below gateway.delivery.timeout.ms, with room for a busy machine."""
+MESSAGE = {"from_user": "ann", "to_user": "bob", "message": "hi"}
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with serving(tmp_path, (f"{FLOOR}={2**60}", "log.retention.check.interval.ms=200")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def http(full: BrokerProcess) -> Iterator[httpx.Client]:
+    with client_of(full) as client:
+        client.post("/v1/topics", json={"name": "orders"}).raise_for_status()
+        yield client
+
+
+def test_http_answers_at_once_that_nothing_was_stored(http: httpx.Client) -> None:
+    http.get("/receive", params={"user_id": "bob"}).raise_for_status()
+    for path, body, headers in (
+        ("/send", MESSAGE, {}),
+        ("/send", MESSAGE, {"idempotency-key": "once"}),
+        ("/v1/topics/orders/messages", {"messages": [{"value": "a"}, {"value": "b"}]}, {}),
+    ):
+        started = time.monotonic()
+        answer = http.post(path, json=body, headers=headers)
+        assert (answer.status_code, answer.json()["retriable"]) == (507, True), answer.text
+        assert time.monotonic() - started < AT_ONCE_SECONDS
+        assert "nothing was stored: disk full" in answer.json()["detail"]
+        assert "outcome" not in answer.json()
+        assert answer.headers["retry-after"]
+    http.patch("/v1/brokers/1/configs", json={FLOOR: "0"}).raise_for_status()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (answer := http.post("/send", json=MESSAGE)).status_code == 507:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert answer.status_code == 200, answer.text
+    received = http.get("/receive", params={"user_id": "bob"}).json()["messages"]
+    assert [each["message_id"] for each in received] == [answer.json()["message_id"]]
+    assert http.get("/v1/topics/orders/messages").json()["messages"] == []
+
+
+def test_the_command_line_names_the_broker_whose_disk_is_full(
+    full: BrokerProcess, http: httpx.Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "lines"
+    file.write_text("one\ntwo\n")
+    arguments = ["produce", "orders", str(file), "--timeout", "4", "--bootstrap", full.bootstrap]
+    assert run(arguments) == 1
+    told = capsys.readouterr().err
+    assert "waiting: the disk of broker 1 is full" in told
+    assert "2 of 2 records were not stored in orders: the disk of broker 1 is full" in told
+    assert FLOOR in told
+    assert "penstock topic truncate" in told
+
+
+def test_other_errors_of_the_storage_are_not_taken_for_a_full_disk() -> None:
+    problem = problem_of(BrokerError(ErrorCode.kafka_storage_error, "the log failed"))
+    assert problem is not None
+    assert problem.status == 503
+    assert not DiskFull.is_told_by(ErrorCode.kafka_storage_error, "the log failed: disk full: no")
+    assert not DiskFull.is_told_by(ErrorCode.not_enough_replicas, "disk full: x")

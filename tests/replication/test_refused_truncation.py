@@ -1,0 +1,112 @@
+"""A follower keeps records that it knows to be committed when its leader lacks them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from replication_cluster import TOPIC, Cluster, until
+from test_replication import run
+
+from penstock.cluster.image import NO_LEADER
+from penstock.config import Durability
+from penstock.model import BrokerId, LeaderEpoch, Offset, TopicPartition
+from penstock.observability.alarms import AlarmKind
+from penstock.replication import fetcher
+from penstock.replication.truncation import gives_up_committed
+
+NAME = TopicPartition(TOPIC, 0)
+VALUES = [b"first", b"second", b"third"]
+
+
+async def lead_with_an_empty_log(cluster: Cluster) -> None:
+    """Broker 3 has lost its log, is the only one in sync, and leads."""
+    for value in VALUES:
+        await cluster.produce(value)
+    await cluster.same()
+    await cluster.remove(3)
+    shutil.rmtree(cluster.directory / "3")
+    cluster.record(0, leader=NO_LEADER, leader_epoch=LeaderEpoch(2), isr=(BrokerId(3),))
+    await cluster.settled()
+    await cluster.add(3)
+    await cluster.elect(3)
+    cluster.append(b"other")
+
+
+def refused(cluster: Cluster, node: int) -> bool:
+    alarms = cluster.nodes[BrokerId(node)].alarms.present
+    return [(alarm.kind, alarm.partition) for alarm in alarms] == [(AlarmKind.TRUNCATION_REFUSED, NAME)]
+
+
+def test_follower_refuses_to_truncate_below_its_high_watermark(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await lead_with_an_empty_log(cluster)
+        await until(lambda: refused(cluster, 1) and refused(cluster, 2), "both refuse")
+        alarm, *_ = cluster.nodes[BrokerId(1)].alarms.present
+        assert "leader 3 in epoch 3 lacks records from offset 0 on" in alarm.detail
+        assert "high watermark 3" in alarm.detail
+        assert [cluster.nodes[BrokerId(node)].replica().log.log_end_offset for node in (1, 2)] == [3, 3]
+        assert cluster.state().isr == (3,), "who refuses is not in sync"
+        # An election that gives up what the leader alone has committed ends it: that one truncates and gets everything.
+        await cluster.elect(1, isr=[1, 2])
+        cluster.record(0, unclean_epoch=cluster.state().leader_epoch)
+        await cluster.same()
+        assert cluster.leader().log.log_end_offset == 3
+        assert not any(node.alarms.present for node in cluster.nodes.values())
+
+    run(Cluster(tmp_path), scenario)
+
+
+def test_restarted_follower_refuses_by_the_high_watermark_it_has_kept(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await lead_with_an_empty_log(cluster)
+        await cluster.remove(1)
+        await cluster.add(1)
+        await until(lambda: refused(cluster, 1), "it refuses")
+        assert cluster.nodes[BrokerId(1)].replica().log.log_end_offset == 3
+
+    run(Cluster(tmp_path), scenario)
+
+
+def test_recorded_unclean_election_lets_followers_truncate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "REFUSED_RETRY_SECONDS", 0.05)
+
+    async def scenario(cluster: Cluster) -> None:
+        await lead_with_an_empty_log(cluster)
+        await until(lambda: refused(cluster, 1), "it refuses")
+        cluster.record(0, unclean_epoch=cluster.state().leader_epoch)
+        await cluster.same()
+        assert cluster.leader().log.log_end_offset == 1
+        assert not any(node.alarms.present for node in cluster.nodes.values())
+
+    run(Cluster(tmp_path), scenario)
+
+
+def test_durability_os_lets_followers_truncate(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await lead_with_an_empty_log(cluster)
+        await cluster.same()
+        assert cluster.leader().log.log_end_offset == 1
+
+    run(Cluster(tmp_path, topic_settings={"durability": "os"}), scenario)
+
+
+@pytest.mark.parametrize(
+    ("offset", "committed_epoch", "unclean_epoch", "durability", "expected"),
+    [
+        (9, 5, -1, Durability.AUTO, True),
+        (9, 5, -1, Durability.FSYNC, True),
+        (10, 5, -1, Durability.AUTO, False),
+        (9, 5, 5, Durability.AUTO, True),
+        (9, 5, 6, Durability.AUTO, False),
+        (9, 5, -1, Durability.OS, False),
+    ],
+)
+def test_committed_records_are_given_up_only_by_elections_since(
+    offset: int, committed_epoch: int, unclean_epoch: int, durability: Durability, expected: bool
+) -> None:
+    epochs = LeaderEpoch(committed_epoch), LeaderEpoch(unclean_epoch)
+    assert gives_up_committed(Offset(offset), Offset(10), *epochs, durability) == expected

@@ -1,0 +1,99 @@
+"""Coordinators of a cluster that has lost all brokers but one: writes are refused, and go on when replicas are back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from group_wire import OFFSET_COMMIT
+from harness import Harness
+from test_transactions_on_brokers import ORDERS, Cluster
+from transaction_wire import committed_offset
+from whole_brokers import Brokers, run, until
+
+from penstock.cluster.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from penstock.errors import ErrorCode
+from penstock.model import TopicPartition
+from penstock.records.control import Marker
+
+BUSY = {
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.not_coordinator,
+    ErrorCode.concurrent_transactions,
+}
+
+
+async def settled(ask: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
+    """What is answered by a coordinator that is loaded."""
+    async with asyncio.timeout(20):
+        while (code := await ask()) in BUSY:
+            await asyncio.sleep(0.02)
+    return code
+
+
+async def commit_offset(broker: Harness, offset: int, group: str = "g") -> ErrorCode:
+    partition = {
+        "partition_index": 0,
+        "committed_offset": offset,
+        "committed_leader_epoch": -1,
+        "committed_metadata": None,
+    }
+    answer = await broker.ask(
+        OFFSET_COMMIT,
+        7,
+        {
+            "group_id": group,
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "topics": [{"name": ORDERS, "partitions": [partition]}],
+        },
+    )
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+def in_sync(broker: Harness, topic: str) -> set[int]:
+    return {len(state.isr) for state in broker.context.image.topics[topic].partitions}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_offsets_and_transactions_wait_for_replicas_and_then_go_on(tmp_path: Path, version: int) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        cluster = Cluster(brokers)
+        await cluster.start()
+        producer = await cluster.producer(version)
+        await cluster.write(producer, b"value")
+        left = producer.broker
+        [number] = [key for key, broker in cluster.at.items() if broker is left]
+        assert producer.group_coordinator is not None
+        assert await settled(lambda: commit_offset(producer.group_coordinator, 5)) is ErrorCode.none
+        gone = [other for other in (1, 2, 3) if other != number]
+        for other in gone:
+            await cluster.brokers.stop(other)
+        for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ORDERS):
+            await until(lambda topic=topic: in_sync(left, topic) == {1})
+
+        assert await settled(lambda: commit_offset(left, 6)) is ErrorCode.coordinator_not_available
+        assert await settled(lambda: producer.end(commit=True)) is ErrorCode.coordinator_not_available
+        for stable in (False, True):
+            assert (await committed_offset(left, "g", ORDERS, stable=stable))[0] == 5
+        marker = Marker(producer.producer_id, producer.epoch, False, 1_000)
+        name = TopicPartition(ORDERS, 0)
+        outcome = await left.context.marker_writer.write(marker, version, [name])
+        assert outcome == {name: ErrorCode.not_enough_replicas}
+
+        for other in gone:
+            cluster.at[other] = await cluster.brokers.start(other)
+        for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ORDERS):
+            await until(lambda topic=topic: in_sync(left, topic) == {3})
+        for ask in (lambda: commit_offset(left, 6), lambda: producer.end(commit=True)):
+            async with asyncio.timeout(20):
+                while (code := await settled(ask)) is ErrorCode.coordinator_not_available:
+                    await asyncio.sleep(0.02)
+            assert code is ErrorCode.none
+        await cluster.settled()
+        assert await cluster.committed() == [[b"value"]] * 3
+
+    run(tmp_path, scenario, replica_lag_time_max_ms="30000")

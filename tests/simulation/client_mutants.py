@@ -1,0 +1,70 @@
+"""Bugs that only certain clients notice, planted as in `mutants.py`: pipelining, racks, group members, reused names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from planting import planted_in_cluster
+
+from penstock.groups.loading import Loading
+from penstock.groups.surroundings import ShardState
+from penstock.model import Offset, TopicId
+from penstock.replication.refused_batches import RefusedBatches
+from penstock.replication.replica import Replica
+from penstock.server.handlers import fetch
+from penstock.storage.log_config import LogConfig
+from penstock.storage.log_manager import LogManager
+from penstock.storage.producer_state import ProducerStates
+
+
+@planted_in_cluster("I2", "I4", needs={"pipelined", "stop"})
+def batches_behind_a_refused_one_are_judged_alone() -> AbstractContextManager[Any]:
+    """After a retriable refusal of a batch, the next one is stored or out of order."""
+    return patch.object(RefusedBatches, "remember", lambda *_: None)
+
+
+@planted_in_cluster("I8", needs={"rack readers"})
+def followers_serve_all_they_have() -> AbstractContextManager[Any]:
+    """A follower shows a consumer what its leader has not committed."""
+    read = fetch._Read
+
+    def read_all(replica: Replica, offset: Offset, limit: int, below: Offset, *rest: Any) -> Any:
+        end = below if replica.partition.is_leader else replica.log.log_end_offset
+        return read(replica, offset, limit, end, *rest)
+
+    return patch.object(fetch, "_Read", read_all)
+
+
+@planted_in_cluster("one owner", "generation", needs={"members"})
+def members_are_forgotten_over_a_failover() -> AbstractContextManager[Any]:
+    """A new coordinator knows the offsets of a group, and none of its members."""
+    run = Loading.run
+
+    async def forget(self: Loading) -> ShardState:
+        state = await run(self)
+        state.groups.clear()
+        return state
+
+    return patch.object(Loading, "run", forget)
+
+
+@planted_in_cluster("sequence", needs={"recreated"})
+def a_new_topic_inherits_the_producers_of_the_old_one() -> AbstractContextManager[Any]:
+    """What producers sent to a deleted topic counts for the next one of its name."""
+    create = LogManager.create
+    known: dict[tuple[int, str, int], ProducerStates] = {}
+
+    def inherit(
+        self: LogManager, topic: str, topic_id: TopicId, partitions: Iterable[int], config: LogConfig
+    ) -> None:
+        numbers = list(partitions)
+        create(self, topic, topic_id, numbers, config)
+        for number in numbers:
+            log = self.get(topic_id, number)
+            assert log is not None
+            log.producers = known.setdefault((id(self), topic, number), log.producers)
+
+    return patch.object(LogManager, "create", inherit)

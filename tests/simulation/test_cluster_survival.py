@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.cluster import znodes
+from penstock.simulation.cluster_member import ClusterMember
+from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.cluster_survival import Survival
+from penstock.simulation.host import SimulatedWorld
+from penstock.simulation.loop import SimulationLoop
+from penstock.simulation.machine import SimulatedMachine
+from penstock.simulation.partition_history import PartitionHistory, RecordedEnsemble
+from penstock.simulation.trace import Trace
+
+PLACE = ("orders", 0)
+
+
+@pytest.fixture
+def stage(loop: SimulationLoop, trace: Trace) -> ClusterStage:
+    """Brokers 1 and 2 share a machine."""
+    world = SimulatedWorld(1, loop, trace)
+    ensemble = RecordedEnsemble(PartitionHistory(trace, loop.time))
+    machine = SimulatedMachine("machine", loop.time)
+    members = [
+        ClusterMember(world, node_id, {}, ensemble, 2.0, machine if node_id < 3 else None)
+        for node_id in (1, 2, 3)
+    ]
+    for member in members[:2]:
+        member.housemates = tuple(members[:2])
+    return ClusterStage(world, members, ensemble)
+
+
+def record(stage: ClusterStage, *isr: int) -> None:
+    stage.history.now[PLACE] = znodes.PartitionNode(isr[0], 0, (1, 2, 3), isr)
+
+
+def test_machine_keeps_its_power_while_it_alone_has_what_is_not_fsynced(stage: ClusterStage) -> None:
+    record(stage, 1, 2, 3)
+    assert Survival(stage, "auto").may_lose_power(stage.member(1))
+    stage.member(3).is_suspect = True
+    assert not Survival(stage, "auto").may_lose_power(stage.member(1))
+    assert Survival(stage, "fsync").may_lose_power(stage.member(1))
+
+
+def test_machine_that_is_alone_in_sync_has_fsynced_and_may_lose_its_power(stage: ClusterStage) -> None:
+    record(stage, 1, 2)
+    assert Survival(stage, "auto").may_lose_power(stage.member(1))
+    assert not Survival(stage, "os").may_lose_power(stage.member(1))
+    stage.history.left_alone_by[PLACE] = "broker-3/1"
+    assert not Survival(stage, "auto").may_lose_power(stage.member(1))
+
+
+def test_copy_is_lost_only_while_another_member_of_the_in_sync_set_is_whole(stage: ClusterStage) -> None:
+    survival = Survival(stage, "fsync")
+    record(stage, 1, 2)
+    assert survival.may_lose_copy(stage.member(1))
+    record(stage, 1)
+    assert not survival.may_lose_copy(stage.member(1))
+
+
+def test_copies_that_a_damaged_one_is_repaired_from_are_kept(stage: ClusterStage) -> None:
+    survival = Survival(stage, "fsync")
+    record(stage, 1, 2, 3)
+    survival.damaged_places = lambda: {PLACE: stage.member(1)}
+    assert survival.may_lose_copy(stage.member(1))
+    assert not survival.may_lose_copy(stage.member(2))
