@@ -9,7 +9,7 @@ from penstock.cli.broker_process import raise_open_files_limit
 from penstock.clock import SystemClock
 from penstock.config import BrokerConfig
 from penstock.observability.log_lines import json_line
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 
 CONFIG = BrokerConfig(
     {"max.connections": "490", "gateway.max.connections": "10", "log.open.files.max": "300"}
@@ -48,6 +48,6 @@ def test_the_limit_is_raised_as_far_as_needed_and_granted(
     monkeypatch.setattr(resource, "getrlimit", limits.get)
     monkeypatch.setattr(resource, "setrlimit", limits.set)
     lines: list[str] = []
-    raise_open_files_limit(CONFIG, Log(SystemClock(), lines.append, json_line))
+    raise_open_files_limit(CONFIG, Logger(SystemClock(), lines.append, json_line))
     assert limits.soft == soft
     assert [json.loads(line)["limit"] for line in lines] == ([soft] if warns else [])

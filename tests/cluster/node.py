@@ -17,13 +17,13 @@ from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.moves import Moves
 from penstock.config import BrokerConfig
 from penstock.model import BrokerEpoch, BrokerId
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 
 NODE = BrokerId(1)
 
 
-def quiet_log() -> Log:
-    return Log(SystemClock(), lambda _: None, lambda *_: "")
+def quiet_log() -> Logger:
+    return Logger(SystemClock(), lambda _: None, lambda *_: "")
 
 
 class ClusterNode:

@@ -22,7 +22,7 @@ from penstock.gateway.service import HttpService
 from penstock.gateway.surroundings import Surroundings, Way
 from penstock.net.network import TcpNetwork
 from penstock.observability.alarms import Alarms
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.records.building import NewRecord
 from penstock.threads import ThreadPools
@@ -81,7 +81,7 @@ class Stage:
         self.http = httpx.AsyncClient(timeout=WAIT_SECONDS)
         self.port = 0
         clock, metrics = SystemClock(), BrokerMetrics({}, max_topics=10)
-        log = Log(clock, self.lines.append, lambda now, level, text, fields: f"{level} {text} {fields}")
+        log = Logger(clock, self.lines.append, lambda now, level, text, fields: f"{level} {text} {fields}")
         addresses = [Address("localhost", broker.port) for broker in brokers.running.values()]
         way = Way(TcpNetwork(), addresses)
         config = BrokerConfig(settings)

@@ -19,7 +19,7 @@ from penstock.gateway.front import Front
 from penstock.gateway.opening import RESOURCES
 from penstock.gateway.page import example
 from penstock.observability.log_lines import json_line
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.threads import ThreadPools
 
@@ -35,7 +35,7 @@ class Stage:
     ) -> None:
         self.lines: list[str] = []
         self.metrics = BrokerMetrics({}, 1)
-        log = Log(SystemClock(), self.lines.append, json_line)
+        log = Logger(SystemClock(), self.lines.append, json_line)
         gateway = Gateway(backend, BrokerConfig({}), SystemClock(), ThreadPools(), log, backend, allowed)
         self.front = Front(gateway, endpoints, [], self.metrics, "test")
         transport = httpx.ASGITransport(self.front, raise_app_exceptions=False)

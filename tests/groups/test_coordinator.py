@@ -31,7 +31,7 @@ from penstock.groups.shard import Shard
 from penstock.groups.surroundings import ShardState
 from penstock.model import BrokerId, TopicPartition
 from penstock.observability.exposition import render, take_snapshot
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.observability.metrics import GroupLag
 from penstock.records.building import NewRecord, build_batch
 from penstock.server.broker import Broker
@@ -57,7 +57,7 @@ async def serving(directory: Path, **settings: str) -> AsyncIterator[Harness]:
         }
     )
     lines: list[str] = []
-    log = Log(SystemClock(), lines.append, lambda now, level, text, fields: f"{level} {text} {fields}")
+    log = Logger(SystemClock(), lines.append, lambda now, level, text, fields: f"{level} {text} {fields}")
     broker = Broker(config, real_environment(config), log)
     await broker.start()
     try:

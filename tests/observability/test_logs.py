@@ -12,7 +12,7 @@ from penstock.errors import ProtocolError
 from penstock.model import TopicPartition
 from penstock.observability.library_logs import take_over_library_logs
 from penstock.observability.log_lines import coloured_line, json_line, text_line
-from penstock.observability.logs import LINES_PER_WINDOW, WINDOW_SECONDS, Formatter, Log, open_log
+from penstock.observability.logs import LINES_PER_WINDOW, WINDOW_SECONDS, Formatter, Logger, open_logger
 
 
 class ManualClock:
@@ -32,7 +32,7 @@ class Written:
     def __init__(self, form: Formatter = json_line, level: LoggingLevel = LoggingLevel.INFO) -> None:
         self.clock = ManualClock()
         self.lines: list[str] = []
-        self.log = Log(self.clock, self.lines.append, form, level)
+        self.log = Logger(self.clock, self.lines.append, form, level)
 
     @property
     def last(self) -> dict[str, object]:
@@ -130,7 +130,7 @@ def test_the_form_follows_the_setting_and_the_terminal(
 ) -> None:
     stream = io.StringIO()
     stream.isatty = lambda: is_terminal  # type: ignore[method-assign]
-    open_log(BrokerConfig({"logging.format": setting}), ManualClock(), stream).info("x")
+    open_logger(BrokerConfig({"logging.format": setting}), ManualClock(), stream).info("x")
     assert stream.getvalue().startswith(starts_with)
 
 
@@ -201,5 +201,5 @@ def test_collections_are_json_and_not_python() -> None:
 def test_no_color_switches_colours_off() -> None:
     stream = io.StringIO()
     stream.isatty = lambda: True  # type: ignore[method-assign]
-    open_log(BrokerConfig({"logging.format": "text"}), ManualClock(), stream, no_color=True).info("x")
+    open_logger(BrokerConfig({"logging.format": "text"}), ManualClock(), stream, no_color=True).info("x")
     assert "\x1b" not in stream.getvalue()

@@ -21,7 +21,7 @@ from penstock.config import BrokerConfig
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from penstock.net.network import TcpNetwork
 from penstock.observability.alarms import Alarms
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
@@ -87,7 +87,7 @@ class Node:
         self.disk = RealDisk(str(self.directory))
         self.logs = LogManager(self.disk, self.id)
         self.logs.open(clock.now_ms(), UUID(int=self.id))
-        self.log = Log(
+        self.log = Logger(
             clock, self.cluster.lines.append, lambda now, level, text, fields: f"{self.id} {text} {fields}"
         )
         self.flusher = Flusher(self.disk, self.threads, clock, lambda seconds: None)

@@ -13,7 +13,7 @@ from penstock.cluster.memory import MemoryEnsemble
 from penstock.config import BrokerConfig
 from penstock.net.answer import Later
 from penstock.net.network import TcpNetwork
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
@@ -131,7 +131,7 @@ def serve(
         config = BrokerConfig(
             {"port": "0", "http.port": "-1", "log.dir": str(data_dir), "durability": "os", **(settings or {})}
         )
-        log = Log(SystemClock(), lines.append, lambda now, level, text, fields: f"{level} {text} {fields}")
+        log = Logger(SystemClock(), lines.append, lambda now, level, text, fields: f"{level} {text} {fields}")
         broker = Broker(config, environment, log)
         await broker.start()
         try:

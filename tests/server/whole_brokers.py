@@ -14,7 +14,7 @@ from penstock.cluster.memory import MemoryEnsemble
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError
 from penstock.net.network import TcpNetwork
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.server.broker import Broker
 from penstock.server.environment import Environment
 from penstock.storage.disk import RealDisk
@@ -66,7 +66,7 @@ class Brokers:
             "replica.lag.time.max.ms": "500",
             **self._settings,
         }
-        log = Log(
+        log = Logger(
             SystemClock(), self.lines.append, lambda now, level, text, fields: f"{level} {text} {fields}"
         )
         broker = Broker(BrokerConfig(settings), environment, log)

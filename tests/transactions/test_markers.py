@@ -16,7 +16,7 @@ from penstock.cluster.image import NO_LEADER, ClusterImage, Partition, Topic
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.errors import ErrorCode, StorageError
 from penstock.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.records.control import Marker
 from penstock.transactions import markers as markers_module
 from penstock.transactions.links import BrokerLinks
@@ -36,7 +36,7 @@ class World:
         self.stuck_producer = -1
         self.written: list[tuple[BrokerId, tuple[TopicPartition, ...]]] = []
         self.refusals: list[ErrorCode | Exception] = []
-        log = Log(SystemClock(), lambda line: None, lambda *_: "")
+        log = Logger(SystemClock(), lambda line: None, lambda *_: "")
         self.markers = Markers(ME, cast(ClusterMetadata, self), cast(BrokerLinks, self), self.write_here, log)
 
     @staticmethod

@@ -13,7 +13,7 @@ from penstock.clock import SystemClock
 from penstock.cluster.image import NO_LEADER
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, ProducerEpoch, ProducerId
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.transactions import verification
 from penstock.transactions.coordinator import TransactionCoordinator
 from penstock.transactions.links import BrokerLinks
@@ -33,7 +33,7 @@ class World:
         self.answers: list[ErrorCode | Exception] = []
         self.may_answer = asyncio.Event()
         self.may_answer.set()
-        log = Log(SystemClock(), lambda line: None, lambda *_: "")
+        log = Logger(SystemClock(), lambda line: None, lambda *_: "")
         self.verifier = Verifier(ME, cast(TransactionCoordinator, self), cast(BrokerLinks, self), log)
 
     def leader_of(self, transactional_id: str) -> BrokerId:

@@ -28,7 +28,7 @@ from penstock.config import (
 from penstock.errors import PenstockError
 from penstock.gateway.health import BrokerState
 from penstock.observability.library_logs import take_over_library_logs
-from penstock.observability.logs import Log, open_log
+from penstock.observability.logs import Logger, open_logger
 from penstock.server.broker import Broker
 from penstock.server.environment import Environment, real_environment
 
@@ -47,7 +47,7 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 def run_broker(config: BrokerConfig, ignored: Mapping[str, str]) -> None:
     """Serve until SIGTERM or SIGINT, then stop cleanly. `ignored` are settings without effect, with the reasons."""
     environment = _open_environment(config)
-    log = open_log(config, environment.clock, sys.stderr, no_color=bool(os.environ.get("NO_COLOR")))
+    log = open_logger(config, environment.clock, sys.stderr, no_color=bool(os.environ.get("NO_COLOR")))
     take_over_library_logs(log)
     for name, reason in ignored.items():
         log.warning("setting has no effect", setting=name, reason=reason)
@@ -58,7 +58,7 @@ def run_broker(config: BrokerConfig, ignored: Mapping[str, str]) -> None:
         runner.run(_serve(config, environment, log))
 
 
-async def _serve(config: BrokerConfig, environment: Environment, log: Log) -> None:
+async def _serve(config: BrokerConfig, environment: Environment, log: Logger) -> None:
     stop = asyncio.Event()
     on_signals(stop.set)
     is_first = True
@@ -157,13 +157,13 @@ def _greeting(config: BrokerConfig, broker: Broker) -> str:
     return f"{serving}, HTTP at http://{Address(config[HOST], broker.http_port)}"
 
 
-def raise_open_files_limit(config: BrokerConfig, log: Log) -> None:
+def raise_open_files_limit(config: BrokerConfig, log: Logger) -> None:
     needed = config[MAX_CONNECTIONS] + config[LOG_OPEN_FILES_MAX] + OPEN_FILES_BESIDES
     # What strangers have open by HTTP is nothing to warn of: the oldest go where there is no room.
     raise_limit_of_open_files(needed, config[GATEWAY_MAX_CONNECTIONS], log)
 
 
-def raise_limit_of_open_files(needed: int, spare: int, log: Log) -> None:
+def raise_limit_of_open_files(needed: int, spare: int, log: Logger) -> None:
     """Take what the system grants, and say so where it is less than the settings may need."""
     limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = needed + spare if most == resource.RLIM_INFINITY else min(needed + spare, most)
@@ -175,7 +175,7 @@ def raise_limit_of_open_files(needed: int, spare: int, log: Log) -> None:
         log.warning("the limit of open files is below what the settings may need", limit=limit, needed=needed)
 
 
-def warn_if_open_to_all(config: BrokerConfig, log: Log) -> None:
+def warn_if_open_to_all(config: BrokerConfig, log: Logger) -> None:
     if config[HOST] not in LOOPBACK_HOSTS:
         log.warning(
             "anybody who can reach this address can read and write: no authentication", host=config[HOST]

@@ -27,7 +27,7 @@ from penstock.gateway.surroundings import Surroundings, Way
 from penstock.net.network import TcpNetwork
 from penstock.observability.alarms import Alarms
 from penstock.observability.library_logs import take_over_library_logs
-from penstock.observability.logs import Log, open_log
+from penstock.observability.logs import Logger, open_logger
 from penstock.observability.loop_lag import LoopLag
 from penstock.observability.metrics import BrokerMetrics
 from penstock.threads import ThreadPools
@@ -51,7 +51,7 @@ class Worker:
 
 def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], worker: Worker | None) -> None:
     """Serve until SIGTERM or SIGINT, a worker also until its parent has ended; then stop cleanly."""
-    log = open_log(config, SystemClock(), sys.stderr, no_color=bool(os.environ.get("NO_COLOR")))
+    log = open_logger(config, SystemClock(), sys.stderr, no_color=bool(os.environ.get("NO_COLOR")))
     take_over_library_logs(log)
     raise_limit_of_open_files(config[GATEWAY_MAX_CONNECTIONS] + OPEN_FILES_BESIDES, 0, log)
     warn_if_open_to_all(config, log)
@@ -59,7 +59,9 @@ def run_gateway(config: BrokerConfig, bootstrap: Sequence[Address], worker: Work
         runner.run(_serve(config, bootstrap, log, worker))
 
 
-async def _serve(config: BrokerConfig, bootstrap: Sequence[Address], log: Log, worker: Worker | None) -> None:
+async def _serve(
+    config: BrokerConfig, bootstrap: Sequence[Address], log: Logger, worker: Worker | None
+) -> None:
     stop = asyncio.Event()
     on_signals(stop.set)
     threads = ThreadPools()

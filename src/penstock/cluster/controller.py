@@ -22,7 +22,7 @@ from penstock.config import (
 )
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 
 RETRY_SECONDS = 1.0
 
@@ -35,7 +35,7 @@ class Controller:
         changes: ChangeMaker,
         change_list: ChangeList,
         node_id: BrokerId,
-        log: Log,
+        log: Logger,
     ) -> None:
         self._store = store
         self._metadata = metadata

@@ -23,14 +23,16 @@ from penstock.cluster.loading import (
 )
 from penstock.config import BrokerConfig
 from penstock.model import BrokerId
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 
 READ_AHEAD = 8
 RETRY_SECONDS = 1.0
 
 
 class ClusterMetadata:
-    def __init__(self, store: CoordinationStore, node_id: BrokerId, config: BrokerConfig, log: Log) -> None:
+    def __init__(
+        self, store: CoordinationStore, node_id: BrokerId, config: BrokerConfig, log: Logger
+    ) -> None:
         """`config` is what the broker was started with; `self.config` also has the changes at run time."""
         self.image = ClusterImage("")
         self.config = config

@@ -20,7 +20,7 @@ from penstock.cluster.partition_writes import PartitionWrites
 from penstock.cluster.topic_writes import Writes, chunks
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, TopicPartition
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 
 Judge = Callable[[ClusterImage, Partition], Partition]
 """How a partition shall be, or BrokerError."""
@@ -45,7 +45,7 @@ class Reassignment:
 
 
 class Moves:
-    def __init__(self, metadata: ClusterMetadata, changes: ChangeMaker, log: Log) -> None:
+    def __init__(self, metadata: ClusterMetadata, changes: ChangeMaker, log: Logger) -> None:
         self._metadata = metadata
         self._changes = changes
         self._log = log

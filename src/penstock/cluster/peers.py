@@ -20,7 +20,7 @@ from penstock.errors import PenstockError
 from penstock.model import BrokerEpoch, BrokerId
 from penstock.net.client import Client
 from penstock.net.network import Network
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.wire.apis import API_VERSIONS
 
 REFUSALS = 2
@@ -51,7 +51,7 @@ class PeerServices:
     node_id: BrokerId
     network: Network
     clock: Clock
-    log: Log
+    log: Logger
     on_lost: Callable[[BrokerId], None]
     """Told of every connection that has ended."""
     observe_failover: Callable[[float], None]

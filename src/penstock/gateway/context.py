@@ -9,7 +9,7 @@ from penstock.config import BrokerConfig
 from penstock.gateway.backend import Backend
 from penstock.gateway.mailbox import Mailbox
 from penstock.gateway.rights import Authorize, allow_all
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.threads import Threads
 
 
@@ -19,6 +19,6 @@ class Gateway:
     config: BrokerConfig
     clock: Clock
     threads: Threads
-    log: Log
+    log: Logger
     mailbox: Mailbox
     authorize: Authorize = allow_all

@@ -12,7 +12,7 @@ from penstock.model import BrokerId
 from penstock.net.network import Network
 from penstock.net.routes import Routes
 from penstock.observability.alarms import Alarms
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.threads import Threads
 
@@ -40,7 +40,7 @@ class Surroundings:
     config: BrokerConfig
     clock: Clock
     threads: Threads
-    log: Log
+    log: Logger
     metrics: BrokerMetrics
     alarms: Alarms
     id_prefix: str

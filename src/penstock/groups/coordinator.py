@@ -24,7 +24,7 @@ from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import MAX_STRING_LENGTH, Shard
 from penstock.groups.surroundings import Counts
 from penstock.model import BrokerId
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.state_log.appender import Appender
@@ -44,7 +44,7 @@ class GroupCoordinator:
         replicas: ReplicaManager,
         clock: Clock,
         threads: Threads,
-        log: Log,
+        log: Logger,
     ) -> None:
         self.settings = GroupSettings(metadata.config, metadata.image.group_overrides())
         self.timers = Timers(clock, self._on_due)

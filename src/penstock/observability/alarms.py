@@ -13,7 +13,7 @@ from functools import partial
 
 from penstock.clock import Clock
 from penstock.model import TopicPartition
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 
 MAX_ALARMS = 1000
@@ -39,7 +39,7 @@ class Alarm:
 
 
 class Alarms:
-    def __init__(self, clock: Clock, log: Log, metrics: BrokerMetrics) -> None:
+    def __init__(self, clock: Clock, log: Logger, metrics: BrokerMetrics) -> None:
         self._clock = clock
         self._log = log
         self._alarms: dict[tuple[AlarmKind, TopicPartition], Alarm] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 
 _ZOOKEEPER_EVENTS = (
     (
@@ -20,7 +20,7 @@ _ZOOKEEPER_EVENTS = (
 
 
 class LibraryLogHandler(logging.Handler):
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Logger) -> None:
         super().__init__(logging.WARNING)
         self._log = log
 
@@ -44,6 +44,6 @@ def event_of(logger: str, text: str) -> str:
     )
 
 
-def take_over_library_logs(log: Log) -> None:
+def take_over_library_logs(log: Logger) -> None:
     """Make `log` the one place of this process that library logs go to."""
     logging.basicConfig(handlers=[LibraryLogHandler(log)], level=logging.WARNING, force=True)

@@ -30,7 +30,7 @@ Formatter = Callable[[datetime, LoggingLevel, str, Mapping[str, object]], str]
 _SEVERITY = {level: severity for severity, level in enumerate(LoggingLevel)}
 
 
-class Log:
+class Logger:
     """Writes lines at or above a level."""
 
     def __init__(
@@ -109,11 +109,11 @@ def _describe(problem: BaseException | None) -> dict[str, object]:
     return described
 
 
-def open_log(config: BrokerConfig, clock: Clock, stream: TextIO, *, no_color: bool = False) -> Log:
+def open_logger(config: BrokerConfig, clock: Clock, stream: TextIO, *, no_color: bool = False) -> Logger:
     """The log of a process, in the form and from the level its settings ask for; NO_COLOR switches colours off."""
     on_terminal = stream.isatty()
     form = config[LOGGING_FORMAT]
     if form is LoggingFormat.JSON or (form is LoggingFormat.AUTO and not on_terminal):
-        return Log(clock, stream.write, json_line, config[LOGGING_LEVEL])
+        return Logger(clock, stream.write, json_line, config[LOGGING_LEVEL])
     is_coloured = on_terminal and not no_color
-    return Log(clock, stream.write, coloured_line if is_coloured else text_line, config[LOGGING_LEVEL])
+    return Logger(clock, stream.write, coloured_line if is_coloured else text_line, config[LOGGING_LEVEL])

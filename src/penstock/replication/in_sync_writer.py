@@ -17,7 +17,7 @@ from penstock.clock import Clock, monotonic_ms
 from penstock.config import REPLICA_LAG_TIME_MAX_MS
 from penstock.errors import BrokerError, PenstockError
 from penstock.model import LeaderEpoch, TopicId, TopicPartition
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.replication.in_sync import InSync, InSyncChange
 from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
@@ -89,7 +89,7 @@ def _is_idle(proposal: _Proposal) -> bool:
 
 
 class InSyncWriter:
-    def __init__(self, replicas: ReplicaManager, store: InSyncStore, clock: Clock, log: Log) -> None:
+    def __init__(self, replicas: ReplicaManager, store: InSyncStore, clock: Clock, log: Logger) -> None:
         self._replicas = replicas
         self._store = store
         self._clock = clock

@@ -10,7 +10,7 @@ from penstock.clock import Clock
 from penstock.model import BrokerId
 from penstock.net.network import Network
 from penstock.observability.alarms import Alarms
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.replication.flusher import Flusher
 from penstock.storage.log_manager import LogManager
 from penstock.threads import Threads
@@ -25,7 +25,7 @@ class ReplicaServices:
     clock: Clock
     network: Network
     random: Random
-    log: Log
+    log: Logger
     alarms: Alarms
     on_leader_lost: Callable[[BrokerId], None] = lambda _: None
     """The connection to a leader has ended."""

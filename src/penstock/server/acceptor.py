@@ -26,7 +26,7 @@ from penstock.config import (
 from penstock.net.connection import Connection, ConnectionLimits, Traffic
 from penstock.net.network import Listener, Network, Socket
 from penstock.net.request_memory import RequestMemory
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Dispatcher, Session
 from penstock.server.security import ANONYMOUS
@@ -47,7 +47,7 @@ class _Watched:
 
 
 class Acceptor:
-    def __init__(self, broker: BrokerContext, dispatcher: Dispatcher, log: Log) -> None:
+    def __init__(self, broker: BrokerContext, dispatcher: Dispatcher, log: Logger) -> None:
         config = broker.config
         self.traffic = Traffic(RequestMemory(config[QUEUED_MAX_REQUEST_BYTES]), broker.clock)
         self._broker = broker

@@ -50,7 +50,7 @@ from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group_metrics import GroupMetrics
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
 from penstock.observability.alarms import Alarms
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.observability.loop_lag import LoopLag
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.flusher import Flusher
@@ -96,7 +96,7 @@ class Broker:
         self,
         config: BrokerConfig,
         environment: Environment,
-        log: Log,
+        log: Logger,
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_lost` is called when the broker is in its cluster no more: it serves nobody, and has to be stopped."""

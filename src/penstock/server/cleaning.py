@@ -11,7 +11,7 @@ from functools import partial
 from penstock.config import LOG_CLEANER_DEDUPE_BUFFER_SIZE, LOG_CLEANER_ENABLE
 from penstock.errors import StorageError
 from penstock.model import Offset
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
 from penstock.storage.compaction import Compaction, Progress, begin_compaction
@@ -19,7 +19,7 @@ from penstock.storage.retention import retained_from
 
 
 class Cleaning:
-    def __init__(self, broker: BrokerContext, log: Log, stopping: asyncio.Event) -> None:
+    def __init__(self, broker: BrokerContext, log: Logger, stopping: asyncio.Event) -> None:
         self._broker = broker
         self._log = log
         self._stopping = stopping

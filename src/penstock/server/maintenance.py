@@ -20,7 +20,7 @@ from penstock.config import (
     Option,
 )
 from penstock.errors import StorageError
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica import Replica
 from penstock.server.cleaning import Cleaning
@@ -43,7 +43,7 @@ class Maintenance:
         broker: BrokerContext,
         logs: LogManager,
         disk: Disk,
-        log: Log,
+        log: Logger,
         on_failed_log: Callable[[Replica], None],
     ) -> None:
         self._broker = broker

@@ -18,7 +18,7 @@ from penstock.config import REPLICA_SOCKET_TIMEOUT_MS
 from penstock.errors import PenstockError, StorageError
 from penstock.model import LeaderEpoch
 from penstock.observability.alarms import AlarmKind
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.range_fetch import fetch_range, verify_range
 from penstock.replication.replica import Replica
@@ -31,7 +31,7 @@ _RETRY_SECONDS = 30.0
 
 
 class Repairing:
-    def __init__(self, broker: BrokerContext, log: Log) -> None:
+    def __init__(self, broker: BrokerContext, log: Logger) -> None:
         self._broker = broker
         self._log = log
         self._tried: dict[tuple[Replica, DamagedRange], float] = {}

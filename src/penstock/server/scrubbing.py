@@ -13,7 +13,7 @@ from functools import partial
 from penstock.config import LOG_SCRUB_BYTES_PER_SECOND, LOG_SCRUB_INTERVAL_MS
 from penstock.errors import StorageError
 from penstock.model import Offset
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.replication.replica import Replica
 from penstock.server.context import BrokerContext
@@ -27,7 +27,7 @@ _REST_FACTOR = 19.0
 
 
 class Scrubbing:
-    def __init__(self, broker: BrokerContext, log: Log, stopping: asyncio.Event) -> None:
+    def __init__(self, broker: BrokerContext, log: Logger, stopping: asyncio.Event) -> None:
         self._broker = broker
         self._log = log
         self._stopping = stopping

@@ -14,7 +14,7 @@ from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
 from penstock.config import BrokerConfig, LoggingLevel
 from penstock.errors import BrokerError
 from penstock.observability.log_lines import TRACEBACK
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.server.broker import Broker
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.host import SimulatedHost, SimulatedWorld
@@ -67,7 +67,7 @@ class BrokerHost:
         await self._end_session()
         self._store = self._ensemble.client(self.store_faults, self._session_seconds)
         process, environment = self.host.start(self._store)
-        log = Log(self.host.clock, self._write_log, self._format_log, LoggingLevel.DEBUG)
+        log = Logger(self.host.clock, self._write_log, self._format_log, LoggingLevel.DEBUG)
 
         async def start() -> None:
             self._broker = broker = Broker(BrokerConfig(self.settings), environment, log, self._on_lost)

@@ -19,7 +19,7 @@ from penstock.cluster.topics import NewTopic
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, LeaderEpoch
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.state_log.partitioning import partition_of
@@ -59,7 +59,7 @@ class Shards(Generic[S]):
         administration: Administration,
         replicas: ReplicaManager,
         clock: Clock,
-        log: Log,
+        log: Logger,
         load: Callable[[int, Replica], Awaitable[S]],
         on_loaded: Callable[[S], Awaitable[None]],
     ) -> None:

@@ -18,7 +18,7 @@ from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import TRANSACTION_CLEANUP_INTERVAL_MS, BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, LeaderEpoch, ProducerId
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.state_log.appender import Appender
@@ -47,7 +47,7 @@ class TransactionCoordinator:
         replicas: ReplicaManager,
         clock: Clock,
         threads: Threads,
-        log: Log,
+        log: Logger,
         markers: Markers,
         new_producer_id: Callable[[], Awaitable[ProducerId]],
         newest_connection: Callable[[], int],

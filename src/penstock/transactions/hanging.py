@@ -19,7 +19,7 @@ from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import TRANSACTION_ABORT_INTERVAL_MS, TRANSACTION_MAX_TIMEOUT_MS
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.model import BrokerId, LeaderEpoch, ProducerId, TopicPartition
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.records.control import Marker
 from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
@@ -71,7 +71,7 @@ class HangingTransactions:
         links: BrokerLinks,
         write_marker: WriteMarker,
         clock: Clock,
-        log: Log,
+        log: Logger,
     ) -> None:
         self.aborts = 0
         """For metrics."""

@@ -14,7 +14,7 @@ from penstock.cluster.image import NO_LEADER
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.errors import ErrorCode, PenstockError
 from penstock.model import BrokerId, TopicPartition
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.records.control import Marker
 from penstock.transactions.batching import Batches
 from penstock.transactions.links import BrokerLinks
@@ -89,7 +89,7 @@ class Markers:
         metadata: ClusterMetadata,
         links: BrokerLinks,
         write_here: WriteHere,
-        log: Log,
+        log: Logger,
     ) -> None:
         self._node_id = node_id
         self._metadata = metadata

@@ -13,7 +13,7 @@ from typing import Any, Final
 from penstock.cluster.image import NO_LEADER
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.model import BrokerId, ProducerEpoch, ProducerId, TopicPartition
-from penstock.observability.logs import Log
+from penstock.observability.logs import Logger
 from penstock.transactions.batching import Batches
 from penstock.transactions.coordinator import TransactionCoordinator
 from penstock.transactions.links import BrokerLinks
@@ -44,7 +44,7 @@ class _Question:
 
 class Verifier:
     def __init__(
-        self, node_id: BrokerId, coordinator: TransactionCoordinator, links: BrokerLinks, log: Log
+        self, node_id: BrokerId, coordinator: TransactionCoordinator, links: BrokerLinks, log: Logger
     ) -> None:
         self._node_id = node_id
         self._coordinator = coordinator
