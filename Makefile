@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Runs a program under tests/, which imports the package tests/support; pytest has the same path in pyproject.toml.
+PROGRAM := PYTHONPATH=$(CURDIR)/tests:$$PYTHONPATH $(BIN)/python
 DATA_DIR ?= data
 PORT ?= 9092
 HTTP_PORT ?= 8080
@@ -54,39 +56,39 @@ bench: $(VENV)/.dev  ## Measure beside Apache Kafka (ARGS="--quick --only produc
 	$(BIN)/python -m bench $(ARGS)
 
 test-cluster: $(VENV)/.dev  ## Run the client tests against a cluster of three brokers (TESTS: some of them)
-	PENSTOCK_TEST_CLUSTER=3 $(BIN)/python -m pytest $(or $(TESTS),tests/clients tests/client) $(ARGS)
+	PENSTOCK_TEST_CLUSTER=3 $(BIN)/python -m pytest $(or $(TESTS),tests/clients) $(ARGS)
 
 clients: $(VENV)/.dev  ## Run clients in Java, Go and JavaScript, Kafka Streams, Flink and Spark's Kafka connector against a cluster, where their tools are installed
-	$(BIN)/python tests/foreign/run.py $(ARGS)
+	$(PROGRAM) tests/clients/other_languages/run.py $(ARGS)
 
 faults: $(VENV)/.dev  ## Maltreat clusters of real processes in all ways we test, ten minutes
 	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest tests/faults $(ARGS)
 
 pipeline-crashes: $(VENV)/.dev  ## Kill drivers, tasks and brokers under the streaming sink for Spark, an hour; ARGS="--cases 10"
 	PENSTOCK_ALL_FAULTS=1 $(BIN)/python -m pytest tests/pipeline/test_sink_deaths.py tests/pipeline/test_sink_kills.py
-	$(BIN)/python tests/pipeline/sink_kills.py $(ARGS)
+	$(PROGRAM) tests/pipeline/sink_kills.py $(ARGS)
 
 kill-cycles: $(VENV)/.dev  ## kill -9 under load at random moments, CYCLES times (200), resumable; BROKERS=3 is a cluster
-	$(BIN)/python tests/faults/kill_cycles.py --cycles $(CYCLES) --brokers $(BROKERS) $(ARGS)
+	$(PROGRAM) tests/faults/kill_cycles.py --cycles $(CYCLES) --brokers $(BROKERS) $(ARGS)
 
 rolling-restarts: CYCLES = 100
 rolling-restarts: $(VENV)/.dev  ## Restart the brokers of a cluster in turn under idempotent and transactional load, CYCLES times (100), resumable
-	$(BIN)/python tests/faults/rolling_restarts.py --cycles $(CYCLES) $(ARGS)
+	$(PROGRAM) tests/faults/rolling_restarts.py --cycles $(CYCLES) $(ARGS)
 
 copy-cycles: $(VENV)/.dev  ## Move MESSAGES (100000) exactly once while brokers and copiers are killed, KILLS times (30)
-	$(BIN)/python tests/faults/copiers.py --messages $(MESSAGES) --kills $(KILLS) $(ARGS)
+	$(PROGRAM) tests/faults/copiers.py --messages $(MESSAGES) --kills $(KILLS) $(ARGS)
 
 job-cycles: $(VENV)/.dev  ## Archive, replay, compact and count with a real Spark while jobs, tasks and the broker are killed (ARGS="--cycles 40")
-	$(BIN)/python tests/pipeline/job_kills.py $(ARGS)
+	$(PROGRAM) tests/pipeline/job_kills.py $(ARGS)
 
 spark-cluster: $(VENV)/.dev  ## Run the pipeline's jobs on a standalone Spark with two workers
-	$(BIN)/python tests/pipeline/standalone_cluster.py
+	$(PROGRAM) tests/pipeline/standalone_cluster.py
 
 simulate: $(VENV)/.dev  ## Run brokers and whole clusters in virtual time, from SEEDS seeds each (1000), resumable
 	$(BIN)/python -m penstock.simulation --seeds $(SEEDS) --progress build/simulation $(ARGS)
 
 mutants: $(VENV)/.dev  ## Plant known bugs one by one; the simulation, or a scenario, must catch each
-	$(BIN)/python tests/simulation/mutants.py $(ARGS)
+	$(PROGRAM) tests/simulation/mutants.py $(ARGS)
 	$(BIN)/python -m pytest -k is_noticed tests/simulation tests/cluster tests/server/test_planted_damage.py tests/storage/test_follower_segments.py
 
 fuzz: $(VENV)/.dev  ## Fuzz every parser, FUZZ_SECONDS each (60)

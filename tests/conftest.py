@@ -17,10 +17,9 @@ from pathlib import Path
 
 import pytest
 
-import commit_seeds
-import first_failures
-from broker_process import Address, BrokerProcess, StartBroker
-from cluster_processes import ClusterProcesses, serving
+from support import commit_seeds, first_failures
+from support.broker_process import Address, BrokerProcess, StartBroker
+from support.cluster_processes import ClusterProcesses, serving
 
 EXTERNAL_BOOTSTRAP = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
 

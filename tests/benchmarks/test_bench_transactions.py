@@ -7,8 +7,8 @@ from bench.driver import run_driver
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_process import Address
-from cluster_processes import BROKERS
+from support.broker_process import Address
+from support.cluster_processes import BROKERS
 
 PARTITIONS = 4
 PRODUCERS = 2

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, StartBroker, free_ports
+from support.broker_process import BrokerProcess, StartBroker, free_ports
 
 pytestmark = pytest.mark.process
 

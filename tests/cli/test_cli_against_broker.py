@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import Address
 from penstock.cli.main import run
+from support.broker_process import Address
 
 pytestmark = pytest.mark.process
 

@@ -25,7 +25,7 @@ from penstock.cli.main import run
 from penstock.cli.zookeeper_process import find_jars, find_java
 from penstock.errors import ConfigError
 from penstock.extras import how_to_install
-from port_ranges import free_range
+from support.ports import free_range
 
 COMMAND_SECONDS = 60
 QUICK = ("--set", "durability=os", "--set", "offsets.topic.num.partitions=3")

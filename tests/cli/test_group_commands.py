@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from broker_process import Address
 from penstock.cli.main import run
 from penstock.net.client import Client
 from penstock.net.network import TcpNetwork
+from support.broker_process import Address
 
 pytestmark = pytest.mark.process
 

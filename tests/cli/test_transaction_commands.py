@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from test_group_commands import PATIENCE_S, Penstock
 
-from broker_process import Address, BrokerProcess, StartBroker
 from penstock.cli import transaction
 from penstock.net.routes import Routes
+from support.broker_process import Address, BrokerProcess, StartBroker
 
 pytestmark = pytest.mark.process
 

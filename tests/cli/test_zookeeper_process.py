@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import free_ports
 from penstock.cli import zookeeper_process
 from penstock.cli.failures import Failure
 from penstock.cli.zookeeper_process import (
@@ -19,6 +18,7 @@ from penstock.cli.zookeeper_process import (
     server_mode,
 )
 from penstock.extras import how_to_install
+from support.broker_process import free_ports
 
 pytestmark = pytest.mark.process
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import free_ports
 from penstock.cli.failures import Failure
 from penstock.cli.zookeeper_process import Member, ZooKeeperProcess, find_jars, find_java
+from support.broker_process import free_ports
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic
 
-from broker_process import BrokerProcess
+from support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.process
 

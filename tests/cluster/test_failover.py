@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cluster_processes import ClusterProcesses
+from support.cluster_processes import ClusterProcesses
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

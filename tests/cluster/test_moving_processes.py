@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from test_broker_cluster import PATIENCE_SECONDS, SESSION_TIMEOUT_MS, admin_of, consume, metadata_of, until
 
-from broker_process import BrokerProcess
 from penstock.cli.zookeeper_process import ZooKeeperProcess
+from support.broker_process import BrokerProcess
 
 with warnings.catch_warnings():  # its own
     warnings.simplefilter("ignore", DeprecationWarning)

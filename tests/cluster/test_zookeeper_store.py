@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from cutting_proxy import GET_DATA, MULTI, SYNC, Cut, CuttingProxy
 
-from broker_process import free_ports
 from penstock.cli.zookeeper_process import Member, ZooKeeperEnsemble, ZooKeeperProcess, server_mode
 from penstock.cluster.coordination import (
     BadVersion,
@@ -27,6 +26,7 @@ from penstock.cluster.coordination import (
 from penstock.cluster.zookeeper import CHUNK, ZooKeeperStore
 from penstock.errors import StorageError, UnknownOutcome
 from penstock.threads import ThreadPools
+from support.broker_process import free_ports
 
 SHORT_MS = 1_000
 LONG_MS = 10_000

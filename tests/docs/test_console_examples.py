@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, StartBroker
-from docs.console import Example, examples, programs
+from support.broker_process import BrokerProcess, StartBroker
+from support.console_examples import Example, examples, programs
 
 ROOT = Path(__file__).parents[2]
 COMMAND_SECONDS = 30

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from example_load import Load
 
-from docs.console import Example, examples
-from docs.load import Load
 from penstock.cli.cluster_file import ClusterFile
 from penstock.cli.cluster_process import end_all, identify
 from penstock.cli.failures import Failure
 from penstock.cli.zookeeper_process import find_jars, find_java
-from port_ranges import free_range
+from support.console_examples import Example, examples
+from support.ports import free_range
 
 DOCUMENT = Path(__file__).parents[2] / "docs/operations.md"
 COMMAND_SECONDS = 40

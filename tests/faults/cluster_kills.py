@@ -14,7 +14,7 @@ from pathlib import Path
 from kill_block import SETTINGS, BlockResult
 from load import under_load
 
-from cluster_processes import ClusterProcesses
+from support.cluster_processes import ClusterProcesses
 
 TOPIC = "kills"
 LONGEST_LIFE_S = 1.5

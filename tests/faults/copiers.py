@@ -18,12 +18,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cluster_processes import PATIENCE_S, ClusterProcesses
+from support.cluster_processes import PATIENCE_S, ClusterProcesses
 
 PROGRAM = Path(__file__).with_name("copier_program.py")
 SOURCE, SINK, GROUP = "source", "sink", "copiers"

@@ -13,15 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from cluster_kills import run_cluster_block
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from kill_block import SETTINGS, BlockResult, run_blocks
 from writers import Writer, read_all
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from cluster_kills import run_cluster_block
-from kill_block import SETTINGS, BlockResult, run_blocks
-
-from broker_process import BrokerProcess
+from support.broker_process import BrokerProcess
 
 TOPIC = "kills"
 PARTITIONS = 3

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 from links import Links
 
-from cluster_processes import ClusterProcesses
+from support.cluster_processes import ClusterProcesses
 
 CLIENTS = "clients"
 ZOOKEEPER = "zookeeper"

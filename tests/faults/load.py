@@ -13,7 +13,7 @@ from readers import Reader, forgotten
 from replicas import differences
 from writers import Writer, read_all
 
-from cluster_processes import PATIENCE_S, ClusterProcesses
+from support.cluster_processes import PATIENCE_S, ClusterProcesses
 
 GROUP = "readers"
 COPIES = 3

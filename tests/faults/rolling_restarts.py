@@ -15,14 +15,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from copiers import SETTINGS as COPIER_SETTINGS
 from copiers import Experiment
 from kill_block import SETTINGS, BlockResult, run_blocks
 from load import under_load
 
-from cluster_processes import PATIENCE_S, ClusterProcesses
+from support.cluster_processes import PATIENCE_S, ClusterProcesses
 
 TOPIC = "restarts"
 PARTITIONS = 6

@@ -14,9 +14,9 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from broker_process import BrokerProcess
-from changed_bytes import segments_of
 from penstock import Admin, AsyncConsumer, Consumer, CorruptRecords, Message, Producer, TopicPartition
+from support.broker_process import BrokerProcess
+from support.changed_bytes import segments_of
 
 pytestmark = pytest.mark.process
 

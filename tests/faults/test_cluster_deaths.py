@@ -9,8 +9,8 @@ import pytest
 from linked_cluster import StartCluster
 from load import under_load
 
-import raw
-from cluster_processes import ClusterProcesses
+from support import raw
+from support.cluster_processes import ClusterProcesses
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(240)]
 TOPIC = "orders"

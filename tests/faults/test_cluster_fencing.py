@@ -8,9 +8,9 @@ from confluent_kafka.admin import NewTopic
 from linked_cluster import ZOOKEEPER, LinkedCluster, StartCluster
 from load import create, high_watermarks
 
-import raw
 from penstock.errors import ErrorCode
 from penstock.records.building import NewRecord, build_batch
+from support import raw
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
 TOPIC = "orders"

@@ -10,7 +10,7 @@ import pytest
 from linked_cluster import ZOOKEEPER, LinkedCluster, StartCluster
 from load import under_load
 
-from cluster_processes import SESSION_TIMEOUT_MS
+from support.cluster_processes import SESSION_TIMEOUT_MS
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(240)]
 TOPIC = "orders"

@@ -6,9 +6,9 @@ import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from linked_cluster import StartCluster
 
-from cluster_processes import ClusterProcesses
-from faults.conftest import StartCluster
+from support.cluster_processes import ClusterProcesses
 
 TOPIC = "compacted"
 KEYS = 300

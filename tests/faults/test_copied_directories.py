@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from linked_cluster import StartCluster
 
-from broker_process import StartBroker
-from cluster_processes import PATIENCE_S, ClusterProcesses
-from directory_copies import Restore, copy_directory, move_in_place, synchronize
+from support.broker_process import StartBroker
+from support.cluster_processes import PATIENCE_S, ClusterProcesses
+from support.directory_copies import Restore, copy_directory, move_in_place, synchronize
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(240)]
 TOPIC, SINGLE = "orders", "single"

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from writers import Writer, read_all
 
-from broker_process import BrokerProcess
+from support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.process
 StartBroker = Callable[..., BrokerProcess]

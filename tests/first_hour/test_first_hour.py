@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from broker_process import BrokerProcess, free_ports
-from docs.console import ANYTHING, Example, examples, programs
 from penstock.cli.cluster_file import ClusterFile
 from penstock.cli.cluster_process import end_all
-from port_ranges import free_range
+from support.broker_process import BrokerProcess, free_ports
+from support.console_examples import ANYTHING, Example, examples, programs
+from support.ports import free_range
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from fuzz_harness import fuzz, mutations
 from hypothesis import strategies as st
-from test_consumer_protocol import partitions, subscriptions
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.consumer_protocol import (
@@ -15,6 +14,7 @@ from penstock.groups.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from support.subscriptions import partitions, subscriptions
 
 
 def reads_or_refuses(decode: Callable[[bytes], object]) -> Callable[[bytes], None]:

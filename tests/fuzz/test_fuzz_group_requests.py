@@ -7,12 +7,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import group_wire
 import pytest
-from group_wire import JOIN_GROUP, join_fields, joined
-from harness import Fields, Harness, serve
 from kio.schema.index import api_key_map, schema_name_map
-from message_samples import random_message
+
+from support import group_wire
+from support.group_wire import JOIN_GROUP, join_fields, joined
+from support.harness import Fields, Harness, serve
+from support.message_samples import random_message
 
 GROUP_APIS = [8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 61, 68, 69, 74]
 REQUESTS_PER_VERSION = 25

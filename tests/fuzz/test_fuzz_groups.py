@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 
 from fuzz_harness import fuzz, mutations
-from group_records import group_records
 from hypothesis import strategies as st
 
 from penstock.groups.record_codec import decode_record, encode_record
 from penstock.state_log.replaying import UnknownRecord
+from support.group_records import group_records
 
 encoded = group_records().map(encode_record)
 keys = encoded.map(lambda pair: pair[0])

@@ -10,7 +10,6 @@ import pytest
 from fuzz_harness import fuzz, mutations
 from hypothesis import strategies as st
 from kio.schema.index import api_key_map, schema_name_map
-from message_samples import ALL_VERSIONS, random_body
 
 from penstock.errors import ProtocolError
 from penstock.server.handlers import all_apis
@@ -34,6 +33,7 @@ from penstock.wire.produce import (
 )
 from penstock.wire.produce_client import decode_produce_response
 from penstock.wire.schema import Direction
+from support.message_samples import ALL_VERSIONS, random_body
 
 PRODUCE, FETCH, OFFSET_COMMIT, HEARTBEAT = 0, 1, 8, 12
 SERVED_API_KEYS = [api.key for api in all_apis() if api.handle is not None]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from served import wait_for_http
 
-from broker_process import free_ports
+from support.broker_process import free_ports
 
 STOP_SECONDS = 20.0
 

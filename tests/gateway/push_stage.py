@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from whole_brokers import Brokers, run
 
 from penstock.clock import SystemClock
 from penstock.config import Address, BrokerConfig
@@ -26,6 +25,7 @@ from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.records.building import NewRecord
 from penstock.threads import ThreadPools
+from support.whole_brokers import Brokers, run
 
 QUICK = {
     "offsets_topic_num_partitions": "2",

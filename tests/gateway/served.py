@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from broker_process import BrokerProcess
+from support.broker_process import BrokerProcess
 
 PATIENCE_SECONDS = 30.0
 

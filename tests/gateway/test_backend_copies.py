@@ -8,9 +8,9 @@ from typing import Any
 
 from push_stage import Stage, on_stage
 from test_push_events import ORDERS, create
-from whole_brokers import Brokers
 
 from penstock.gateway.backend import EARLIEST, ConfigResource
+from support.whole_brokers import Brokers
 
 
 def spoil(value: Any) -> None:

@@ -13,12 +13,12 @@ from push_stage import Stage, on_stage
 from test_push_events import ORDERS, create
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
-from whole_brokers import Brokers, until
 
 from penstock.config import BrokerConfig
 from penstock.errors import ConfigError
 from penstock.gateway import socket_connection
 from penstock.gateway.connections import RESERVED_CONNECTIONS, Connections, NoPlace, client_of
+from support.whole_brokers import Brokers, until
 
 
 class Fake:

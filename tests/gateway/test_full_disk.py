@@ -10,10 +10,10 @@ import httpx
 import pytest
 from served import PATIENCE_SECONDS, client_of, serving
 
-from broker_process import BrokerProcess
 from penstock.cli.main import run
 from penstock.errors import BrokerError, DiskFull, ErrorCode
 from penstock.gateway.problems import problem_of
+from support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.process
 FLOOR = "log.dir.min.free.bytes"

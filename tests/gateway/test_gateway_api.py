@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from served import client_of, serving
 
-from broker_process import BrokerProcess
+from support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.process
 

@@ -15,7 +15,7 @@ from gateway_process import GatewayProcess
 from mailbox_traffic import Traffic
 from served import serving
 
-from cluster_processes import ClusterProcesses
+from support.cluster_processes import ClusterProcesses
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 SETTINGS = ("gateway.enable=false", "default.replication.factor=3")

@@ -16,7 +16,7 @@ import pytest
 from gateway_process import GatewayProcess
 from served import PATIENCE_SECONDS, serving
 
-from broker_process import BrokerProcess, free_ports
+from support.broker_process import BrokerProcess, free_ports
 
 pytestmark = pytest.mark.process
 BODY = {"from_user": "ann", "to_user": "bob", "message": "hi"}

@@ -22,9 +22,9 @@ from schemathesis.specs.openapi.checks import (
 )
 from served import client_of, serving
 
-from broker_process import BrokerProcess
 from penstock.gateway.opening import RESOURCES
 from penstock.gateway.page import example
+from support.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.filterwarnings("ignore")]
 CHECKS = (

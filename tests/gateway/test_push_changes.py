@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from harness import Harness
 from push_stage import Events, Stage, on_stage
 from test_push_events import EVENTS, ORDERS, create
 from test_push_groups import committed
-from whole_brokers import Brokers, until
 
 from penstock.gateway import push_topics
+from support.harness import Harness
+from support.whole_brokers import Brokers, until
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cluster_processes import ClusterProcesses
+from support.cluster_processes import ClusterProcesses
 
 MESSAGES = 300
 PARTITIONS = 3

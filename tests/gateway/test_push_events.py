@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from crc32c import crc32c
-from harness import Harness
 from push_stage import Stage, on_stage
-from whole_brokers import Brokers, until
+
+from support.harness import Harness
+from support.whole_brokers import Brokers, until
 
 ORDERS = "orders"
 EVENTS = f"/v1/topics/{ORDERS}/events"

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from whole_brokers import Brokers, run, until
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.group_member import GroupMember
 from penstock.net.network import TcpNetwork
 from penstock.net.routes import CoordinatorKind, Routes
+from support.whole_brokers import Brokers, run, until
 
 ORDERS, READERS = "orders", "readers"
 QUICK = {

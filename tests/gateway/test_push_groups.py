@@ -7,7 +7,8 @@ from pathlib import Path
 
 from push_stage import Events, Stage, on_stage
 from test_push_events import EVENTS, ORDERS, create
-from whole_brokers import Brokers, until
+
+from support.whole_brokers import Brokers, until
 
 ACKNOWLEDGE = f"/v1/groups/readers/topics/{ORDERS}/acknowledgements"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from push_stage import Stage, on_stage
-from whole_brokers import Brokers
+
+from support.whole_brokers import Brokers
 
 EVENTS = "/receive/events"
 

@@ -15,9 +15,9 @@ from test_push_events import ORDERS, create
 from test_push_groups import committed, until_committed
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
-from whole_brokers import Brokers, until
 
 from penstock.gateway import server
+from support.whole_brokers import Brokers, until
 
 QUIET_SECONDS = 0.3
 

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from whole_brokers import until
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.backend import EARLIEST, Limits, Page
@@ -20,6 +19,7 @@ from penstock.gateway.push_stream import Stream
 from penstock.model import BrokerId, TopicId
 from penstock.net.routes import PartitionRoute, TopicRoute
 from penstock.records.iteration import Record
+from support.whole_brokers import until
 
 NOBODY = BrokerId(0)
 

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from confluent_kafka import Consumer
 
-from broker_process import BrokerProcess, StartBroker, free_ports
+from support.broker_process import BrokerProcess, StartBroker, free_ports
 
 PROGRAM = Path(__file__).with_name("push_program.js")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from harness import Harness
 from push_stage import Stage, on_stage
-from whole_brokers import Brokers
+
+from support.harness import Harness
+from support.whole_brokers import Brokers
 
 ORDERS = "orders"
 

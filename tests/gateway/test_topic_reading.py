@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from harness import Harness
 from push_stage import Stage, on_stage
-from whole_brokers import Brokers, until
 
 from penstock.gateway.cluster_records import BUSY_WAIT_MS
 from penstock.gateway.topic_reading import MAX_PARTITIONS
 from penstock.records.building import NewRecord
+from support.harness import Harness
+from support.whole_brokers import Brokers, until
 
 ORDERS = "orders"
 MESSAGES = f"/v1/topics/{ORDERS}/messages"

@@ -33,6 +33,7 @@ from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_state import StorageContext
 from penstock.threads import Pool
+from support.manual_clock import START_MS, ManualClock
 
 T = TypeVar("T")
 
@@ -40,23 +41,6 @@ ME = BrokerId(1)
 ORDERS = TopicId(UUID(int=1))
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 SUBSCRIPTION = b"\0\0\0\0\0\x01\0\x06orders\xff\xff\xff\xff"
-START_MS = 1_700_000_000_000
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.wall = START_MS
-        self.seconds = 1000.0
-
-    def now_ms(self) -> int:
-        return self.wall
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def advance(self, ms: int) -> None:
-        self.wall += ms
-        self.seconds += ms / 1000
 
 
 class HeldThreads:

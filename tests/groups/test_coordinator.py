@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from harness import Harness, new_topic
 from shard_bench import join_request
 
 from penstock.clock import SystemClock
@@ -38,6 +37,7 @@ from penstock.server.broker import Broker
 from penstock.server.environment import real_environment
 from penstock.state_log import shards
 from penstock.state_log.partitioning import partition_of
+from support.harness import Harness, new_topic
 
 P0 = TopicPartition("orders", 0)
 

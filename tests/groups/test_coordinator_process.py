@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker_process import BrokerProcess, StartBroker
+from support.broker_process import BrokerProcess, StartBroker
 
 pytestmark = pytest.mark.process
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from group_records import group_records
 from hypothesis import given
 
 from penstock.groups.record_codec import decode_record, encode_record
@@ -31,6 +30,7 @@ from penstock.groups.records import (
 )
 from penstock.model import NO_TOPIC_ID, TopicId
 from penstock.state_log.replaying import UnknownRecord
+from support.group_records import group_records
 
 TOPIC_ID = TopicId(UUID(int=0x0102030405060708090A0B0C0D0E0F10))
 ID_BYTES = TOPIC_ID.bytes

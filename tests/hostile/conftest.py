@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from watch import INNOCENT_TOPIC, Watch, create_topic, wait_until
 
-import raw
-from broker_process import BrokerProcess
+from support import raw
+from support.broker_process import BrokerProcess
 
 BASE_SETTINGS = ("auto.create.topics.enable=false",)
 

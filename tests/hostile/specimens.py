@@ -10,8 +10,8 @@ from uuid import UUID
 
 from kio.schema.index import api_key_map, schema_name_map
 
-import raw
 from penstock.records.building import NewRecord, build_batch
+from support import raw
 
 _BATCH = bytes(build_batch([NewRecord(b"key", b"value", 1_700_000_000_000)]))
 _TOPIC = "nowhere"

@@ -11,9 +11,9 @@ import bad_batches
 import pytest
 from watch import MIB, Watch, create_topic, fetch, log_end, produce, wait_until
 
-import raw
-from broker_process import BrokerProcess
 from penstock.records.building import NewRecord, build_batch
+from support import raw
+from support.broker_process import BrokerProcess
 
 SETTINGS = (
     "fetch.max.bytes=4194304",

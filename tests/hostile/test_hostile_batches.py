@@ -15,12 +15,12 @@ import pytest
 from bad_batches import with_body, with_header
 from watch import MIB, Watch, create_topic, fetch, log_end, produce, wait_until
 
-import raw
-from broker_process import BrokerProcess
 from penstock.records.batch import HEADER_SIZE
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec, compress
 from penstock.records.varints import encode
+from support import raw
+from support.broker_process import BrokerProcess
 
 CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP = 2, 10, 21, 32
 (

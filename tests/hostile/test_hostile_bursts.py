@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker_process import BrokerProcess
+from support.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("watch")]
 RATE = 50

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import pytest
 from watch import MIB, create_topic, fetch, log_end, now_ms, produce, wait_until
 
-import raw
-from broker_process import BrokerProcess
 from penstock.records.batch import crc_matches, read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.iteration import iterate
+from support import raw
+from support.broker_process import BrokerProcess
 
 StartBroker = Callable[..., BrokerProcess]
 AnyBroker = TypeVar("AnyBroker", bound=BrokerProcess)

@@ -13,9 +13,9 @@ import psutil
 import pytest
 from watch import MIB, Watch, now_ms, produce, wait_until
 
-import raw
-from broker_process import BrokerProcess
 from penstock.records.building import NewRecord, build_batch
+from support import raw
+from support.broker_process import BrokerProcess
 
 SETTINGS = (
     "request.receive.timeout.ms=1000",

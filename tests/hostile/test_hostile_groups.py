@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from watch import MIB, Watch, create_topic, wait_until
 
-import raw
-from broker_process import BrokerProcess
+from support import raw
+from support.broker_process import BrokerProcess
 
 MAX_MEMBERS = 1_000
 SETTINGS = (

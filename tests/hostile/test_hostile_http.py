@@ -9,7 +9,7 @@ import pytest
 from raw_http import RawHttp, ask, request, wait_until_ended
 from watch import MIB, Watch, sum_of, wait_until
 
-from broker_process import BrokerProcess
+from support.broker_process import BrokerProcess
 
 SETTINGS = (
     "durability=os",

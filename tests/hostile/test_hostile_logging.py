@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 from watch import Watch, create_topic
 
-import raw
-from broker_process import BrokerProcess
+from support import raw
+from support.broker_process import BrokerProcess
 
 SETTINGS = ("logging.level=debug", "metrics.max.topics=5", "auto.create.topics.enable=true")
 FORGED = 'x\n{"level": "error", "message": "forged"}\r\n\x1b[31m\x1b]0;title\x07${jndi:ldap://x}\u2028\x00'

@@ -8,8 +8,8 @@ import pytest
 import specimens
 from watch import MIB, Watch
 
-import raw
-from broker_process import BrokerProcess
+from support import raw
+from support.broker_process import BrokerProcess
 
 UNSUPPORTED_VERSION = 35
 INT_MAX = 2**31 - 1

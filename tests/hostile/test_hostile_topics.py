@@ -10,8 +10,8 @@ import bad_batches
 import pytest
 from watch import Watch, create_topic, log_end, produce
 
-import raw
-from broker_process import BrokerProcess
+from support import raw
+from support.broker_process import BrokerProcess
 
 SETTINGS = (
     "auto.create.topics.enable=true",

@@ -16,9 +16,9 @@ from typing import Any
 
 import psutil
 
-import raw
-from broker_process import BrokerProcess
 from penstock.records.building import NewRecord, build_batch
+from support import raw
+from support.broker_process import BrokerProcess
 
 MIB = 2**20
 INNOCENT_TOPIC = "innocent"

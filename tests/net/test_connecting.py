@@ -8,9 +8,9 @@ import socket
 
 import pytest
 
-from broker_process import free_ports
 from penstock.net.client import Client
 from penstock.net.network import Socket, TcpNetwork
+from support.broker_process import free_ports
 
 Address = tuple[str, int]
 

@@ -15,14 +15,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from archive_helpers import digest
 from confluent_kafka import Producer
 from process_sessions import kill_session
 from sink_helpers import committed, new_topic
 
-from cluster_processes import ClusterProcesses
+from support.cluster_processes import ClusterProcesses
 
 HERE = Path(__file__).resolve().parent
 PATIENCE_S = 600.0

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from docs.console import Example, examples, programs
 from penstock.cli import pipeline_session
 from penstock.cli.main import run
 from penstock.testing.process import BrokerProcess
+from support.console_examples import Example, examples, programs
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "pipeline.md"
 

@@ -12,9 +12,9 @@ import pytest
 from deaths import Death, interrupted
 from sink_helpers import Query, committed, new_topic, rows_of
 
-from cluster_processes import ClusterProcesses
 from penstock.errors import PenstockError
 from penstock.testing.process import BrokerProcess
+from support.cluster_processes import ClusterProcesses
 
 pytestmark = pytest.mark.process
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness import Harness, serve
 from test_cleaning import put, values
 
 from penstock.errors import ErrorCode
+from support.harness import Harness, serve
 
 MINUTE_MS = 60_000
 

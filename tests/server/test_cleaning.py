@@ -3,12 +3,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from harness import Harness, serve
-
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.iteration import iterate, read_batches
 from penstock.storage.log import Log
+from support.harness import Harness, serve
 
 
 def put(broker: Harness, topic: str, key: bytes, value: bytes, timestamp: int | None = None) -> None:

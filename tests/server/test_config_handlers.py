@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Harness, serve
 
 from penstock.config import BROKER_OPTIONS, NUM_PARTITIONS, RETENTION_MS, TOPIC_OPTIONS
 from penstock.errors import ErrorCode
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+from support.harness import Harness, serve
 
 DESCRIBE, ALTER, INCREMENTAL = 32, 33, 44
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from group_wire import OFFSET_COMMIT
-from harness import Harness
 from test_transactions_on_brokers import ORDERS, Cluster
-from transaction_wire import committed_offset
-from whole_brokers import Brokers, run, until
 
 from penstock.cluster.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from penstock.errors import ErrorCode
 from penstock.model import TopicPartition
 from penstock.records.control import Marker
+from support.group_wire import OFFSET_COMMIT
+from support.harness import Harness
+from support.transaction_wire import committed_offset
+from support.whole_brokers import Brokers, run, until
 
 BUSY = {
     ErrorCode.coordinator_load_in_progress,

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Harness, new_topic
 from test_produce_handler import batch, produce, topic
-from whole_brokers import Brokers, run, until
 
 from penstock.cluster.memory import MemoryStore
 from penstock.errors import ErrorCode
 from penstock.records.building import NewRecord, build_batch
 from penstock.storage.data_directory import CLEAN_STOP_FILE
+from support.harness import Harness, new_topic
+from support.whole_brokers import Brokers, run, until
 
 ORDERS = "orders"
 

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from harness import Harness
 from test_copies import ORDERS, create, started
 from test_produce_handler import ALL, batch, produce, send, topic
-from whole_brokers import Brokers, run, until
 
 from penstock.errors import BrokerError, CutOff, ErrorCode
 from penstock.model import TopicId
@@ -21,6 +19,8 @@ from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.fetch_client import encode_fetch_request
 from penstock.wire.framing import SIZE_PREFIX
 from penstock.wire.produce import ProduceRequest
+from support.harness import Harness
+from support.whole_brokers import Brokers, run, until
 
 FETCH_VERSION = 13
 MINUTE_MS = 60_000

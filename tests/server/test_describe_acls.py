@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import Harness, serve
 
 from penstock.errors import ErrorCode
+from support.harness import Harness, serve
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

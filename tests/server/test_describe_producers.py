@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness import Harness, serve
-
 from penstock.errors import ErrorCode
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.server.security import Operation, ResourceType
+from support.harness import Harness, serve
 
 DESCRIBE_PRODUCERS = 61
 

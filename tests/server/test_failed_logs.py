@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from test_copies import create, started
 from test_moving import ORDERS, state, values
-from whole_brokers import Brokers, run, until
+
+from support.whole_brokers import Brokers, run, until
 
 
 @pytest.mark.parametrize("leader", [1, 2])

@@ -7,8 +7,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from harness import Harness
-from whole_brokers import Brokers, run, until
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
@@ -24,6 +22,8 @@ from penstock.server.key_session import KeySession
 from penstock.server.security import Operation, ResourceType
 from penstock.storage.key_entries import IDEMPOTENCY_HEADER
 from penstock.wire.fetch_by_key import KeyResult
+from support.harness import Harness
+from support.whole_brokers import Brokers, run, until
 
 MAIL = "mail"
 NOW_MS = 1_700_000_000_000

@@ -6,9 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from harness import Harness
 from test_copies import ORDERS, create, started
-from whole_brokers import Brokers, run, until
 
 from penstock.errors import ErrorCode
 from penstock.model import BrokerId, LeaderEpoch, TopicPartition
@@ -16,6 +14,8 @@ from penstock.net.client import Client
 from penstock.net.network import TcpNetwork
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
+from support.harness import Harness
+from support.whole_brokers import Brokers, run, until
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from group_wire import (
+
+from penstock.errors import ErrorCode
+from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+from support.group_wire import (
     ASSIGNMENT,
     CONSUMER_GROUP_HEARTBEAT,
     DELETE_GROUPS,
@@ -18,10 +21,7 @@ from group_wire import (
     find,
     joined,
 )
-from harness import Harness, serve
-
-from penstock.errors import ErrorCode
-from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+from support.harness import Harness, serve
 
 NOT_ASKED = -(2**31)
 

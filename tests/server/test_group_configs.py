@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from group_wire import CONSUMER_GROUP_HEARTBEAT, SETTINGS, consumer_fields, find
-from harness import Harness, serve
 from test_config_handlers import (
     ALTER,
     BROKER,
@@ -24,6 +22,8 @@ from test_config_handlers import (
 
 from penstock.errors import ErrorCode
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+from support.group_wire import CONSUMER_GROUP_HEARTBEAT, SETTINGS, consumer_fields, find
+from support.harness import Harness, serve
 
 LIST_CONFIG_RESOURCES = 74
 CLIENT_METRICS, GROUP = 16, 32

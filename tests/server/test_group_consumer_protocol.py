@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from group_wire import (
+
+from penstock.errors import ErrorCode
+from penstock.server.security import Operation, ResourceType
+from support.group_wire import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
     OFFSET_COMMIT,
@@ -20,10 +23,7 @@ from group_wire import (
     joined,
     topic_offsets,
 )
-from harness import Fields, Harness, serve
-
-from penstock.errors import ErrorCode
-from penstock.server.security import Operation, ResourceType
+from support.harness import Fields, Harness, serve
 
 API_VERSIONS = 18
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1

@@ -6,7 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from group_wire import (
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.coordinator import GroupCoordinator
+from penstock.groups.shard import Shard
+from penstock.server.security import Operation, ResourceType
+from support.group_wire import (
     ASSIGNMENT,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
@@ -25,12 +30,7 @@ from group_wire import (
     leave_fields,
     sync_fields,
 )
-from harness import Harness, serve
-
-from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.coordinator import GroupCoordinator
-from penstock.groups.shard import Shard
-from penstock.server.security import Operation, ResourceType
+from support.harness import Harness, serve
 
 TRANSACTION, SHARE = 1, 2
 

@@ -6,7 +6,10 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from group_wire import (
+
+from penstock.errors import ErrorCode
+from penstock.server.security import Operation, ResourceType
+from support.group_wire import (
     LEAVE_GROUP,
     OFFSET_COMMIT,
     OFFSET_DELETE,
@@ -22,10 +25,7 @@ from group_wire import (
     leave_fields,
     topic_offsets,
 )
-from harness import Harness, serve
-
-from penstock.errors import ErrorCode
-from penstock.server.security import Operation, ResourceType
+from support.harness import Harness, serve
 
 LARGEST = 2**63 - 1
 FIRST_VERSION_BY_ID = 10

@@ -7,9 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness import Harness, serve
-from transaction_wire import Producer, ask_raw, fetch, find_coordinator, seen
-from whole_brokers import Brokers, run, until
 
 from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
 from penstock.errors import ErrorCode, StorageError
@@ -24,6 +21,9 @@ from penstock.wire.known_transactions import (
     decode_known_transactions_response,
     encode_known_transactions_request,
 )
+from support.harness import Harness, serve
+from support.transaction_wire import Producer, ask_raw, fetch, find_coordinator, seen
+from support.whole_brokers import Brokers, run, until
 
 SOON = {
     "transaction.max.timeout.ms": "1",

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Harness, serve
 
 from penstock.config import LOG_DIR
 from penstock.errors import ErrorCode
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+from support.harness import Harness, serve
 
 ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER = 34, 35, 32, 44
 DESCRIBE_QUORUM, UPDATE_FEATURES, UNREGISTER_BROKER = 55, 57, 64

@@ -9,9 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from harness import Harness, new_topic
 from test_produce_handler import batch, produce, topic
-from whole_brokers import Brokers, run, until
 
 from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, ImageChange, Partition, Topic
 from penstock.errors import ErrorCode
@@ -20,6 +18,8 @@ from penstock.server.dispatch import Session
 from penstock.server.lost_leaders import CLEARED_SECONDS, GONE_SECONDS, SUSPECTED_SECONDS, LostLeaders
 from penstock.server.security import ANONYMOUS
 from penstock.simulation.loop import SimulationLoop
+from support.harness import Harness, new_topic
+from support.whole_brokers import Brokers, run, until
 
 ORDERS = "orders"
 LED = frozenset({TopicPartition(ORDERS, 0), TopicPartition(ORDERS, 2)})

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from test_repair import COUNT, ORDERS, SCRUB, all_copied, contents, replica_of, started, stored
-from whole_brokers import Brokers, run, until
+
+from support.whole_brokers import Brokers, run, until
 
 
 def remove(file: Path) -> None:

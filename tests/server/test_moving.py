@@ -6,10 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from harness import Harness, new_topic
 from test_copies import started
 from test_reassignment_handlers import codes, elect, elected, reassign
-from whole_brokers import Brokers, run, until
 
 from penstock.cluster.image import NO_LEADER, Partition
 from penstock.errors import BrokerError, ErrorCode
@@ -17,6 +15,8 @@ from penstock.model import Offset
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.iteration import iterate, read_batches
+from support.harness import Harness, new_topic
+from support.whole_brokers import Brokers, run, until
 
 ORDERS = "orders"
 

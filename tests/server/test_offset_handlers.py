@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Harness, serve
 
 from penstock.cluster.coordination import Unreachable
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+from support.harness import Harness, serve
 
 LIST_OFFSETS, DELETE_RECORDS, INIT_PRODUCER_ID, EPOCHS, LOG_DIRS, CLUSTER = 2, 21, 22, 23, 35, 60
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = range(-1, -7, -1)

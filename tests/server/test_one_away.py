@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Harness, new_topic
 from test_copies import started
 from test_moving import ORDERS, create, directories, state, values
-from whole_brokers import Brokers, run, until
 
 from penstock.cluster import deletions, znodes
 from penstock.errors import ErrorCode
+from support.harness import Harness, new_topic
+from support.whole_brokers import Brokers, run, until
 
 
 async def delete(harness: Harness, name: str) -> None:

@@ -20,13 +20,13 @@ from test_repair import (
     started,
     stored,
 )
-from whole_brokers import Brokers, run, until
 
 from penstock.model import BrokerId
 from penstock.replication.in_sync import InSync
 from penstock.server.repairing import Repairing
 from penstock.storage import fetched_batches, scrub
 from penstock.storage.repair import Patch
+from support.whole_brokers import Brokers, run, until
 
 Scenario = Callable[[Brokers], Awaitable[None]]
 

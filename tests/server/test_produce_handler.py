@@ -8,7 +8,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from harness import Harness, serve
 
 from penstock.errors import ErrorCode, ProtocolError
 from penstock.model import BrokerId, TopicId
@@ -20,6 +19,7 @@ from penstock.storage.jobs import FlushJob
 from penstock.wire.framing import SIZE_PREFIX
 from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceResult, ProduceTopic
 from penstock.wire.produce_client import decode_produce_response, encode_produce_request
+from support.harness import Harness, serve
 
 VERSION = 9
 ALL, LEADER, NONE = -1, 1, 0

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Harness, serve
 
 from penstock.cluster import moves
 from penstock.errors import ErrorCode
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+from support.harness import Harness, serve
 
 
 async def reassign(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import Harness, serve
 from test_produce_handler import produce
-from whole_brokers import Brokers, run, until
 
 from penstock.errors import ErrorCode
 from penstock.model import BrokerId, LeaderEpoch, TopicId
@@ -15,6 +13,8 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.replication.in_sync import InSync
 from penstock.replication.replica import Replica
 from penstock.wire.produce import ProducePartition, ProduceTopic
+from support.harness import Harness, serve
+from support.whole_brokers import Brokers, run, until
 
 
 def batch(sequence: int, epoch: int = 0) -> memoryview:

@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Harness, new_topic
-from whole_brokers import Brokers, run, until
 
-from changed_bytes import Segment, segments_of
 from penstock.errors import CorruptLog
 from penstock.model import Offset
 from penstock.observability.alarms import AlarmKind
@@ -19,6 +16,9 @@ from penstock.replication.replica import Replica
 from penstock.server import repairing
 from penstock.storage.damage import DamagedRange
 from penstock.storage.log_manager import LogManager
+from support.changed_bytes import Segment, segments_of
+from support.harness import Harness, new_topic
+from support.whole_brokers import Brokers, run, until
 
 ORDERS = "orders"
 COUNT = 40

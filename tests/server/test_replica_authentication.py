@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import Harness, serve
 
 from penstock.errors import ErrorCode, ProtocolError
 from penstock.model import BrokerId
@@ -23,6 +22,7 @@ from penstock.wire.broker_handshake import (
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.fetch_client import FetchResponse, decode_fetch_response, encode_fetch_request
 from penstock.wire.framing import SIZE_PREFIX
+from support.harness import Harness, serve
 
 SECRET = {"cluster.secret": "between us"}
 ME, OTHER = BrokerId(1), BrokerId(2)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from harness import Harness
-from whole_brokers import Brokers, run, until
-
 from penstock.model import BrokerId
 from penstock.net.answer import Answer, Later
 from penstock.server.dispatch import Session
@@ -15,6 +12,8 @@ from penstock.server.security import ANONYMOUS
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.fetch_client import FetchResponse, decode_fetch_response, encode_fetch_request
 from penstock.wire.framing import SIZE_PREFIX
+from support.harness import Harness
+from support.whole_brokers import Brokers, run, until
 
 ORDERS = "orders"
 VERSION = 17

@@ -6,8 +6,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from harness import Harness
-from whole_brokers import Brokers, run, until
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
@@ -17,6 +15,8 @@ from penstock.net.routes import CoordinatorKind, Routes
 from penstock.net.sender import OutcomeUnknown, Sender
 from penstock.records.building import NewRecord
 from penstock.records.iteration import iterate, read_batches
+from support.harness import Harness
+from support.whole_brokers import Brokers, run, until
 
 ORDERS = "orders"
 

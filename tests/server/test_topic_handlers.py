@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from harness import Harness, new_topic, serve
 
 from penstock.errors import ErrorCode
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
+from support.harness import Harness, new_topic, serve
 
 CREATE, DELETE, CREATE_PARTITIONS, METADATA, DESCRIBE_TOPIC_PARTITIONS = 19, 20, 37, 3, 75
 NOT_ASKED = -(2**31)

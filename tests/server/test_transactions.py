@@ -6,8 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from harness import Harness, serve
-from transaction_wire import (
+
+from penstock.errors import ErrorCode
+from penstock.server.security import Operation, ResourceType
+from penstock.storage.aborted_transactions import AbortedTransaction
+from support.harness import Harness, serve
+from support.transaction_wire import (
     LIST_OFFSETS,
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -17,10 +21,6 @@ from transaction_wire import (
     find_coordinator,
     seen,
 )
-
-from penstock.errors import ErrorCode
-from penstock.server.security import Operation, ResourceType
-from penstock.storage.aborted_transactions import AbortedTransaction
 
 WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS = 27, 61
 VERSIONS = pytest.mark.parametrize("version", [1, 2])

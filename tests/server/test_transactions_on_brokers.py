@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from harness import Harness, new_topic
-from transaction_wire import Producer, committed_offset, fetch, find_coordinator, seen
-from whole_brokers import Brokers, run, until
 
 from penstock.errors import ErrorCode
 from penstock.storage.log import Log
+from support.harness import Harness, new_topic
+from support.transaction_wire import Producer, committed_offset, fetch, find_coordinator, seen
+from support.whole_brokers import Brokers, run, until
 
 ORDERS = "orders"
 VERSIONS = pytest.mark.parametrize("version", [1, 2])

@@ -11,9 +11,9 @@ import pytest
 from mutants import catch
 from planting import BUGS
 
-from commit_seeds import PROPERTY, commit_seeds
 from penstock.simulation.running import Report, Sink
 from penstock.simulation.seeds import BROKER, CLUSTER, run_cluster_seed, run_seed
+from support.commit_seeds import PROPERTY, commit_seeds
 
 SEEDS = range(1, 49)
 CLUSTER_SEEDS = range(1, 49)

@@ -3,9 +3,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable
 
-from shard_bench import ManualClock
-
 from penstock.state_log.timers import Timers
+from support.manual_clock import ManualClock
 
 
 def run(scenario: Callable[[Timers, ManualClock, list[Hashable]], None]) -> None:

@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 from log_helpers import DIRECTORY_ID, NODE, NOW_MS, append, open_manager, the_log
 
-from directory_copies import RESTORES, Restore, copy_directory, synchronize
 from penstock.model import BrokerEpoch
 from penstock.storage.data_directory import BOOT_FILE
 from penstock.storage.disk import RealDisk
 from penstock.storage.log_manager import LogManager
+from support.directory_copies import RESTORES, Restore, copy_directory, synchronize
 
 EPOCH = BrokerEpoch(7)
 BOOT = "boot"

@@ -10,7 +10,7 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 CONFTEST = """
 from pathlib import Path
-import first_failures
+from support import first_failures
 
 def pytest_addoption(parser):
     first_failures.add_options(parser)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Harness, serve
 
 from penstock.cluster.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from penstock.errors import ErrorCode, ProtocolError
@@ -25,6 +24,7 @@ from penstock.wire.init_producer_id import InitProducerIdRequest, encode_init_pr
 from penstock.wire.messages import decode_response_frame
 from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from penstock.wire.produce_client import decode_produce_response, encode_produce_request
+from support.harness import Harness, serve
 
 FIND, INIT, ADD, ADD_OFFSETS, END, MARKERS, DESCRIBE, LIST, API_VERSIONS = 10, 22, 24, 25, 26, 27, 65, 66, 18
 SETTINGS = {"transaction.state.log.num.partitions": "3", "offsets.topic.num.partitions": "3"}

@@ -11,7 +11,6 @@ from uuid import UUID
 
 import pytest
 from kio.serial import entity_reader, entity_writer
-from message_samples import ALL_VERSIONS, random_body, random_message
 
 from penstock.errors import ErrorCode, ProtocolError
 from penstock.wire.headers import RequestHeader, decode_request_header
@@ -25,6 +24,7 @@ from penstock.wire.messages import (
     encode_response_frame,
 )
 from penstock.wire.schema import Direction, load_entity
+from support.message_samples import ALL_VERSIONS, random_body, random_message
 
 METADATA, API_VERSIONS, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS = 3, 18, 19, 75
 

@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from message_samples import random_body
 
 from penstock.errors import ErrorCode, ProtocolError
 from penstock.model import TopicId
@@ -27,6 +26,7 @@ from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_reque
 from penstock.wire.headers import RequestHeader, decode_request_header
 from penstock.wire.leader_hints import CurrentLeader, NodeEndpoint
 from penstock.wire.messages import decode_request, decode_response_frame, encode_request
+from support.message_samples import random_body
 
 FETCH = 1
 SCHEMA_VERSIONS = range(4, 19)

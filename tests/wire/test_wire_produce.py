@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from message_samples import random_body
 
 from penstock.errors import ErrorCode, ProtocolError
 from penstock.model import TopicId
@@ -23,6 +22,7 @@ from penstock.wire.produce import (
     encode_produce_response,
 )
 from penstock.wire.produce_client import decode_produce_response, encode_produce_request
+from support.message_samples import random_body
 
 PRODUCE = 0
 SCHEMA_VERSIONS = range(3, 14)

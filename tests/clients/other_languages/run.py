@@ -1,0 +1,162 @@
+"""Clients of other languages against a cluster of three, of which a leader is killed while they write: `make clients`.
+
+Each program makes a topic, produces, reads as groups, runs transactions, administers, and fails when something is not
+as it should be. What cannot be built here, for want of its tools, is named and left out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.cluster_processes import ClusterProcesses
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parents[2] / "build" / "clients"
+PATIENCE_S = 300.0
+LIFE_S = 0.7
+DEATH_S = 2.0
+PRODUCING = "PRODUCING"
+"""What a program says before it starts to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    name: str
+    folder: str
+    tools: tuple[str, ...]
+    build: tuple[tuple[str, ...], ...]
+    """Run in a copy of the folder."""
+    run: tuple[str, ...]
+
+    @property
+    def missing(self) -> list[str]:
+        return [tool for tool in self.tools if shutil.which(tool) is None]
+
+
+_JAVA_TOOLS = ("java", "javac", "mvn")
+_JAVA_BUILD = (("mvn", "-q", "-B", "compile", "dependency:copy-dependencies", "-DoutputDirectory=jars"),)
+_JAVA_RUN = ("java", "-cp", "target/classes:jars/*")
+CLIENTS = (
+    Foreign("Java, kafka-clients", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Client")),
+    Foreign("Java, transactions", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Transactions")),
+    Foreign("Java, administration tools", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Tools")),
+    Foreign("MirrorMaker 2", "mirror", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Mirror")),
+    Foreign("Java, Kafka Streams", "java", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Streams")),
+    Foreign("Flink, exactly once", "flink", _JAVA_TOOLS, _JAVA_BUILD, (*_JAVA_RUN, "Copy")),
+    Foreign("Go, franz-go", "go", ("go",), (("go", "build", "-o", "client", "."),), ("./client",)),
+    Foreign(
+        "Go, administration by three clients",
+        "go_admin",
+        ("go",),
+        (("go", "build", "-o", "client", "."),),
+        ("./client",),
+    ),
+    Foreign(
+        "JavaScript, kafkajs",
+        "javascript",
+        ("node", "npm"),
+        (("npm", "install", "--no-audit", "--no-fund", "--silent"),),
+        ("node", "main.js"),
+    ),
+    Foreign(
+        "Spark's own Kafka connector",
+        "spark",
+        ("java", "mvn"),
+        (
+            ("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"),
+            (sys.executable, "-m", "venv", "environment"),
+            ("environment/bin/python", "-m", "pip", "install", "-q", "pyspark==4.0.0"),
+        ),
+        ("environment/bin/python", "main.py"),
+    ),
+)
+
+
+def main(chosen: Sequence[str]) -> int:
+    passed, failed, skipped = 0, 0, 0
+    for client in CLIENTS:
+        if chosen and client.folder not in chosen:
+            continue
+        if client.missing:
+            print(f"{client.name}: skipped, {', '.join(client.missing)} is not installed")
+            skipped += 1
+            continue
+        problem = build(client) or try_out(client)
+        print(f"{client.name}: {problem or 'passed'}", flush=True)
+        passed, failed = (passed, failed + 1) if problem else (passed + 1, failed)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+def build(client: Foreign) -> str:
+    """What went wrong, or nothing."""
+    shutil.copytree(HERE / client.folder, BUILD / client.folder, dirs_exist_ok=True)
+    for command in client.build:
+        done = subprocess.run(
+            command, cwd=BUILD / client.folder, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        if done.returncode:
+            return f"cannot be built\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    return ""
+
+
+def try_out(client: Foreign) -> str:
+    with tempfile.TemporaryDirectory(prefix="penstock-foreign-") as directory:
+        cluster = ClusterProcesses(Path(directory))
+        try:
+            cluster.start()
+            problem = run(client, cluster)
+            if not problem:
+                cluster.wait_until_healed()
+                cluster.stop()
+            return problem
+        finally:
+            cluster.close()
+
+
+def run(client: Foreign, cluster: ClusterProcesses) -> str:
+    """The program, with a leader killed and started again while it writes."""
+    topic = f"from-{client.folder}"
+    process = subprocess.Popen(
+        [*client.run, cluster.bootstrap, topic],
+        cwd=BUILD / client.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said: list[str] = []
+    errors = threading.Thread(target=lambda: said.extend(process.stderr or ()))
+    errors.start()
+    guard = threading.Timer(PATIENCE_S, process.kill)
+    guard.start()
+    try:
+        for line in process.stdout or ():
+            print(f"  {line.rstrip()}", flush=True)
+            if line.strip() == PRODUCING:
+                kill_a_leader(cluster, topic)
+    finally:
+        code = process.wait()
+        guard.cancel()
+        errors.join()
+    return "" if code == 0 else f"failed with {code}\n{''.join(said)[-4000:]}\n{cluster.log_tails()}"
+
+
+def kill_a_leader(cluster: ClusterProcesses, topic: str) -> None:
+    time.sleep(LIFE_S)
+    victim = cluster.leader(topic)
+    cluster.kill_brokers([victim])
+    print(f"  broker {victim}, which leads, is killed", flush=True)
+    time.sleep(DEATH_S)
+    cluster.start_brokers([victim])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Helpers that several test directories share: brokers to test against, raw requests, waiting, ports, seeds."""

@@ -1,0 +1,198 @@
+"""A whole cluster in processes of its own: a ZooKeeper and brokers that are stopped, killed, paused, started again.
+
+It starts, stops and is killed like one broker, so that tests of one run against several: with PENSTOCK_TEST_CLUSTER=3
+`serving` gives them a cluster of three. Every wait is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata
+
+from penstock.cli.zookeeper_process import Member, ZooKeeperProcess
+from support.broker_process import BrokerProcess, answers, free_ports
+
+CLUSTER_SIZE = int(os.environ.get("PENSTOCK_TEST_CLUSTER", "0"))
+"""How many brokers the client tests run against; 0 is one without a ZooKeeper."""
+BROKERS = CLUSTER_SIZE or 1
+"""How many that are, and so the replication factor of the topics that client tests make."""
+PATIENCE_S = 60.0
+START_PATIENCE_S = 120.0
+"""Several start at once, and others work beside them."""
+POLL_S = 0.05
+SESSION_TIMEOUT_MS = 6_000
+QUICK = (f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}", "offsets.topic.num.partitions=6")
+
+
+class ClusterProcesses:
+    def __init__(self, directory: Path, size: int = 3, settings: Sequence[str] = ()) -> None:
+        [port] = free_ports(1)
+        self.zookeeper = ZooKeeperProcess(str(directory / "zookeeper"), [Member(port, 0, 0)])
+        self._zookeeper_runs = False
+        self.brokers: dict[int, BrokerProcess] = {}
+        for number in range(1, size + 1):
+            (directory / str(number)).mkdir(parents=True)
+            of_broker = (f"node.id={number}", f"zookeeper.connect=127.0.0.1:{port}")
+            self.brokers[number] = BrokerProcess(directory / str(number), (*of_broker, *QUICK, *settings))
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    @property
+    def running(self) -> list[int]:
+        return [number for number, broker in self.brokers.items() if broker.running]
+
+    def start(self) -> None:
+        """Start what does not run, and wait until all brokers have found each other."""
+        self.start_zookeeper()
+        self.start_brokers(number for number, broker in self.brokers.items() if not broker.running)
+        everybody = set(self.brokers)
+        for number in everybody:
+            self.until(
+                lambda number=number: set(self.metadata(number).brokers) == everybody, "all see all brokers"
+            )
+
+    def start_zookeeper(self) -> None:
+        if not self._zookeeper_runs:
+            self.zookeeper.start()
+            self._zookeeper_runs = True
+
+    def kill_zookeeper(self) -> None:
+        self._zookeeper_runs = False
+        self.zookeeper.kill()
+
+    def start_brokers(self, numbers: Iterable[int]) -> None:
+        chosen = list(numbers)
+        for number in chosen:
+            self.brokers[number].spawn()
+        for number in chosen:
+            port = self.brokers[number].port
+            self.until(lambda port=port: answers(port), f"broker {number} answers", START_PATIENCE_S)
+
+    def stop(self) -> None:
+        """A clean stop of every broker, one after the other; the ZooKeeper goes on."""
+        for broker in self.brokers.values():
+            broker.stop()
+
+    def kill(self) -> None:
+        """All brokers at once, as when the power fails for processes; the ZooKeeper goes on."""
+        self.kill_brokers(self.brokers)
+
+    def kill_brokers(self, numbers: Iterable[int]) -> None:
+        chosen = [self.brokers[number] for number in numbers if self.brokers[number].running]
+        for broker in chosen:
+            os.kill(broker.pid, signal.SIGKILL)
+        for broker in chosen:
+            broker.kill()
+
+    def pause(self, number: int) -> None:
+        os.kill(self.brokers[number].pid, signal.SIGSTOP)
+
+    def resume(self, number: int) -> None:
+        os.kill(self.brokers[number].pid, signal.SIGCONT)
+
+    def empty(self, number: int) -> None:
+        """As if the disk of a broker that does not run had been replaced."""
+        assert not self.brokers[number].running
+        shutil.rmtree(self.brokers[number].data_dir)
+
+    def close(self) -> None:
+        self.kill()
+        self.kill_zookeeper()
+
+    def metadata(self, number: int | None = None) -> ClusterMetadata:
+        """As one broker sees it, or whoever answers."""
+        servers = self.bootstrap if number is None else self.brokers[number].bootstrap
+        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        return admin.list_topics(timeout=PATIENCE_S)
+
+    def controller(self) -> int:
+        self.until(lambda: self.metadata().controller_id > 0, "there is a controller")
+        return self.metadata().controller_id
+
+    def leader(self, topic: str, partition: int = 0, seen_by: int | None = None) -> int:
+        return self.metadata(seen_by).topics[topic].partitions[partition].leader
+
+    def in_sync(self, topic: str, partition: int = 0, seen_by: int | None = None) -> set[int]:
+        return set(self.metadata(seen_by).topics[topic].partitions[partition].isrs)
+
+    def wait_until_healed(self) -> None:
+        """Until every partition has a leader and all its replicas are in sync, as every broker sees it."""
+        ills: list[str] = []
+
+        def healed() -> bool:
+            ills[:] = [
+                ill for number in self.brokers for ill in _ills(self.metadata(number), set(self.brokers))
+            ]
+            return not ills
+
+        try:
+            self.until(healed, "all replicas are in sync")
+        except AssertionError as error:
+            error.add_note("\n".join(ills))
+            raise
+
+    def make_groups_known(self) -> None:
+        """The first group makes a topic; clients that give up at NOT_COORDINATOR must not be the first."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "first", "log_level": 0})
+
+        def known() -> bool:
+            with suppress(KafkaException):
+                consumer.committed([TopicPartition("none", 0)], PATIENCE_S)
+                return True
+            return False
+
+        self.until(known, "groups have coordinators")
+        consumer.close()
+        self.wait_until_healed()
+
+    def until(self, condition: Callable[[], object], what: str, within_s: float = PATIENCE_S) -> None:
+        deadline = time.monotonic() + within_s
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {within_s} s: {what}\n{self.log_tails()}"
+            time.sleep(POLL_S)
+
+    def log_tails(self) -> str:
+        return "\n".join(f"broker {number}:\n{b.log_tail()}" for number, b in self.brokers.items())
+
+
+def _ills(seen: ClusterMetadata, brokers: set[int]) -> Iterator[str]:
+    """What is not as it should be, as one broker sees it."""
+    by = f"seen by {seen.orig_broker_id}"
+    if set(seen.brokers) != brokers:
+        yield f"{by}: brokers {sorted(seen.brokers)}"
+    for topic in seen.topics.values():
+        for number, partition in topic.partitions.items():
+            if partition.leader == -1 or set(partition.isrs) != set(partition.replicas):
+                yield f"{by}: {topic.topic}-{number}: leader {partition.leader}, in sync {partition.isrs}"
+
+
+@contextmanager
+def serving(directory: Path, settings: Sequence[str] = ()) -> Iterator[BrokerProcess | ClusterProcesses]:
+    """A broker or a cluster that has started; stopped in order afterwards, which must work."""
+    if not CLUSTER_SIZE:
+        directory.mkdir(parents=True, exist_ok=True)
+    server = (
+        ClusterProcesses(directory, CLUSTER_SIZE, settings)
+        if CLUSTER_SIZE
+        else BrokerProcess(directory, settings)
+    )
+    try:
+        server.start()
+        if isinstance(server, ClusterProcesses):
+            server.make_groups_known()
+        yield server
+        server.stop()
+    finally:
+        server.kill()
+        if isinstance(server, ClusterProcesses):
+            server.close()

@@ -1,0 +1,109 @@
+"""First failures: keeps their logs, and lets no second run of a test replace a verdict about data.
+
+`make test` runs failed tests once more, alone, because processes on a busy machine are late at times. Tests that judge
+data (`VERDICTS`: histories, models, exactly-once) are left out: their first failure is final, unless it was in a
+fixture, before the test itself began.
+
+--first-failures DIR   the first run: one file for each failed test, and DIR/verdicts, the list of failed verdicts
+--second-run-of DIR    the second run: verdicts are not run, and the run fails if one of them failed before
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+VERDICTS = (
+    "simulation/*",
+    "faults/*",
+    "storage/*",
+    "replication/*",
+    "transactions/*",
+    "*/test_*_model.py",
+    "*/test_*_properties.py",
+    "*/test_*_crashes.py",
+    "*/test_*_deaths.py",
+    "*/test_*_kills.py",
+    "clients/penstock_client/test_delivery.py",
+    "clients/penstock_client/test_exactly_once.py",
+    "clients/python_clients/test_transactions_*.py",
+    "server/test_transactions*.py",
+)
+"""Tests whose failure may be lost or doubled data, by their path under tests/."""
+_LIST = "verdicts"
+_MOST_NAME_CHARACTERS = 150
+
+
+def add_options(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--first-failures", type=Path, metavar="DIR", help="keep the logs of failed tests in DIR"
+    )
+    parser.addoption("--second-run-of", type=Path, metavar="DIR", help="leave out tests that judge data")
+
+
+def configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    directory = config.getoption("--first-failures")
+    if directory is not None and not is_worker:
+        config.pluginmanager.register(FirstRun(directory))
+    directory = config.getoption("--second-run-of")
+    if directory is not None and not is_worker:
+        config.pluginmanager.register(SecondRun(directory))
+
+
+def mark_verdicts(items: Iterable[pytest.Item], tests: Path) -> None:
+    for item in items:
+        path = item.path.relative_to(tests).as_posix() if item.path.is_relative_to(tests) else ""
+        if any(fnmatch(path, pattern) for pattern in VERDICTS):
+            item.add_marker(pytest.mark.verdict)
+
+
+class FirstRun:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.failed:
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        name = re.sub(r"[^\w.-]+", "-", report.nodeid)[-_MOST_NAME_CHARACTERS:]
+        captured = "".join(f"\n--- {title}\n{content}" for title, content in report.sections)
+        with (self._directory / f"{name}.txt").open("a") as file:
+            file.write(f"{report.nodeid} ({report.when})\n{report.longreprtext}\n{captured}\n")
+        if "verdict" in report.keywords and report.when != "setup":
+            with (self._directory / _LIST).open("a") as file:
+                file.write(f"{report.nodeid}\n")
+
+
+class SecondRun:
+    def __init__(self, directory: Path) -> None:
+        file = directory / _LIST
+        self._verdicts = sorted(set(file.read_text().splitlines())) if file.exists() else []
+        self._directory = directory
+        self._again: list[str] = []
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> Generator[None, None, None]:
+        """After --last-failed: it would run everything where nothing that failed is left."""
+        yield
+        failed = [item for item in items if item.nodeid in self._verdicts]
+        items[:] = [item for item in items if item.nodeid not in self._verdicts]
+        self._again = [item.nodeid for item in items]
+        config.hook.pytest_deselected(items=failed)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._verdicts:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for nodeid in self._again:
+            terminalreporter.write_line(f"needed a second run: {nodeid}")
+        for nodeid in self._verdicts:
+            terminalreporter.write_line(f"FAILED verdict about data, not run again: {nodeid}", red=True)
+        terminalreporter.write_line(f"the logs of the first run are in {self._directory}")
