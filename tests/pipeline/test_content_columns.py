@@ -49,12 +49,12 @@ def test_size_and_crc_are_those_of_the_content(batches: list[list[NewRecord]], f
 
 @pytest.mark.process
 def test_rows_of_log_and_archive_have_the_same_size_and_crc(
-    penstock_session_broker: BrokerProcess, tmp_path: Path
+    penstock_session_broker: BrokerProcess, tmp_path: Path, topic_name: str
 ) -> None:
     bootstrap, place = penstock_session_broker.bootstrap, tmp_path / "archive"
-    make(bootstrap, "measured", 1)
-    produce(bootstrap, "measured", range(30), 1)
-    options = {"bootstrap": bootstrap, "subscribe": "measured", "columns": COLUMNS}
+    make(bootstrap, topic_name, 1)
+    produce(bootstrap, topic_name, range(30), 1)
+    options = {"bootstrap": bootstrap, "subscribe": topic_name, "columns": COLUMNS}
     wanted = [
         (
             number,
@@ -64,7 +64,7 @@ def test_rows_of_log_and_archive_have_the_same_size_and_crc(
         for number in range(30)
     ]
     assert read(BatchReader(parse(options))) == wanted
-    list(Archiver(job(bootstrap, place, "measured"), InProcess(), pytest.fail).run())
+    list(Archiver(job(bootstrap, place, topic_name), InProcess(), pytest.fail).run())
     assert sorted(read(TableReader(parse({**options, "archive": str(place)})))) == wanted
 
 

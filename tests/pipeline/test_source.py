@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from archive_helpers import make
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -22,11 +23,6 @@ START_MS = 1_700_000_000_000
 @pytest.fixture
 def bootstrap(penstock_session_broker: BrokerProcess) -> str:
     return penstock_session_broker.bootstrap
-
-
-def make(bootstrap: str, topic: str, partitions: int = 2) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions)])[topic].result(30)
 
 
 def produce(bootstrap: str, topic: str, numbers: range, partitions: int = 2) -> None:
@@ -77,21 +73,20 @@ def test_a_topic_is_a_table_with_the_columns_of_sparks_own_source(
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        ({"startingOffsets": '{"chosen": {"0": 10, "1": -2}}'}, [n for n in range(100) if n % 2 or n >= 20]),
-        ({"endingOffsets": '{"chosen": {"0": 5, "1": 0}}'}, [0, 2, 4, 6, 8]),
+        ({"startingOffsets": '{"TOPIC": {"0": 10, "1": -2}}'}, [n for n in range(100) if n % 2 or n >= 20]),
+        ({"endingOffsets": '{"TOPIC": {"0": 5, "1": 0}}'}, [0, 2, 4, 6, 8]),
         ({"startingTimestamp": str(START_MS + 90_000)}, list(range(90, 100))),
         ({"endingTimestamp": str(START_MS + 10_000)}, list(range(10))),
         ({"minPartitions": "7"}, list(range(100))),
     ],
 )
 def test_where_reading_starts_and_ends_is_chosen(
-    spark: SparkSession, bootstrap: str, options: dict[str, str], wanted: list[int]
+    spark: SparkSession, bootstrap: str, topic_name: str, options: dict[str, str], wanted: list[int]
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    if "chosen" not in admin.list_topics(timeout=30).topics:
-        make(bootstrap, "chosen")
-        produce(bootstrap, "chosen", range(100))
-    frame = load(spark, bootstrap, subscribe="chosen", **options)
+    make(bootstrap, topic_name)
+    produce(bootstrap, topic_name, range(100))
+    named = {name: value.replace("TOPIC", topic_name) for name, value in options.items()}
+    frame = load(spark, bootstrap, subscribe=topic_name, **named)
     assert numbers(frame) == wanted
     if "minPartitions" in options:
         assert frame.rdd.getNumPartitions() >= 7

@@ -40,30 +40,31 @@ def produce(bootstrap: str, topic: str, times_ms: list[int]) -> None:
 @pytest.mark.process
 @pytest.mark.spark
 def test_windows_that_are_over_are_counted_once(
-    spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path
+    spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path, topic_name: str
 ) -> None:
     bootstrap = penstock_session_broker.bootstrap
-    make(bootstrap, "measured")
-    make(bootstrap, "measures", 1)
-    work = StatsJob(bootstrap, ("measured",), str(tmp_path / "stats"), to_topic="measures")
+    source, target = topic_name, f"{topic_name}-stats"
+    make(bootstrap, source)
+    make(bootstrap, target, 1)
+    work = StatsJob(bootstrap, (source,), str(tmp_path / "stats"), to_topic=target)
 
     def run() -> list[dict[str, Any]]:
         assert start(spark, work, once=True).awaitTermination(100)
         return windows(tmp_path / "stats")
 
-    produce(bootstrap, "measured", [START_MS + second * 1000 for second in range(90)])
-    produce(bootstrap, "measured", [START_MS + 10 * MINUTE_MS])
+    produce(bootstrap, source, [START_MS + second * 1000 for second in range(90)])
+    produce(bootstrap, source, [START_MS + 10 * MINUTE_MS])
     first, second = run()
     begin = datetime.fromtimestamp(START_MS / 1000, UTC)
     assert first["window_start"] == begin
     assert (first["records"], first["bytes"], first["keys"]) == (60, 60 * 12, 5)
     assert first["latency_ms_p50"] is None
     assert (second["window_end"], second["records"]) == (begin + timedelta(minutes=2), 30)
-    produce(bootstrap, "measured", [START_MS + 20 * MINUTE_MS])
+    produce(bootstrap, source, [START_MS + 20 * MINUTE_MS])
     third = run()[-1]
     assert (third["records"], third["window_start"]) == (1, begin + timedelta(minutes=10))
     assert len(run()) == 3
-    found = read_json(bootstrap, "measures")
+    found = read_json(bootstrap, target)
     assert [each["records"] for each in found] == [60, 30, 1]
     assert found[0]["window_start"] == begin.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -75,13 +76,15 @@ def test_a_query_that_dies_between_table_and_topic_goes_on_and_counts_once(
     penstock_session_broker: BrokerProcess,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    topic_name: str,
 ) -> None:
     bootstrap = penstock_session_broker.bootstrap
-    make(bootstrap, "interrupted")
-    make(bootstrap, "counts", 1)
-    work = StatsJob(bootstrap, ("interrupted",), str(tmp_path / "stats"), to_topic="counts")
-    produce(bootstrap, "interrupted", [START_MS + second * 1000 for second in range(90)])
-    produce(bootstrap, "interrupted", [START_MS + 10 * MINUTE_MS])
+    source, target = topic_name, f"{topic_name}-stats"
+    make(bootstrap, source)
+    make(bootstrap, target, 1)
+    work = StatsJob(bootstrap, (source,), str(tmp_path / "stats"), to_topic=target)
+    produce(bootstrap, source, [START_MS + second * 1000 for second in range(90)])
+    produce(bootstrap, source, [START_MS + 10 * MINUTE_MS])
 
     def dying(*arguments: Any) -> None:
         write_to_table(*arguments)
@@ -93,7 +96,7 @@ def test_a_query_that_dies_between_table_and_topic_goes_on_and_counts_once(
             start(spark, work, once=True).awaitTermination(100)
     assert start(spark, work, once=True).awaitTermination(100)
     assert [window["records"] for window in windows(tmp_path / "stats")] == [60, 30]
-    assert [each["records"] for each in read_json(bootstrap, "counts")] == [60, 30]
+    assert [each["records"] for each in read_json(bootstrap, target)] == [60, 30]
 
 
 def read_json(bootstrap: str, topic: str) -> list[dict[str, Any]]:
@@ -127,17 +130,17 @@ ROWS = [
 
 @pytest.mark.process
 def test_a_batch_that_comes_again_is_not_written_again(
-    penstock_session_broker: BrokerProcess, tmp_path: Path
+    penstock_session_broker: BrokerProcess, tmp_path: Path, topic_name: str
 ) -> None:
     """As after a crash between writing it and noting that it was."""
     bootstrap = penstock_session_broker.bootstrap
-    make(bootstrap, "repeated", 1)
+    make(bootstrap, topic_name, 1)
     table = pa.Table.from_pylist(ROWS[:2], schema=SCHEMA)
     for number in (0, 0, 1, 1, 0):
         write_to_table(store_at(str(tmp_path / "stats")), "query", table, number)
-        write_to_topic(bootstrap, "repeated", "query", table, number)
+        write_to_topic(bootstrap, topic_name, "query", table, number)
     assert len(windows(tmp_path / "stats")) == 4
-    assert len(read_json(bootstrap, "repeated")) == 4
+    assert len(read_json(bootstrap, topic_name)) == 4
 
 
 def test_a_chart_for_the_terminal_has_a_line_for_each_topic() -> None:

@@ -61,6 +61,18 @@ def test_what_is_archived_and_what_is_not_is_one_table_without_gap_or_duplicate(
     assert few.distinct().count() == 100
 
 
+@pytest.fixture(scope="module")
+def bounded(
+    spark: SparkSession,
+    penstock_session_broker: BrokerProcess,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """Archive of the topic `bounded`, which the tests of bounds share."""
+    place = tmp_path_factory.mktemp("bounded") / "archive"
+    truncated(spark, penstock_session_broker.bootstrap, place, "bounded")
+    return place
+
+
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
@@ -74,14 +86,11 @@ def test_what_is_archived_and_what_is_not_is_one_table_without_gap_or_duplicate(
 def test_bounds_lie_in_the_archive_or_in_the_log(
     spark: SparkSession,
     bootstrap: str,
-    tmp_path_factory: pytest.TempPathFactory,
+    bounded: Path,
     options: dict[str, str],
     wanted: list[int],
 ) -> None:
-    place = tmp_path_factory.getbasetemp() / "bounded"
-    if not place.exists():
-        truncated(spark, bootstrap, place, "bounded")
-    assert numbers(load(spark, bootstrap, place, "bounded", **options)) == wanted
+    assert numbers(load(spark, bootstrap, bounded, "bounded", **options)) == wanted
 
 
 def test_table_without_rows_in_archive_and_log_is_empty(
