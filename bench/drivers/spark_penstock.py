@@ -10,8 +10,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.archive import ArchiveJob, Archiver
-from penstock.pipeline.archive_table import ArchiveTable
+from penstock.pipeline.archive.archiver import ArchiveJob, Archiver
+from penstock.pipeline.archive.table import ArchiveTable
 from penstock.pipeline.options import parse
 from penstock.pipeline.session import open_session
 

@@ -16,22 +16,23 @@ from typing import Any
 from archive_helpers import job, produce
 from in_process import InProcess
 
-from penstock.pipeline import archive, archive_store, archive_table, archive_upkeep
+from penstock.pipeline.archive import archiver, maintenance, table
+from penstock.pipeline.table_store import Store
 
 RECORDS = 7
 """Fewer than a day has hours, so that days get several files, which are merged."""
 STEPS: list[tuple[Any, str, int]] = [
-    (archive_table.ArchiveTable, "view_or_create", 1),
-    (archive, "_write_range", 1),
-    (archive, "_write_range", 2),
-    (archive_store.Store, "make_durable", 1),
-    (archive_table.ArchiveTable, "commit", 1),
-    (archive_table.DeltaTable, "create_write_transaction", 1),
-    (archive, "note_archived", 1),
-    (archive, "truncate", 1),
-    (archive_upkeep, "_write_merged", 1),
-    (archive_table.ArchiveTable, "replace", 1),
-    (archive_table.ArchiveTable, "vacuum", 1),
+    (table.ArchiveTable, "view_or_create", 1),
+    (archiver, "_write_range", 1),
+    (archiver, "_write_range", 2),
+    (Store, "make_durable", 1),
+    (table.ArchiveTable, "commit", 1),
+    (table.DeltaTable, "create_write_transaction", 1),
+    (archiver, "note_archived", 1),
+    (archiver, "truncate", 1),
+    (maintenance, "_write_merged", 1),
+    (table.ArchiveTable, "replace", 1),
+    (table.ArchiveTable, "vacuum", 1),
 ]
 
 
@@ -62,8 +63,8 @@ def _run(bootstrap: str, place: str, topic: str, first: int) -> None:
         produce(bootstrap, topic, range(first, first + RECORDS))
         session = InProcess()
         work = job(bootstrap, place, topic, truncates=True, grace_ms=-1000)
-        list(archive.Archiver(work, session, lambda _: None).run())
-        archive_upkeep.keep_up(work.table, session, None, worthwhile=2)
+        list(archiver.Archiver(work, session, lambda _: None).run())
+        maintenance.maintain(work.table, session, None, worthwhile=2)
     except BaseException as error:  # noqa: BLE001 - a fork must not go on as its parent
         print(f"failed: {error!r}", flush=True)
         os._exit(1)

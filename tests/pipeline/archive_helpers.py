@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.archive import ArchiveJob, Archiver, Progress
-from penstock.pipeline.archive_table import ArchiveTable
+from penstock.pipeline.archive.archiver import ArchiveJob, ArchiveProgress, Archiver
+from penstock.pipeline.archive.table import ArchiveTable
 from penstock.pipeline.options import parse
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -63,7 +63,7 @@ def job(bootstrap: str, place: object, topics: str, **options: Any) -> ArchiveJo
     return ArchiveJob(source, ArchiveTable.at(str(place)), **options)
 
 
-def archive(spark: SparkSession, job: ArchiveJob) -> tuple[Progress, list[str]]:
+def archive(spark: SparkSession, job: ArchiveJob) -> tuple[ArchiveProgress, list[str]]:
     """What was done, and what was warned of."""
     warnings: list[str] = []
     *_, done = Archiver(job, lambda: spark, warnings.append).run()

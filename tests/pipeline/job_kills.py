@@ -27,7 +27,7 @@ from penstock.testing.process import BrokerProcess
 RECORDS = 2_000
 STEP_MS = 60_000
 """From each record to the next: of hundreds of cycles none lies in the future, which brokers refuse."""
-PATIENCE_SECONDS = 600.0
+WAIT_SECONDS = 600.0
 EARLIEST, LATEST = 0.3, 1.1
 """When a job is maltreated, in times of how long it takes: before, Spark is about to start."""
 
@@ -82,7 +82,7 @@ def _kill_broker(broker: BrokerProcess, job: list[str], moment: float) -> str:
     time.sleep(moment)
     broker.kill()
     broker.start()
-    return f"broker killed after {moment:.0f} s, ended {process.wait(PATIENCE_SECONDS)}"
+    return f"broker killed after {moment:.0f} s, ended {process.wait(WAIT_SECONDS)}"
 
 
 def _kill_job(bootstrap: str, job: list[str], moment: float, chance: random.Random) -> str:
@@ -91,7 +91,7 @@ def _kill_job(bootstrap: str, job: list[str], moment: float, chance: random.Rand
     workers = [each for each in _family(process.pid) if "pyspark.daemon" in _command(each)]
     if workers and chance.random() < 0.5:
         _kill(chance.choice(workers))
-        return f"a task killed after {moment:.0f} s, ended {process.wait(PATIENCE_SECONDS)}"
+        return f"a task killed after {moment:.0f} s, ended {process.wait(WAIT_SECONDS)}"
     for each in [process, *_family(process.pid)]:
         _kill(each)
     ended = process.wait()
@@ -102,7 +102,7 @@ def _leave_alone(bootstrap: str, job: list[str]) -> float:
     """How long it took."""
     began = time.monotonic()
     process = _start(bootstrap, job)
-    assert process.wait(PATIENCE_SECONDS) == 0, f"{job[0]} failed"
+    assert process.wait(WAIT_SECONDS) == 0, f"{job[0]} failed"
     return time.monotonic() - began
 
 

@@ -19,7 +19,7 @@ from penstock.pipeline.fetching import read_range
 from penstock.pipeline.offsets import topics_of
 from penstock.pipeline.options import parse
 from penstock.pipeline.ranges import OffsetRange
-from penstock.pipeline.reading import Reading
+from penstock.pipeline.read_settings import ReadSettings
 
 RECORDS = 40
 STEPS = [
@@ -89,7 +89,7 @@ def _run(bootstrap: str, source: str, target: str) -> None:
         [topic] = topics_of(parse({"bootstrap": bootstrap, "subscribe": source})).values()
         wanted = OffsetRange(source, topic.id, 0, 0, RECORDS)
         to = replay_writer.ReplayTarget(bootstrap, target, 1, "crashes", {source: topic.id}, None, None)
-        list(replay_writer.write_rows(to, read_range(Reading(bootstrap), wanted, ALL)))
+        list(replay_writer.write_rows(to, read_range(ReadSettings(bootstrap), wanted, ALL)))
     except BaseException as error:  # noqa: BLE001 - a fork must not go on as its parent
         print(f"failed: {error!r}", flush=True)
         os._exit(1)

@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.pipeline import sink_stream
-from penstock.pipeline.held import open_under
 from penstock.pipeline.offsets import run
-from penstock.pipeline.sink_options import parse_sink
-from penstock.pipeline.sink_stream import StreamWriter, Task, Written
+from penstock.pipeline.sink import stream_writer
+from penstock.pipeline.sink.held_transactions import open_under
+from penstock.pipeline.sink.options import parse_sink
+from penstock.pipeline.sink.stream_writer import SinkStreamWriter, SinkTask, TaskResult
 
 EMPTY_POLLS = 600
 _names = itertools.count()
@@ -40,16 +40,16 @@ class Query:
     def __init__(self, bootstrap: str, topic: str, patch: pytest.MonkeyPatch, **options: str) -> None:
         self.bootstrap = bootstrap
         self.id = str(uuid4())
-        self.writer = StreamWriter(parse_sink({"bootstrap": bootstrap, "topic": topic, **options}))
+        self.writer = SinkStreamWriter(parse_sink({"bootstrap": bootstrap, "topic": topic, **options}))
         self._patch = patch
 
-    def write(self, batch: int, number: int, rows: Iterable[pa.RecordBatch]) -> Written:
-        self._patch.setattr(sink_stream, "_task", lambda: Task(self.id, batch, number))
+    def write(self, batch: int, number: int, rows: Iterable[pa.RecordBatch]) -> TaskResult:
+        self._patch.setattr(stream_writer, "_task", lambda: SinkTask(self.id, batch, number))
         written = self.writer.write(iter(rows))
-        assert isinstance(written, Written)
+        assert isinstance(written, TaskResult)
         return written
 
-    def run(self, batch: int, values: Sequence[str]) -> list[Written]:
+    def run(self, batch: int, values: Sequence[str]) -> list[TaskResult]:
         """All tasks of a batch."""
         return [
             self.write(batch, 0, [rows_of(values[::2])]),

@@ -25,7 +25,7 @@ from penstock.testing.process import BrokerProcess, free_ports
 
 WORKERS = 2
 RECORDS = 500
-PATIENCE_SECONDS = 600.0
+WAIT_SECONDS = 600.0
 
 
 def main() -> int:
@@ -78,20 +78,20 @@ def _try_out(bootstrap: str, place: Path, master: str) -> int:
         if written == RECORDS:
             produce(bootstrap, "source", range(RECORDS, 2 * RECORDS), 4)
     archiver.send_signal(signal.SIGINT)
-    assert archiver.wait(PATIENCE_SECONDS) == 130
+    assert archiver.wait(WAIT_SECONDS) == 130
     wanted = digest(b"value %d" % number for number in range(2 * RECORDS))
     assert digest(row["value"] for row in rows(place)) == wanted
     print("archived while records came")
     produce(bootstrap, "source", range(2 * RECORDS, 2 * RECORDS + 10), 4)
     sql = "select count(*) as n, count(distinct value) as d from source"
     asking = _start("query", sql, "--archive", str(place), "--master", master, "--json", is_read=True)
-    [found] = json.loads(asking.communicate(timeout=PATIENCE_SECONDS)[0])
+    [found] = json.loads(asking.communicate(timeout=WAIT_SECONDS)[0])
     assert found == {"n": 2 * RECORDS + 10, "d": 2 * RECORDS + 10}, found
     print("asked over archive and log")
     replay = _start(
         "replay", "--topics", "source", "--archive", str(place), "--to", "target", "--master", master
     )
-    assert replay.wait(PATIENCE_SECONDS) == 0
+    assert replay.wait(WAIT_SECONDS) == 0
     assert sorted(record.number for record in read_topic(bootstrap, "target")) == list(
         range(2 * RECORDS + 10)
     )
@@ -118,7 +118,7 @@ def _answers(port: int) -> bool:
 
 
 def _wait_for(what: str, is_there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS
     while not is_there():
         assert time.monotonic() < deadline, f"no {what} in time"
         time.sleep(0.2)

@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.archive import Archiver
-from penstock.pipeline.archive_table import ArchiveError, ArchiveTable
+from penstock.pipeline.archive.archiver import Archiver
+from penstock.pipeline.archive.table import ArchiveError, ArchiveTable
 from penstock.pipeline.options import OptionError
 from penstock.testing.process import BrokerProcess
 

@@ -14,8 +14,8 @@ from archive_helpers import digest, job, make, numbers, produce, rows
 from in_process import InProcess
 from pyarrow.parquet import ParquetWriter
 
-from penstock.pipeline import archive
-from penstock.pipeline.archive import Archiver
+from penstock.pipeline.archive import archiver
+from penstock.pipeline.archive.archiver import Archiver
 from penstock.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.process
@@ -62,14 +62,14 @@ def test_a_broker_that_is_killed_and_comes_back_meanwhile_costs_nothing(
 ) -> None:
     make(broker.bootstrap, "failover")
     produce(broker.bootstrap, "failover", range(100))
-    write = archive._write_range
+    write = archiver._write_range
 
     def interrupted(*arguments: object) -> object:
         broker.kill()
         broker.spawn()
         return write(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(archive, "_write_range", interrupted)
+    monkeypatch.setattr(archiver, "_write_range", interrupted)
     list(Archiver(job(broker.bootstrap, tmp_path / "archive", "failover"), InProcess(), pytest.fail).run())
     assert numbers(rows(tmp_path / "archive")) == list(range(100))
 

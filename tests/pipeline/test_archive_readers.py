@@ -16,13 +16,13 @@ from botocore.config import Config
 from deltalake import DeltaTable
 from in_process import InProcess
 
-from penstock.pipeline.archive import Archiver
-from penstock.pipeline.archive_store import storage_options, store_at
-from penstock.pipeline.archive_table import ArchiveError, ArchiveTable, CommitRefused
-from penstock.pipeline.archive_upkeep import keep_up
+from penstock.pipeline.archive.archiver import Archiver
+from penstock.pipeline.archive.maintenance import maintain
+from penstock.pipeline.archive.table import ArchiveError, ArchiveTable, CommitRefused
+from penstock.pipeline.archive.table_source import TableReader, read_table
 from penstock.pipeline.offsets import topics_of
 from penstock.pipeline.options import parse
-from penstock.pipeline.table import TableReader, read_table
+from penstock.pipeline.table_store import storage_options, store_at
 from penstock.testing.process import BrokerProcess, free_ports
 
 pytestmark = pytest.mark.process
@@ -89,7 +89,7 @@ def test_an_object_store_holds_an_archive_as_well(
     topic_id = topics_of(parse({"bootstrap": bootstrap, "subscribe": "remote"}))["remote"].id
     with pytest.raises(CommitRefused):
         table.commit(stale, [], {(topic_id, 0): 50})
-    assert keep_up(table, InProcess(), None, worthwhile=2).merged > 0
+    assert maintain(table, InProcess(), None, worthwhile=2).merged > 0
     store = store_at(bucket)
     rows = DeltaTable(bucket, storage_options=storage_options(store)).to_pyarrow_table()
     assert numbers(rows.to_pylist()) == list(range(100))

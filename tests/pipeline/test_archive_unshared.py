@@ -13,13 +13,13 @@ from deltalake import DeltaTable
 from in_process import InProcess, _Work
 from pyspark.sql import SparkSession
 
-from penstock.pipeline import table_writing
-from penstock.pipeline.archive import ArchiveJob, Archiver
-from penstock.pipeline.archive_cluster import ARCHIVE_OFFSETS, topic_settings
-from penstock.pipeline.archive_store import store_at
-from penstock.pipeline.archive_table import ArchiveTable, FilesMissing
-from penstock.pipeline.archive_upkeep import keep_up
-from penstock.pipeline.table_writing import TableRefused, overwrite
+from penstock.pipeline import delta_writer
+from penstock.pipeline.archive.archiver import ArchiveJob, Archiver
+from penstock.pipeline.archive.maintenance import maintain
+from penstock.pipeline.archive.table import ArchiveTable, FilesMissing
+from penstock.pipeline.archive.topic_admin import ARCHIVE_OFFSETS, topic_settings
+from penstock.pipeline.delta_writer import TableRefused, overwrite
+from penstock.pipeline.table_store import store_at
 from penstock.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.process
@@ -113,7 +113,7 @@ def test_merged_file_the_driver_does_not_see_replaces_nothing(
     produce(bootstrap, topic, range(50, 60))
     list(Archiver(work, InProcess(), pytest.fail).run())
     with pytest.raises(FilesMissing, match="do not share"):
-        keep_up(work.table, Unshared(tmp_path, damage), None, worthwhile=2)
+        maintain(work.table, Unshared(tmp_path, damage), None, worthwhile=2)
     assert numbers(rows(tmp_path)) == list(range(60))
 
 
@@ -170,13 +170,13 @@ def test_table_file_the_driver_does_not_see_replaces_nothing(
     place = tmp_path / "table"
     assert overwrite(spark.range(10).toDF("number"), store_at(str(place))) == 10
     before = set(place.glob("*.parquet"))
-    now_ms = table_writing.SystemClock.now_ms
+    now_ms = delta_writer.SystemClock.now_ms
 
     def damaged(clock: Any) -> int:
         damage(min(set(place.glob("*.parquet")) - before))
         return now_ms(clock)
 
-    monkeypatch.setattr(table_writing.SystemClock, "now_ms", damaged)
+    monkeypatch.setattr(delta_writer.SystemClock, "now_ms", damaged)
     with pytest.raises(TableRefused, match=f"do not share {place}"):
         overwrite(spark.range(10, 30).toDF("number"), store_at(str(place)))
     assert sorted(row["number"] for row in rows_of(place)) == list(range(10))

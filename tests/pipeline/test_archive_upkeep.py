@@ -9,8 +9,8 @@ import pytest
 from archive_helpers import START_MS, archive, job, make, numbers, produce, rows
 from pyspark.sql import SparkSession
 
-from penstock.pipeline.archive_table import ArchiveTable
-from penstock.pipeline.archive_upkeep import Upkeep, keep_up
+from penstock.pipeline.archive.maintenance import MaintenanceResult, maintain
+from penstock.pipeline.archive.table import ArchiveTable
 from penstock.testing.process import BrokerProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.spark]
@@ -31,11 +31,11 @@ def place(spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path:
 def test_small_files_of_a_day_become_one_and_no_row_changes(spark: SparkSession, place: Path) -> None:
     table = ArchiveTable.at(str(place))
     before, files = rows(place), len(table.view().all_files())
-    done = keep_up(table, lambda: spark, None, worthwhile=2)
-    assert done == Upkeep(merged=8)
+    done = maintain(table, lambda: spark, None, worthwhile=2)
+    assert done == MaintenanceResult(merged=8)
     assert len(table.view().all_files()) == files - 4
     assert rows(place) == before
-    assert keep_up(table, pytest.fail, None, worthwhile=2) == Upkeep()
+    assert maintain(table, pytest.fail, None, worthwhile=2) == MaintenanceResult()
 
 
 def test_a_merge_that_somebody_else_has_done_meanwhile_is_dropped(
@@ -47,16 +47,16 @@ def test_a_merge_that_somebody_else_has_done_meanwhile_is_dropped(
 
     def late(self: ArchiveTable, *arguments: object, **options: bool) -> None:
         monkeypatch.setattr(ArchiveTable, "replace", replace)
-        assert keep_up(table, lambda: spark, None, worthwhile=2).merged == 8
+        assert maintain(table, lambda: spark, None, worthwhile=2).merged == 8
         replace(self, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ArchiveTable, "replace", late)
-    assert keep_up(table, lambda: spark, None, worthwhile=2).merged == 0
+    assert maintain(table, lambda: spark, None, worthwhile=2).merged == 0
     assert rows(place) == before
 
 
 def test_days_before_a_date_go(place: Path) -> None:
     table = ArchiveTable.at(str(place))
     third_day = datetime.fromtimestamp(START_MS / 1000 + 2 * 86_400, UTC).date()
-    assert keep_up(table, pytest.fail, third_day).expired > 0
+    assert maintain(table, pytest.fail, third_day).expired > 0
     assert numbers(rows(place)) == list(range(48, 120))

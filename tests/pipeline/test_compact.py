@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from penstock.pipeline.compact import CompactJob, Keep, compact
+from penstock.pipeline.delta_writer import TableRefused
 from penstock.pipeline.options import parse
-from penstock.pipeline.table_writing import TableRefused
 from penstock.testing.process import BrokerProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.spark]

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from in_process import InProcess
 from test_builders import BUILDERS, records
 
-from penstock.pipeline.archive import Archiver
+from penstock.pipeline.archive.archiver import Archiver
+from penstock.pipeline.archive.table_source import TableReader
 from penstock.pipeline.decoding import decode
 from penstock.pipeline.options import parse
 from penstock.pipeline.ranges import OffsetRange
 from penstock.pipeline.source import BatchReader, PenstockSource
-from penstock.pipeline.table import TableReader
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.content import content_crc, content_size
 from penstock.testing.process import BrokerProcess

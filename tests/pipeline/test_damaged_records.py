@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from in_process import InProcess
 from test_builders import BUILDERS
 
-from penstock.pipeline.archive import Archiver
+from penstock.pipeline.archive.archiver import Archiver
 from penstock.pipeline.decoding import BuilderType, DamagedRecords, decode
 from penstock.pipeline.options import parse
 from penstock.pipeline.ranges import OffsetRange

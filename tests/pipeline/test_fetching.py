@@ -23,7 +23,7 @@ from penstock.pipeline import fetching
 from penstock.pipeline.columns import ALL
 from penstock.pipeline.fetching import OffsetsLost, read_range
 from penstock.pipeline.ranges import OffsetRange
-from penstock.pipeline.reading import Reading
+from penstock.pipeline.read_settings import ReadSettings
 from penstock.testing.process import BrokerProcess
 from penstock.wire.fetch import FetchResult
 
@@ -56,7 +56,7 @@ def topic_id_of(admin: AdminClient, topic: str) -> str:
 
 
 def table_of(bootstrap: str, wanted: OffsetRange, columns: tuple[str, ...] = ALL) -> pa.Table:
-    return pa.Table.from_batches(read_range(Reading(bootstrap), wanted, columns))
+    return pa.Table.from_batches(read_range(ReadSettings(bootstrap), wanted, columns))
 
 
 @pytest.mark.process

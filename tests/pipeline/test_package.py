@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 import penstock.pipeline
-from penstock.pipeline.archive_store import store_at
 from penstock.pipeline.session import open_session
+from penstock.pipeline.table_store import store_at
 
 
 def test_the_package_has_open_session_and_says_what_it_lacks() -> None:

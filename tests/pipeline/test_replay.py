@@ -100,7 +100,7 @@ def test_an_attempt_that_another_has_taken_over_from_writes_nothing_more(
     from penstock.pipeline.fetching import read_range
     from penstock.pipeline.offsets import topics_of
     from penstock.pipeline.ranges import OffsetRange
-    from penstock.pipeline.reading import Reading
+    from penstock.pipeline.read_settings import ReadSettings
 
     make(bootstrap, "twice-from", 1)
     make(bootstrap, "twice-to", 1)
@@ -113,7 +113,7 @@ def test_an_attempt_that_another_has_taken_over_from_writes_nothing_more(
 
     def rows(up_to: int) -> list[object]:
         wanted = OffsetRange("twice-from", topic.id, 0, 0, up_to)
-        return list(read_range(Reading(bootstrap), wanted, ALL))
+        return list(read_range(ReadSettings(bootstrap), wanted, ALL))
 
     def interrupted() -> object:
         yield from rows(25)  # two transactions, and the beginning of a third

@@ -14,12 +14,12 @@ from sink_helpers import Query, committed, new_topic
 
 from penstock.cli.transaction_client import abort as abort_as_operator
 from penstock.cli.transaction_client import describe
-from penstock.pipeline import sink_outcomes, sink_stream
-from penstock.pipeline.held import claim, take_over
 from penstock.pipeline.offsets import run
-from penstock.pipeline.sink_decisions import Decision, Decisions
-from penstock.pipeline.sink_outcomes import BatchUndone, RowsLost
-from penstock.pipeline.sink_stream import Overtaken, Written
+from penstock.pipeline.sink import outcomes, stream_writer
+from penstock.pipeline.sink.decisions import DecisionLog, SinkDecision
+from penstock.pipeline.sink.held_transactions import claim, take_over
+from penstock.pipeline.sink.outcomes import BatchUndone, RowsLost
+from penstock.pipeline.sink.stream_writer import Overtaken, TaskResult
 from penstock.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.process
@@ -53,19 +53,19 @@ def operator_aborts(bootstrap: str, transactional_ids: Sequence[str]) -> None:
         run(bootstrap, lambda routes, open_=found: abort_as_operator(routes, open_))  # type: ignore[misc]
 
 
-def decided(query: Query, patch: pytest.MonkeyPatch, commits: int = 0) -> list[Written]:
+def decided(query: Query, patch: pytest.MonkeyPatch, commits: int = 0) -> list[TaskResult]:
     """Batch 1 is decided, and the driver dies after it has committed this many of the transactions."""
     messages = query.run(1, SECOND)
-    carry_out = sink_stream.carry_out
+    carry_out = stream_writer.carry_out
 
     def dying(bootstrap: str, decision: Any, left_open: Any) -> None:
         if commits:
-            some = type(decision)(1, decision.winners[:commits], decision.places[:commits])
+            some = type(decision)(1, decision.winners[:commits], decision.positions[:commits])
             carry_out(bootstrap, some, left_open)
         raise Killed
 
     with patch.context() as within:
-        within.setattr(sink_stream, "carry_out", dying)
+        within.setattr(stream_writer, "carry_out", dying)
         with pytest.raises(Killed):
             query.writer.commit(messages, 1)
     return messages
@@ -166,17 +166,17 @@ def test_driver_that_was_replaced_cannot_undo_what_its_successor_wrote(
 ) -> None:
     """The old driver has decided, and goes on when the new one has undone that and written the batch again."""
     messages = query.run(1, SECOND)
-    carry_out = sink_stream.carry_out
+    carry_out = stream_writer.carry_out
 
     def late(*arguments: Any) -> None:
-        monkeypatch.setattr(sink_stream, "carry_out", carry_out)
+        monkeypatch.setattr(stream_writer, "carry_out", carry_out)
         operator_aborts(bootstrap, query.open_ids[:1])
         with pytest.raises(BatchUndone):
             restart(query)
         restart(query)
         carry_out(*arguments)
 
-    monkeypatch.setattr(sink_stream, "carry_out", late)
+    monkeypatch.setattr(stream_writer, "carry_out", late)
     with pytest.raises(Overtaken):
         query.writer.commit(messages, 1)
     restart(query)
@@ -189,14 +189,14 @@ def test_commit_of_the_old_driver_is_seen_by_the_one_that_would_undo(
     decided(query, monkeypatch)
     aborted, kept = query.open_ids
     operator_aborts(bootstrap, [aborted])
-    listed = sink_stream.open_under
+    listed = stream_writer.open_under
 
     async def then_the_old_one_commits(routes: Any, prefix: str) -> Any:
         found = await listed(routes, prefix)
-        await sink_outcomes.commit(routes, [each for each in found if each.transactional_id == kept])
+        await outcomes.commit(routes, [each for each in found if each.transactional_id == kept])
         return found
 
-    monkeypatch.setattr(sink_stream, "open_under", then_the_old_one_commits)
+    monkeypatch.setattr(stream_writer, "open_under", then_the_old_one_commits)
     with pytest.raises(RowsLost, match=f"1 were committed; {aborted} were aborted"):
         restart(query)
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND[1::2])
@@ -245,10 +245,12 @@ def test_decision_of_an_older_version_is_carried_out(
     query: Query, bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     winners = tuple(each.transaction for each in query.run(1, SECOND) if each.transaction)
-    decisions = Decisions(bootstrap, query.id)
+    decisions = DecisionLog(bootstrap, query.id)
     driver, _ = decisions.lead()
     with monkeypatch.context() as patch:
-        patch.setattr(Decision, "encode", lambda self: json.dumps({"batch": 1, "winners": winners}).encode())
-        decisions.record(driver, Decision(1, winners))
+        patch.setattr(
+            SinkDecision, "encode", lambda self: json.dumps({"batch": 1, "winners": winners}).encode()
+        )
+        decisions.record(driver, SinkDecision(1, winners))
     restart(query)
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND)

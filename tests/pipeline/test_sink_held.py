@@ -15,12 +15,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from sink_helpers import Query, committed, new_topic, rows_of
 
 from penstock.net.partitioner import partition_for
-from penstock.pipeline import sink_decisions
-from penstock.pipeline.held import commit
 from penstock.pipeline.offsets import Unreachable, run
-from penstock.pipeline.sink_decisions import DECISIONS_TOPIC, Decision, Decisions
-from penstock.pipeline.sink_producer import NotWritten
-from penstock.pipeline.sink_stream import Overtaken, StreamWriter
+from penstock.pipeline.sink import decisions
+from penstock.pipeline.sink.decisions import DECISIONS_TOPIC, DecisionLog, SinkDecision
+from penstock.pipeline.sink.held_transactions import commit
+from penstock.pipeline.sink.producer import NotWritten
+from penstock.pipeline.sink.stream_writer import Overtaken, SinkStreamWriter
 from penstock.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.process
@@ -113,7 +113,7 @@ def test_cluster_that_does_not_answer_is_told_before_anything_is_written() -> No
     schema = StructType([StructField("value", StringType())])
     options = {"bootstrap": "127.0.0.1:1", "topic": "t"}
     with pytest.raises(Unreachable, match=r"no broker answers at 127\.0\.0\.1:1"):
-        StreamWriter.checked(options, schema)
+        SinkStreamWriter.checked(options, schema)
 
 
 def test_failure_after_the_decision_aborts_none_of_it(query: Query, bootstrap: str, topic: str) -> None:
@@ -127,7 +127,7 @@ def test_batch_without_rows_decides_nothing(query: Query, bootstrap: str) -> Non
     messages = [query.write(0, 0, [rows_of([])]), query.write(0, 1, [])]
     assert all(each.transaction is None for each in messages)
     query.writer.commit(messages, 0)
-    assert Decisions(bootstrap, query.id).last() == Decision()
+    assert DecisionLog(bootstrap, query.id).last() == SinkDecision()
 
 
 def test_tasks_of_a_driver_that_was_replaced_do_not_count(query: Query, bootstrap: str, topic: str) -> None:
@@ -148,9 +148,9 @@ def test_decision_that_another_query_hides_is_waited_for(
     query: Query, bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query.writer.commit(query.run(0, FIRST), 0)
-    decisions = Decisions(bootstrap, query.id)
+    log = DecisionLog(bootstrap, query.id)
     winners = [each.transaction for each in query.run(1, SECOND) if each.transaction]
-    driver, _ = decisions.lead()
+    driver, _ = log.lead()
     partition = partition_for(query.id.encode(), 8)
     other = Producer({"bootstrap.servers": bootstrap, "transactional.id": "other"})
     other.init_transactions(30)
@@ -159,17 +159,17 @@ def test_decision_that_another_query_hides_is_waited_for(
     assert other.flush(30) == 0
     with monkeypatch.context() as patch:
         # The driver is given up when it has decided, but nobody can read it yet.
-        patch.setattr(sink_decisions, "_until_readable", Mock(side_effect=Killed))
+        patch.setattr(decisions, "_until_readable", Mock(side_effect=Killed))
         with pytest.raises(Killed):
-            decisions.record(driver, Decision(1, tuple(winners)))
-    until_readable = sink_decisions._until_readable
+            log.record(driver, SinkDecision(1, tuple(winners)))
+    until_readable = decisions._until_readable
 
     async def waited_for(*arguments: Any) -> None:
         with suppress(KafkaException):  # it was ended before
             other.abort_transaction(30)
         await until_readable(*arguments)
 
-    monkeypatch.setattr(sink_decisions, "_until_readable", waited_for)
+    monkeypatch.setattr(decisions, "_until_readable", waited_for)
     query.writer.commit(query.run(1, SECOND), 1)
     # It was not dead, and goes on.
     run(bootstrap, lambda routes: commit(routes, winners))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.net.partitioner import partition_for
-from penstock.pipeline.sink_keys import partitions_for
+from penstock.pipeline.sink.key_partitions import partitions_for
 
 
 @settings(deadline=None)

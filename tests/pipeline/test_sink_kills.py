@@ -14,8 +14,8 @@ from sink_helpers import committed, new_topic
 from sink_kills import Plan, Runs, feed
 from sink_query import copy
 
-from penstock.pipeline.held import open_under
 from penstock.pipeline.offsets import run
+from penstock.pipeline.sink.held_transactions import open_under
 from penstock.testing.process import BrokerProcess
 
 pytestmark = [

@@ -16,10 +16,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from penstock.pipeline import stats
-from penstock.pipeline.archive_store import store_at
 from penstock.pipeline.charts import in_terminal, to_png
 from penstock.pipeline.stats import SCHEMA, StatsJob, start
 from penstock.pipeline.stats_outputs import write_to_table, write_to_topic
+from penstock.pipeline.table_store import store_at
 from penstock.testing.process import BrokerProcess
 
 MINUTE_MS = 60_000

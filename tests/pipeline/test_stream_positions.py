@@ -16,12 +16,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from penstock.errors import PenstockError
 from penstock.pipeline import offsets
-from penstock.pipeline.archive import ArchiveJob, Archiver
-from penstock.pipeline.archive_table import ArchiveTable
+from penstock.pipeline.archive.archiver import ArchiveJob, Archiver
+from penstock.pipeline.archive.table import ArchiveTable
+from penstock.pipeline.archive.table_source import TableStreamReader
 from penstock.pipeline.fetching import OffsetsLost
 from penstock.pipeline.options import OptionError, parse
-from penstock.pipeline.stream import StreamReader
-from penstock.pipeline.table import TableStreamReader
+from penstock.pipeline.stream_reader import StreamReader
 from penstock.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.process

@@ -10,10 +10,10 @@ from in_process import InProcess
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.pipeline.archive import Archiver
-from penstock.pipeline.archive_table import ArchiveTable
+from penstock.pipeline.archive.archiver import Archiver
+from penstock.pipeline.archive.table import ArchiveTable
+from penstock.pipeline.archive.table_source import TableReader, read_table
 from penstock.pipeline.options import parse
-from penstock.pipeline.table import TableReader, read_table
 from penstock.testing.process import BrokerProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.spark]

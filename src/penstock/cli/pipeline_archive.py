@@ -54,8 +54,8 @@ def archive(
     every_ms, grace_ms = parse_duration_ms(every), parse_duration_ms(grace)
     keep_ms = None if keep is None else parse_duration_ms(keep)
     with pipeline_session("penstock archive", master) as session:
-        from penstock.pipeline.archive import ArchiveJob
-        from penstock.pipeline.archive_table import ArchiveTable
+        from penstock.pipeline.archive.archiver import ArchiveJob
+        from penstock.pipeline.archive.table import ArchiveTable
         from penstock.pipeline.options import parse
 
         options = parse({"bootstrap": bootstrap, "subscribe": topics})
@@ -75,8 +75,8 @@ def archive(
 
 
 def _run(job: Any, session: PipelineSession, keep_ms: int | None) -> dict[str, object]:
-    from penstock.pipeline.archive import Archiver
-    from penstock.pipeline.archive_upkeep import keep_up
+    from penstock.pipeline.archive.archiver import Archiver
+    from penstock.pipeline.archive.maintenance import maintain
 
     clock = SystemClock()
     started, opened = clock.monotonic(), 0.0
@@ -92,7 +92,7 @@ def _run(job: Any, session: PipelineSession, keep_ms: int | None) -> dict[str, o
         *_, done = Archiver(job, open_session, _warn).run()
         today = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date()
         before = None if keep_ms is None else today - timedelta(milliseconds=keep_ms)
-        upkeep = keep_up(job.table, open_session, before)
+        upkeep = maintain(job.table, open_session, before)
     return {
         "rows": done.rows,
         "files": done.files,

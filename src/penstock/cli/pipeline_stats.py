@@ -75,7 +75,7 @@ def _windows(store: Any) -> list[dict[str, Any]]:
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
-    from penstock.pipeline.archive_store import storage_options
+    from penstock.pipeline.table_store import storage_options
 
     try:
         table = DeltaTable(store.uri, storage_options=storage_options(store))

@@ -8,10 +8,10 @@ from enum import StrEnum
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.pipeline.archive_store import store_at
+from penstock.pipeline.delta_writer import overwrite
 from penstock.pipeline.options import SourceOptions
 from penstock.pipeline.query import topic_frame
-from penstock.pipeline.table_writing import overwrite
+from penstock.pipeline.table_store import store_at
 
 
 class Keep(StrEnum):

@@ -46,7 +46,7 @@ class DamagedRecords(PenstockError):
         )
 
 
-class Columns(Protocol):
+class ColumnBuilder(Protocol):
     """What a builder has of the rows so far: Arrow buffers, as pyarrow takes them."""
 
     def append(
@@ -77,7 +77,7 @@ class Columns(Protocol):
 
 
 class BuilderType(Protocol):
-    def __call__(self, key: bool, value: bool, headers: bool) -> Columns: ...
+    def __call__(self, key: bool, value: bool, headers: bool) -> ColumnBuilder: ...
 
 
 def fastest_builder() -> BuilderType:
@@ -100,7 +100,7 @@ def decode(
     """
     make = builder_type or fastest_builder()
     needed = with_sources(columns)
-    builder: Columns = make("key" in needed, "value" in needed, "headers" in needed)
+    builder: ColumnBuilder = make("key" in needed, "value" in needed, "headers" in needed)
     next_offset = 0
     visibility = _Visibility()
     timestamp_type = 0
@@ -213,7 +213,7 @@ class _Visibility:
 
 
 def _rows(
-    builder: Columns,
+    builder: ColumnBuilder,
     wanted: OffsetRange,
     columns: tuple[str, ...],
     timestamp_type: int,

@@ -24,7 +24,7 @@ from penstock.pipeline.decoding import DamagedRecords, decode
 from penstock.pipeline.offsets import find_offset
 from penstock.pipeline.options import LATEST
 from penstock.pipeline.ranges import OffsetRange
-from penstock.pipeline.reading import CLIENT_ID, PATIENCE_SECONDS, Reading, routes_to
+from penstock.pipeline.read_settings import CLIENT_ID, RETRY_SECONDS, ReadSettings, open_routes
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.wire.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResult, FetchTopic
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
@@ -46,18 +46,18 @@ class OffsetsLost(PenstockError):
 
 
 def read_range(
-    reading: Reading, wanted: OffsetRange, columns: tuple[str, ...] = ALL
+    read_settings: ReadSettings, wanted: OffsetRange, columns: tuple[str, ...] = ALL
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the range, in order."""
-    with _ReadAhead(reading, wanted) as chunks:
+    with _ReadAhead(read_settings, wanted) as chunks:
         yield from decode(chunks, wanted, columns)
 
 
 class _ReadAhead:
     """A thread that fetches while the task decodes; memory is bounded by a short queue."""
 
-    def __init__(self, reading: Reading, wanted: OffsetRange) -> None:
-        self._reading = reading
+    def __init__(self, read_settings: ReadSettings, wanted: OffsetRange) -> None:
+        self._read_settings = read_settings
         self._wanted = wanted
         self._queue: queue.Queue[Chunk | BaseException | None] = queue.Queue(READ_AHEAD)
         self._is_over = threading.Event()
@@ -94,7 +94,7 @@ class _ReadAhead:
         return False
 
     async def _fetch(self) -> None:
-        routes = routes_to(self._reading.bootstrap)
+        routes = open_routes(self._read_settings.bootstrap)
         try:
             offset = self._wanted.start
             while offset < self._wanted.end:
@@ -121,11 +121,11 @@ class _ReadAhead:
         """Whether there is more to come: a new leader knows what it has before it knows how much of that counts."""
         wanted = self._wanted
         name = wanted.topic, wanted.partition
-        if await find_offset(routes, name, LATEST, self._reading.read_committed) < wanted.end:
+        if await find_offset(routes, name, LATEST, self._read_settings.read_committed) < wanted.end:
             raise OffsetsLost(f"{self._name} ends before {wanted.end}")
 
     def _ends_at(self, result: FetchResult) -> int:
-        return result.last_stable_offset if self._reading.read_committed else result.high_watermark
+        return result.last_stable_offset if self._read_settings.read_committed else result.high_watermark
 
     async def _fetch_from(self, routes: Routes, offset: int) -> FetchResult:
         wanted = self._wanted
@@ -141,7 +141,7 @@ class _ReadAhead:
                 [topic],
                 [],
                 max_bytes=FETCH_BYTES,
-                isolation_level=int(self._reading.read_committed),
+                isolation_level=int(self._read_settings.read_committed),
                 uses_topic_ids=True,
             )
             correlation_id = client.next_correlation_id()
@@ -155,7 +155,7 @@ class _ReadAhead:
             return result
 
         try:
-            return await routes.at_leader(wanted.topic, wanted.partition, ask, PATIENCE_SECONDS)
+            return await routes.at_leader(wanted.topic, wanted.partition, ask, RETRY_SECONDS)
         except BrokerError as error:
             if error.code is ErrorCode.corrupt_message:
                 raise self._damaged(offset, str(error) or error.code.name) from error

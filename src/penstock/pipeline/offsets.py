@@ -12,19 +12,19 @@ from typing import TypeVar
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.net.client import Client
 from penstock.net.routes import ANSWER_SECONDS, Routes, TopicRoute, check
-from penstock.pipeline.options import OptionError, SourceOptions, Subscription
-from penstock.pipeline.reading import PATIENCE_SECONDS, Reading, routes_to
+from penstock.pipeline.options import OptionError, SourceOptions, SubscriptionKind
+from penstock.pipeline.read_settings import RETRY_SECONDS, ReadSettings, open_routes
 
 T = TypeVar("T")
 
-Partition = tuple[str, int]
+TopicPartition = tuple[str, int]
 _LIST_OFFSETS, _LIST_OFFSETS_VERSION = 2, 7
 _NOT_FOUND = -1
 _MAX_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class SourceTopic:
     name: str
     id: str
     partitions: tuple[int, ...]
@@ -38,14 +38,14 @@ class NoSuchTopic(OptionError):
     """A topic does not exist, or was deleted between two requests."""
 
 
-def topics_of(options: SourceOptions, *, skips_missing: bool = False) -> dict[str, Topic]:
+def topics_of(options: SourceOptions, *, skips_missing: bool = False) -> dict[str, SourceTopic]:
     """The topics of a subscription, with the partitions to read.
 
     NoSuchTopic where a topic does not exist; with `skips_missing` that topic is left out.
     """
 
-    async def ask(routes: Routes) -> dict[str, Topic]:
-        if options.subscription is Subscription.PATTERN:
+    async def ask(routes: Routes) -> dict[str, SourceTopic]:
+        if options.subscription is SubscriptionKind.PATTERN:
             pattern = re.compile(options.topics[0])
             found = {
                 name: route
@@ -60,7 +60,7 @@ def topics_of(options: SourceOptions, *, skips_missing: bool = False) -> dict[st
             missing = [number for number in numbers if not 0 <= number < len(route.partitions)]
             if missing:
                 raise OptionError(f"assign: {name} has no partition {missing[0]}")
-            topics[name] = Topic(name, route.id.hex, numbers)
+            topics[name] = SourceTopic(name, route.id.hex, numbers)
         return topics
 
     return run(options.bootstrap, ask)
@@ -88,26 +88,28 @@ def topic_names(bootstrap: str) -> list[str]:
     return run(bootstrap, ask)
 
 
-def offsets_at(reading: Reading, times: Mapping[Partition, int]) -> dict[Partition, int]:
+def offsets_at(read_settings: ReadSettings, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """The first offset at or after each time, or at an end (-1 latest, -2 earliest); -1 where all is older."""
 
-    async def ask(routes: Routes) -> dict[Partition, int]:
+    async def ask(routes: Routes) -> dict[TopicPartition, int]:
         gate = asyncio.Semaphore(_MAX_AT_ONCE)
 
-        async def find(partition: Partition) -> int:
+        async def find(partition: TopicPartition) -> int:
             async with gate:
-                return await find_offset(routes, partition, times[partition], reading.read_committed)
+                return await find_offset(routes, partition, times[partition], read_settings.read_committed)
 
         return dict(zip(times, await asyncio.gather(*map(find, times)), strict=True))
 
-    return run(reading.bootstrap, ask)
+    return run(read_settings.bootstrap, ask)
 
 
-def ends_of(reading: Reading, partitions: Iterable[Partition], end: int) -> dict[Partition, int]:
-    return offsets_at(reading, dict.fromkeys(partitions, end))
+def end_offsets_of(
+    read_settings: ReadSettings, partitions: Iterable[TopicPartition], end: int
+) -> dict[TopicPartition, int]:
+    return offsets_at(read_settings, dict.fromkeys(partitions, end))
 
 
-async def find_offset(routes: Routes, partition: Partition, time_ms: int, read_committed: bool) -> int:
+async def find_offset(routes: Routes, partition: TopicPartition, time_ms: int, read_committed: bool) -> int:
     """The offset of one partition, as in `offsets_at`. NoSuchTopic where the topic does not exist.
 
     A new leader that does not know the high watermark yet is asked again until it does.
@@ -128,7 +130,7 @@ async def find_offset(routes: Routes, partition: Partition, time_ms: int, read_c
         return int(found.offset)
 
     try:
-        return await routes.at_leader(topic, index, ask, PATIENCE_SECONDS)
+        return await routes.at_leader(topic, index, ask, RETRY_SECONDS)
     except BrokerError as error:
         if error.code is ErrorCode.unknown_topic_or_partition:
             raise NoSuchTopic(f"there is no topic {topic!r} with a partition {index}") from error
@@ -139,7 +141,7 @@ def run(bootstrap: str, ask: Callable[[Routes], Awaitable[T]]) -> T:
     """Ask a cluster something, in a loop of its own."""
 
     async def body() -> T:
-        routes = routes_to(bootstrap)
+        routes = open_routes(bootstrap)
         try:
             return await ask(routes)
         finally:

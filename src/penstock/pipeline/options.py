@@ -25,7 +25,7 @@ class OptionError(PenstockError):
     """An option is missing, unknown or wrong."""
 
 
-class Subscription(Enum):
+class SubscriptionKind(Enum):
     NAMES = "subscribe"
     PATTERN = "subscribePattern"
     ASSIGN = "assign"
@@ -45,7 +45,7 @@ class Bound:
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     bootstrap: str
-    subscription: Subscription
+    subscription: SubscriptionKind
     topics: tuple[str, ...]
     """Names, or the pattern alone."""
     assigned: Mapping[str, tuple[int, ...]]
@@ -138,19 +138,19 @@ def bootstrap_of(values: Mapping[str, str]) -> str:
 
 def _subscription(
     values: Mapping[str, str],
-) -> tuple[Subscription, tuple[str, ...], Mapping[str, tuple[int, ...]]]:
-    chosen = [each for each in Subscription if each.value in values]
+) -> tuple[SubscriptionKind, tuple[str, ...], Mapping[str, tuple[int, ...]]]:
+    chosen = [each for each in SubscriptionKind if each.value in values]
     if len(chosen) != 1:
         raise OptionError("give one of the options subscribe, subscribePattern and assign, and only one")
     [kind] = chosen
     text = values[kind.value]
-    if kind is Subscription.PATTERN:
+    if kind is SubscriptionKind.PATTERN:
         try:
             re.compile(text)
         except re.error as error:
             raise OptionError(f"subscribePattern: {text!r} is no regular expression ({error})") from None
         return kind, (text,), {}
-    if kind is Subscription.NAMES:
+    if kind is SubscriptionKind.NAMES:
         names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
         if not names:
             raise OptionError("subscribe: name one topic or more")

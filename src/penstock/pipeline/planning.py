@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.pipeline.fetching import OffsetsLost
-from penstock.pipeline.offsets import Partition, Topic, offsets_at
+from penstock.pipeline.offsets import SourceTopic, TopicPartition, offsets_at
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions
 from penstock.pipeline.ranges import OffsetRange
-from penstock.pipeline.reading import Reading
+from penstock.pipeline.read_settings import ReadSettings
 
 Warn = Callable[[str], None]
 
@@ -19,20 +19,20 @@ class Plan:
     """What the driver knows of one read."""
 
     options: SourceOptions
-    topics: Mapping[str, Topic]
+    topics: Mapping[str, SourceTopic]
 
     @property
-    def reading(self) -> Reading:
-        return Reading(self.options.bootstrap, self.options.read_committed)
+    def read_settings(self) -> ReadSettings:
+        return ReadSettings(self.options.bootstrap, self.options.read_committed)
 
     @property
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[TopicPartition]:
         return [(topic.name, number) for topic in self.topics.values() for number in topic.partitions]
 
-    def resolve(self, bound: Bound, *, is_end: bool = False) -> dict[Partition, int]:
+    def resolve(self, bound: Bound, *, is_end: bool = False) -> dict[TopicPartition, int]:
         """The offset of each partition that a bound means."""
-        times: dict[Partition, int] = {}
-        resolved: dict[Partition, int] = {}
+        times: dict[TopicPartition, int] = {}
+        resolved: dict[TopicPartition, int] = {}
         for name, number in self.partitions:
             offset = self._given(bound.offsets, name, number)
             if bound.offsets is not None and offset is None:
@@ -54,15 +54,15 @@ class Plan:
         found |= self.find(dict.fromkeys(late, LATEST))
         return resolved | found
 
-    def find(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
+    def find(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The first offset at or after each time, or at an end; -1 where all is older."""
-        return offsets_at(self.reading, times)
+        return offsets_at(self.read_settings, times)
 
     def _given(self, given: Mapping[str, Mapping[int, int]] | None, name: str, number: int) -> int | None:
         return None if given is None else given.get(name, {}).get(number)
 
     def ranges(
-        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], warn: Warn
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], warn: Warn
     ) -> list[OffsetRange]:
         """Ranges of offsets that are there; what is not is an error, or left out with a warning."""
         earliest = self.find(dict.fromkeys(ends, EARLIEST))
@@ -71,24 +71,24 @@ class Plan:
         for partition, end in ends.items():
             start = starts.get(partition, earliest[partition])
             if start < earliest[partition] and end > start:
-                self.lose(f"{_name(partition)} starts at {earliest[partition]}, not at {start}", warn)
+                self.report_loss(f"{_name(partition)} starts at {earliest[partition]}, not at {start}", warn)
                 start = earliest[partition]
             if end > latest[partition]:
-                self.lose(f"{_name(partition)} ends at {latest[partition]}, not at {end}", warn)
+                self.report_loss(f"{_name(partition)} ends at {latest[partition]}, not at {end}", warn)
                 end = latest[partition]
             topic, number = partition
             found.append(OffsetRange(topic, self.topics[topic].id, number, start, max(start, end)))
         return found
 
-    def lose(self, what: str, warn: Warn) -> None:
+    def report_loss(self, what: str, warn: Warn) -> None:
         if self.options.fails_on_data_loss:
             raise OffsetsLost(f"{what}; failOnDataLoss=false reads what is there")
         warn(what)
 
 
 def limited(
-    starts: Mapping[Partition, int], ends: Mapping[Partition, int], most: int
-) -> dict[Partition, int]:
+    starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
+) -> dict[TopicPartition, int]:
     """Ends of at most `most` offsets after `starts` in all, shared among the partitions by how much each has left.
 
     Every partition in `ends` needs a start. A partition with offsets left gets at least one while there are enough.
@@ -107,7 +107,9 @@ def limited(
     return {partition: starts[partition] + shares[partition] for partition in ends}
 
 
-def _neediest(lengths: Mapping[Partition, int], shares: Mapping[Partition, int]) -> Iterable[Partition]:
+def _neediest(
+    lengths: Mapping[TopicPartition, int], shares: Mapping[TopicPartition, int]
+) -> Iterable[TopicPartition]:
     """Those without a share first, then those with most left."""
     waiting = [partition for partition, length in lengths.items() if length > shares[partition]]
     return sorted(
@@ -115,5 +117,5 @@ def _neediest(lengths: Mapping[Partition, int], shares: Mapping[Partition, int])
     )
 
 
-def _name(partition: Partition) -> str:
+def _name(partition: TopicPartition) -> str:
     return f"{partition[0]}-{partition[1]}"

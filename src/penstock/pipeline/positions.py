@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.pipeline.offsets import Partition
+from penstock.pipeline.offsets import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    offsets: Mapping[Partition, int]
+    offsets: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str]
     """Topic id of each topic in `offsets`."""
     deleted: frozenset[str] = field(default_factory=frozenset)
     """Topics of the subscription that do not exist any more, and whose loss was accepted (failOnDataLoss=false)."""
 
     def advanced(
-        self, offsets: Mapping[Partition, int], topic_ids: Mapping[str, str], deleted: frozenset[str]
+        self, offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str], deleted: frozenset[str]
     ) -> Position:
         """The position after a batch up to `offsets`. Partitions that are not in the batch stay where they are, except
         partitions of a topic that was replaced by one with another id."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.pipeline.archive_store import store_at
-from penstock.pipeline.archive_table import ArchiveTable
+from penstock.pipeline.archive.table import ArchiveTable
 from penstock.pipeline.offsets import topic_names
 from penstock.pipeline.options import OptionError
+from penstock.pipeline.table_store import store_at
 
 
 def topic_frame(spark: SparkSession, bootstrap: str, topics: Sequence[str], archive: str | None) -> DataFrame:

@@ -15,15 +15,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.clock import SystemClock
-from penstock.pipeline.archive_cluster import topic_settings
-from penstock.pipeline.archive_store import store_at
+from penstock.pipeline.archive.table_source import TablePlan
+from penstock.pipeline.archive.topic_admin import topic_settings
 from penstock.pipeline.offsets import topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions, parse
 from penstock.pipeline.planning import Plan, limited
 from penstock.pipeline.ranges import OffsetRange
 from penstock.pipeline.replay_writer import ReplayTarget, replayed_up_to, write_rows
 from penstock.pipeline.source import warn
-from penstock.pipeline.table import TablePlan
+from penstock.pipeline.table_store import store_at
 
 OFFSETS_A_ROUND = 5_000_000
 _KEPT_MARGIN_MS = 3_600_000

@@ -24,7 +24,7 @@ from penstock.pipeline.offsets import run
 ORIGINAL_TIMESTAMP = "penstock-original-timestamp"
 """Header with the milliseconds at which a record was first written, where it could not keep its time."""
 
-_PATIENCE_SECONDS = 60.0
+_RETRY_SECONDS = 60.0
 _TRANSACTION_ROWS = 20_000
 _TRANSACTION_BYTES = 16 << 20
 _PROGRESS_PARTITION = 0
@@ -56,11 +56,11 @@ class ReplayTarget:
 def write_rows(target: ReplayTarget, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of one source partition; how many were written."""
     written = 0
-    writer: _Writer | None = None
+    writer: _ReplayWriter | None = None
     try:
         for batch in rows:
             if batch.num_rows:
-                writer = writer or _Writer(
+                writer = writer or _ReplayWriter(
                     target, batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
                 )
                 written += writer.write(batch)
@@ -89,11 +89,11 @@ def committed_offset(bootstrap: str, group: str, topic: str) -> int | None:
         return None if found.committed_offset < 0 else int(found.committed_offset)
 
     return run(
-        bootstrap, lambda routes: routes.at_coordinator(CoordinatorKind.GROUP, group, ask, _PATIENCE_SECONDS)
+        bootstrap, lambda routes: routes.at_coordinator(CoordinatorKind.GROUP, group, ask, _RETRY_SECONDS)
     )
 
 
-class _Writer:
+class _ReplayWriter:
     def __init__(self, target: ReplayTarget, topic: str, partition: int) -> None:
         self._target = target
         self._source = (topic, partition)
@@ -108,7 +108,7 @@ class _Writer:
             }
         )
         # First of all: it ends what another attempt has left open, so that what was replayed is known.
-        self._producer.init_transactions(_PATIENCE_SECONDS)
+        self._producer.init_transactions(_RETRY_SECONDS)
         self._next_offset = replayed_up_to(target, topic, partition) or 0
         consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": group})
         self._group_metadata = consumer.consumer_group_metadata()
@@ -139,8 +139,8 @@ class _Writer:
         if not self._is_open:
             return
         progress = TopicPartition(self._target.topic, _PROGRESS_PARTITION, self._next_offset)
-        self._producer.send_offsets_to_transaction([progress], self._group_metadata, _PATIENCE_SECONDS)
-        self._producer.commit_transaction(_PATIENCE_SECONDS)
+        self._producer.send_offsets_to_transaction([progress], self._group_metadata, _RETRY_SECONDS)
+        self._producer.commit_transaction(_RETRY_SECONDS)
         if self._failures:
             raise ReplayFailed(f"writing to {self._target.topic} failed: {self._failures[0].str()}")
         self._is_open = False

@@ -21,11 +21,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.pipeline.fetching import OffsetsLost, read_range
-from penstock.pipeline.offsets import NoSuchTopic, ends_of, topics_of
+from penstock.pipeline.offsets import NoSuchTopic, end_offsets_of, topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, Bound, SourceOptions, parse
 from penstock.pipeline.planning import Plan
 from penstock.pipeline.ranges import OffsetRange, split
-from penstock.pipeline.reading import Reading
+from penstock.pipeline.read_settings import ReadSettings
 
 TYPES = {
     "key": "binary",
@@ -55,30 +55,30 @@ class PenstockSource(DataSource):
 
         options = parse(self.options)
         if options.archive is not None:
-            from penstock.pipeline.table import TableReader
+            from penstock.pipeline.archive.table_source import TableReader
 
             return TableReader(options)
         return FilteringReader(options) if options.pushes_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> Any:
-        from penstock.pipeline.stream import StreamReader
+        from penstock.pipeline.stream_reader import StreamReader
 
         options = parse(self.options)
         if options.archive is not None:
-            from penstock.pipeline.table import TableStreamReader
+            from penstock.pipeline.archive.table_source import TableStreamReader
 
             return TableStreamReader(options)
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from penstock.pipeline.sink import BatchWriter
+        from penstock.pipeline.sink.batch_writer import SinkBatchWriter
 
-        return BatchWriter.checked(self.options, schema, overwrite=overwrite)
+        return SinkBatchWriter.checked(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from penstock.pipeline.sink_stream import StreamWriter
+        from penstock.pipeline.sink.stream_writer import SinkStreamWriter
 
-        return StreamWriter.checked(self.options, schema)
+        return SinkStreamWriter.checked(self.options, schema)
 
 
 class RangePartition(InputPartition):
@@ -111,18 +111,18 @@ class BatchReader(DataSourceReader):
 def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """Rows of a range, in a task. With failOnDataLoss=false, offsets that are deleted meanwhile are skipped with a
     warning, and so is the rest of the range when its topic is deleted."""
-    reading = Reading(options.bootstrap, options.read_committed)
+    read_settings = ReadSettings(options.bootstrap, options.read_committed)
     while True:
         following = wanted.start
         try:
-            for rows in read_range(reading, wanted, with_offset(options.columns)):
+            for rows in read_range(read_settings, wanted, with_offset(options.columns)):
                 following = rows.column("offset")[-1].as_py() + 1
                 yield rows.select(list(options.columns))
         except OffsetsLost as error:
             if options.fails_on_data_loss:
                 raise
             warn(str(error))
-            earliest = _log_start(reading, wanted)
+            earliest = _log_start(read_settings, wanted)
             if earliest is None or earliest <= following:
                 return  # the topic is gone, or its end moved: nothing of the range is left
             wanted = replace(wanted, start=earliest)
@@ -132,10 +132,10 @@ def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Record
             return
 
 
-def _log_start(reading: Reading, wanted: OffsetRange) -> int | None:
+def _log_start(read_settings: ReadSettings, wanted: OffsetRange) -> int | None:
     """The log start offset of the partition; None where the topic does not exist any more."""
     try:
-        [earliest] = ends_of(reading, [(wanted.topic, wanted.partition)], EARLIEST).values()
+        [earliest] = end_offsets_of(read_settings, [(wanted.topic, wanted.partition)], EARLIEST).values()
     except NoSuchTopic:
         return None
     return earliest

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.pipeline.archive_store import Store, store_at
 from penstock.pipeline.options import OptionError
 from penstock.pipeline.stats_outputs import write_to_table, write_to_topic
+from penstock.pipeline.table_store import Store, store_at
 
 PERCENTILES = {"latency_ms_p50": 0.5, "latency_ms_p95": 0.95, "latency_ms_p99": 0.99}
 SCHEMA = pa.schema(

@@ -12,11 +12,11 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import Transaction
 
-from penstock.pipeline.archive_store import Store, storage_options
+from penstock.pipeline.delta_writer import TableRefused
 from penstock.pipeline.replay_writer import committed_offset
-from penstock.pipeline.table_writing import TableRefused
+from penstock.pipeline.table_store import Store, storage_options
 
-_PATIENCE_SECONDS = 60.0
+_RETRY_SECONDS = 60.0
 
 
 def write_to_table(store: Store, query: str, rows: pa.Table, number: int) -> None:
@@ -49,7 +49,7 @@ def write_to_topic(bootstrap: str, topic: str, query: str, rows: pa.Table, numbe
     group = f"penstock-stats-{_identity(query)}"
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": group})
     try:
-        producer.init_transactions(_PATIENCE_SECONDS)
+        producer.init_transactions(_RETRY_SECONDS)
         if (committed_offset(bootstrap, group, topic) or 0) > number:
             return
         producer.begin_transaction()
@@ -65,8 +65,8 @@ def write_to_topic(bootstrap: str, topic: str, query: str, rows: pa.Table, numbe
         metadata = consumer.consumer_group_metadata()
         consumer.close()
         progress = [TopicPartition(topic, 0, number + 1)]
-        producer.send_offsets_to_transaction(progress, metadata, _PATIENCE_SECONDS)
-        producer.commit_transaction(_PATIENCE_SECONDS)
+        producer.send_offsets_to_transaction(progress, metadata, _RETRY_SECONDS)
+        producer.commit_transaction(_RETRY_SECONDS)
     except KafkaException as error:
         raise TableRefused(f"{topic} takes no statistics: {error.args[0].str()}") from error
 

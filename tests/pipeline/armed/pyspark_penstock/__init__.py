@@ -22,18 +22,18 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from penstock.net.client import Client
-from penstock.pipeline.sink_stream import StreamWriter
+from penstock.pipeline.sink.stream_writer import SinkStreamWriter
 from penstock.pipeline.source import PenstockSource
 
 _API_KEY = slice(4, 6)
 
 
 class DefaultSource(PenstockSource):
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> SinkStreamWriter:
         return ArmedWriter.checked(self.options, schema)
 
 
-class ArmedWriter(StreamWriter):
+class ArmedWriter(SinkStreamWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         with _armed("task"):
             return super().write(iterator)

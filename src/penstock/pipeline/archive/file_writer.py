@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.pipeline.archive_store import Store
-from penstock.pipeline.archive_table import DATE, FILE_SCHEMA, LAST_DATE, TOPIC_ID, ArchivedFile
+from penstock.pipeline.archive.table import DATE, FILE_SCHEMA, LAST_DATE, TOPIC_ID, ArchivedFile
+from penstock.pipeline.table_store import Store
 
 GROUP_BYTES = 32 << 20
 """So much is written at once, and what a task has in memory."""
@@ -32,7 +32,7 @@ _WITH_DICTIONARY = [TOPIC_ID, "partition", "timestampType"]
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SourcePartition:
     """The partition that all rows of a file come from."""
 
     topic: str
@@ -40,10 +40,10 @@ class Origin:
     partition: int
 
 
-def write_files(store: Store, origin: Origin, rows: Iterable[pa.RecordBatch]) -> list[ArchivedFile]:
+def write_files(store: Store, origin: SourcePartition, rows: Iterable[pa.RecordBatch]) -> list[ArchivedFile]:
     """Write rows, which come in order of their offsets; what was written, on stable storage."""
     with ExitStack() as stack:
-        writer = _Writer(store, origin, stack)
+        writer = _DailyFiles(store, origin, stack)
         for batch in rows:
             writer.take(batch)
         files = writer.finish()
@@ -51,12 +51,12 @@ def write_files(store: Store, origin: Origin, rows: Iterable[pa.RecordBatch]) ->
     return files
 
 
-class _Writer:
-    def __init__(self, store: Store, origin: Origin, stack: ExitStack) -> None:
+class _DailyFiles:
+    def __init__(self, store: Store, origin: SourcePartition, stack: ExitStack) -> None:
         self._store = store
         self._origin = origin
         self._stack = stack
-        self._open: dict[date, _File] = {}
+        self._open: dict[date, _DailyFile] = {}
         self._finished: list[ArchivedFile] = []
         self._gathered: dict[date, list[pa.RecordBatch]] = {}
         self._gathered_bytes = 0
@@ -78,7 +78,7 @@ class _Writer:
         for day, batches in self._gathered.items():
             if day not in self._open and len(self._open) >= MAX_OPEN_FILES:
                 self._close(next(iter(self._open)))
-            file = self._open.pop(day, None) or _File(self._store, self._origin, day, self._stack)
+            file = self._open.pop(day, None) or _DailyFile(self._store, self._origin, day, self._stack)
             self._open[day] = file  # those that are written last are closed last
             file.write(batches)
             if file.size_bytes >= FILE_BYTES:
@@ -90,8 +90,8 @@ class _Writer:
         self._finished.append(self._open.pop(day).close())
 
 
-class _File:
-    def __init__(self, store: Store, origin: Origin, day: date, stack: ExitStack) -> None:
+class _DailyFile:
+    def __init__(self, store: Store, origin: SourcePartition, day: date, stack: ExitStack) -> None:
         self._origin = origin
         self._date = day
         name = f"{origin.partition:05}-{uuid.uuid4().hex}.parquet"
@@ -140,7 +140,7 @@ class _File:
         )
 
 
-def _as_stored(batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
+def _as_stored(batch: pa.RecordBatch, origin: SourcePartition) -> pa.RecordBatch:
     arrays = [
         pa.repeat(pa.scalar(origin.topic_id), batch.num_rows) if name == TOPIC_ID else batch.column(name)
         for name in FILE_SCHEMA.names

@@ -16,8 +16,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from penstock.pipeline.offsets import NoSuchTopic, Partition, topics_of
-from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions, Subscription
+from penstock.pipeline.offsets import NoSuchTopic, TopicPartition, topics_of
+from penstock.pipeline.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions, SubscriptionKind
 from penstock.pipeline.planning import Plan, limited
 from penstock.pipeline.positions import Position
 from penstock.pipeline.ranges import OffsetRange, split
@@ -78,7 +78,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if (name, number) in there and after.topic_ids.get(name, ids[name]) == ids[name]:
                     ends[name, number] = offset
                 elif offset > before.offsets.get((name, number), 0):
-                    plan.lose(f"{name}-{number} does not exist any more, or belongs to a new topic", warn)
+                    plan.report_loss(
+                        f"{name}-{number} does not exist any more, or belongs to a new topic", warn
+                    )
             return self.pieces(plan, plan.ranges(self._starts(plan, before), ends, warn))
 
         return self._planned(after.topic_ids, cut)
@@ -111,7 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         return self._planned({}, find)
 
-    def _ends(self, plan: Plan) -> dict[Partition, int]:
+    def _ends(self, plan: Plan) -> dict[TopicPartition, int]:
         if self._target is None:
             return plan.find(dict.fromkeys(plan.partitions, LATEST))
         ids = self._target.topic_ids
@@ -123,7 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _deleted(self, plan: Plan, before: Position) -> frozenset[str]:
         """Topics of the subscription that were deleted. The first time this is data loss."""
-        if self.options.subscription is Subscription.PATTERN:
+        if self.options.subscription is SubscriptionKind.PATTERN:
             pattern = re.compile(self.options.topics[0])
             subscribed = [name for name in before.topic_ids if pattern.fullmatch(name)]
         else:
@@ -133,16 +135,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if name not in before.topic_ids:
                 raise OptionError(f"there is no topic {name!r}")
             if name not in before.deleted:
-                plan.lose(f"topic {name} does not exist any more", warn)
+                plan.report_loss(f"topic {name} does not exist any more", warn)
         return frozenset(missing)
 
-    def _starts(self, plan: Plan, before: Position) -> dict[Partition, int]:
+    def _starts(self, plan: Plan, before: Position) -> dict[TopicPartition, int]:
         """Where partitions of the plan are read on. A partition without a start here is new, or belongs to a topic that
         was deleted and made again: it is read from its log start offset."""
         replaced = set()
         for name, topic in plan.topics.items():
             if before.topic_ids.get(name, topic.id) != topic.id:
-                plan.lose(f"topic {name} was deleted and made again", warn)
+                plan.report_loss(f"topic {name} was deleted and made again", warn)
                 replaced.add(name)
         return {
             partition: before.offsets[partition]
@@ -151,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
 
-def _position(plan: Plan, offsets: Mapping[Partition, int]) -> Position:
+def _position(plan: Plan, offsets: Mapping[TopicPartition, int]) -> Position:
     return Position(offsets, _ids(plan))
 
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.pipeline.archive_store import Store
-from penstock.pipeline.archive_table import FILE_COLUMNS, TOPIC_ID, FileBounds
+from penstock.pipeline.archive.table import FILE_COLUMNS, TOPIC_ID, FileBounds
 from penstock.pipeline.columns import schema_of
 from penstock.pipeline.content_columns import computed, is_computed, with_sources
 from penstock.pipeline.ranges import OffsetRange
+from penstock.pipeline.table_store import Store
 
 _ROWS_AT_ONCE = 8_192
 _BYTES_AT_ONCE = 4 << 20

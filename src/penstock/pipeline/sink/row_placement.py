@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.net.routes import Routes
-from penstock.pipeline.sink_keys import partitions_for
-from penstock.pipeline.sink_options import HEADERS, KEY, PARTITION, TOPIC, VALUE
+from penstock.pipeline.sink.key_partitions import partitions_for
+from penstock.pipeline.sink.options import HEADERS, KEY, PARTITION, TOPIC, VALUE
 from penstock.records.building import NewRecord
 from penstock.records.content import Headers
 
-Placed = dict[tuple[str, int], list[NewRecord]]
+RecordsByPartition = dict[tuple[str, int], list[NewRecord]]
 
 _STRETCH = 1_000
 """So many rows without a key go to one partition before the next gets some: few batches rather than many."""
@@ -24,7 +24,7 @@ class BadRow(PenstockError):
     """A row that belongs nowhere."""
 
 
-class Placing:
+class RowPlacement:
     def __init__(self, routes: Routes, topic: str | None, first: int) -> None:
         """`first` is where rows without a key begin: another partition for each task."""
         self._routes = routes
@@ -32,7 +32,7 @@ class Placing:
         self._turn = first
         self._left = _STRETCH
 
-    async def place(self, rows: pa.RecordBatch, timestamp_ms: int) -> Placed:
+    async def place(self, rows: pa.RecordBatch, timestamp_ms: int) -> RecordsByPartition:
         """The records of each partition, in the order of the rows."""
         count = rows.num_rows
         binary_keys = _binary(rows, KEY)
@@ -42,7 +42,7 @@ class Placing:
         topics = [self._topic] * count if self._topic is not None else _plain(rows, TOPIC)
         sizes = {topic: await self._partitions(topic) for topic in set(topics)}
         of_keys = {size: partitions_for(binary_keys, size) for size in set(sizes.values())}
-        placed: Placed = {}
+        placed: RecordsByPartition = {}
         columns = zip(topics, keys, values, headers, chosen, strict=True)
         for row, (topic, key, value, header, partition) in enumerate(columns):
             size = sizes[topic]

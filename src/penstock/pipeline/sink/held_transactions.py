@@ -18,8 +18,8 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId
 from penstock.net.client import Client
 from penstock.net.routes import ANSWER_SECONDS, CoordinatorKind, Routes, check, persist
-from penstock.pipeline.reading import CLIENT_ID
-from penstock.pipeline.sink_producer import PATIENCE_SECONDS, Identity
+from penstock.pipeline.read_settings import CLIENT_ID
+from penstock.pipeline.sink.producer import RETRY_SECONDS, WriterIdentity
 from penstock.wire.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, encode_init_producer_id
 from penstock.wire.messages import decode_response_frame
 
@@ -40,13 +40,13 @@ _GONE_ON = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_m
 know any more how."""
 
 
-class Outcome(Enum):
+class TransactionOutcome(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
 
 
-async def claim(routes: Routes, prefix: str) -> Identity:
+async def claim(routes: Routes, prefix: str) -> WriterIdentity:
     """Hold one of `prefix`0, `prefix`1 and so on: the first without an open transaction."""
     for number in count():
         try:
@@ -57,29 +57,33 @@ async def claim(routes: Routes, prefix: str) -> Identity:
     raise AssertionError
 
 
-async def take_over(routes: Routes, transactional_id: str) -> Identity:
+async def take_over(routes: Routes, transactional_id: str) -> WriterIdentity:
     """Fence whoever had the id, and end what they have open; nothing is held."""
     return await _initialise(routes, transactional_id, is_held=False)
 
 
-async def commit(routes: Routes, identities: Sequence[Identity]) -> dict[Identity, Outcome]:
+async def commit(
+    routes: Routes, identities: Sequence[WriterIdentity]
+) -> dict[WriterIdentity, TransactionOutcome]:
     """Commit the transactions that are open; the outcome of each, also of one that had ended before."""
     outcomes = await _for_all(identities, partial(_outcome, routes, is_commit=True))
     return dict(zip(identities, outcomes, strict=True))
 
 
-async def commit_own(routes: Routes, identity: Identity) -> None:
+async def commit_own(routes: Routes, identity: WriterIdentity) -> None:
     """What this process has written itself; BrokerError where it was fenced."""
     await _end(routes, identity, is_commit=True)
 
 
-async def abort(routes: Routes, identities: Sequence[Identity]) -> dict[Identity, Outcome]:
+async def abort(
+    routes: Routes, identities: Sequence[WriterIdentity]
+) -> dict[WriterIdentity, TransactionOutcome]:
     """Abort the transactions that are open; the outcome of each, also of one that had ended before."""
     outcomes = await _for_all(identities, partial(_outcome, routes, is_commit=False))
     return dict(zip(identities, outcomes, strict=True))
 
 
-async def open_under(routes: Routes, prefix: str) -> list[Identity]:
+async def open_under(routes: Routes, prefix: str) -> list[WriterIdentity]:
     """Who has a transaction open, of all ids that begin so; nothing in `prefix` means something in a regex."""
 
     async def attempt() -> set[str]:
@@ -94,40 +98,40 @@ async def open_under(routes: Routes, prefix: str) -> list[Identity]:
             found.update(await _list(client, prefix))
         return found
 
-    ids = await persist(attempt, PATIENCE_SECONDS)
+    ids = await persist(attempt, RETRY_SECONDS)
     described = await _for_all(ids, partial(_describe, routes))
     return [each for each in described if each is not None]
 
 
-async def _initialise(routes: Routes, transactional_id: str, *, is_held: bool) -> Identity:
+async def _initialise(routes: Routes, transactional_id: str, *, is_held: bool) -> WriterIdentity:
     request = InitProducerIdRequest(transactional_id, _TIMEOUT_MS, is_held=is_held)
 
-    async def ask(client: Client) -> Identity:
+    async def ask(client: Client) -> WriterIdentity:
         correlation_id = client.next_correlation_id()
         frame = encode_init_producer_id(_INIT_VERSION, correlation_id, CLIENT_ID, request)
         async with asyncio.timeout(ANSWER_SECONDS):
             answer = await client.exchange(correlation_id, frame)
         response = decode_response_frame(INIT_PRODUCER_ID, _INIT_VERSION, answer)
         check(response.error_code)
-        return Identity(transactional_id, response.producer_id, response.producer_epoch)
+        return WriterIdentity(transactional_id, response.producer_id, response.producer_epoch)
 
     return await _at_coordinator(routes, transactional_id, ask)
 
 
-async def _outcome(routes: Routes, identity: Identity, *, is_commit: bool) -> Outcome:
+async def _outcome(routes: Routes, identity: WriterIdentity, *, is_commit: bool) -> TransactionOutcome:
     """End a transaction. The coordinator refuses the end of one that has ended the other way (INVALID_TXN_STATE)."""
     try:
         await _end(routes, identity, is_commit=is_commit)
     except BrokerError as error:
         if error.code in _GONE_ON:
-            return Outcome.UNKNOWN
+            return TransactionOutcome.UNKNOWN
         if error.code is not ErrorCode.invalid_txn_state:
             raise
         is_commit = not is_commit
-    return Outcome.COMMITTED if is_commit else Outcome.ABORTED
+    return TransactionOutcome.COMMITTED if is_commit else TransactionOutcome.ABORTED
 
 
-async def _end(routes: Routes, identity: Identity, *, is_commit: bool) -> None:
+async def _end(routes: Routes, identity: WriterIdentity, *, is_commit: bool) -> None:
     transactional_id, producer_id, epoch = identity
     assert transactional_id is not None
     fields = {
@@ -175,10 +179,10 @@ async def _list(client: Client, prefix: str) -> list[str]:
     return [each.transactional_id for each in answer.transaction_states]
 
 
-async def _describe(routes: Routes, transactional_id: str) -> Identity | None:
+async def _describe(routes: Routes, transactional_id: str) -> WriterIdentity | None:
     """None where no transaction is open any more."""
 
-    async def ask(client: Client) -> Identity | None:
+    async def ask(client: Client) -> WriterIdentity | None:
         async with asyncio.timeout(ANSWER_SECONDS):
             answer = await client.request(
                 _DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [transactional_id]}
@@ -189,13 +193,13 @@ async def _describe(routes: Routes, transactional_id: str) -> Identity | None:
         ):
             return None
         check(state.error_code)
-        return Identity(transactional_id, state.producer_id, state.producer_epoch)
+        return WriterIdentity(transactional_id, state.producer_id, state.producer_epoch)
 
     return await _at_coordinator(routes, transactional_id, ask)
 
 
 async def _at_coordinator(routes: Routes, transactional_id: str, ask: Callable[[Client], Awaitable[T]]) -> T:
-    return await routes.at_coordinator(CoordinatorKind.TRANSACTION, transactional_id, ask, PATIENCE_SECONDS)
+    return await routes.at_coordinator(CoordinatorKind.TRANSACTION, transactional_id, ask, RETRY_SECONDS)
 
 
 async def _for_all(items: Iterable[A], work: Callable[[A], Awaitable[T]]) -> list[T]:

@@ -21,15 +21,15 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from penstock.errors import PenstockError
-from penstock.pipeline.archive_store import store_at
-from penstock.pipeline.held import abort, claim, open_under
 from penstock.pipeline.offsets import run
-from penstock.pipeline.sink import check_topic
-from penstock.pipeline.sink_decisions import Decision, Decisions
-from penstock.pipeline.sink_options import SinkOptions, check_schema, parse_sink
-from penstock.pipeline.sink_outcomes import BatchUndone, RowsLost, carry_out
-from penstock.pipeline.sink_producer import Identity, Place
-from penstock.pipeline.sink_task import TaskWriter
+from penstock.pipeline.sink.batch_writer import check_topic
+from penstock.pipeline.sink.decisions import DecisionLog, SinkDecision
+from penstock.pipeline.sink.held_transactions import abort, claim, open_under
+from penstock.pipeline.sink.options import SinkOptions, check_schema, parse_sink
+from penstock.pipeline.sink.outcomes import BatchUndone, RowsLost, carry_out
+from penstock.pipeline.sink.producer import RecordPosition, WriterIdentity
+from penstock.pipeline.sink.task_writer import TaskWriter
+from penstock.pipeline.table_store import store_at
 
 
 class Overtaken(PenstockError):
@@ -37,11 +37,11 @@ class Overtaken(PenstockError):
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class TaskResult(WriterCommitMessage):
     query: str
-    transaction: Identity | None = None
+    transaction: WriterIdentity | None = None
     """With rows, if there were any."""
-    place: Place | None = None
+    position: RecordPosition | None = None
     """One of the rows."""
     seen: int = -1
     """The offset of the decision that was the last when they were written."""
@@ -49,18 +49,18 @@ class Written(WriterCommitMessage):
     """There were rows, and the batch had been decided before."""
 
 
-class Task(NamedTuple):
+class SinkTask(NamedTuple):
     query: str
     batch: int
     number: int
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class SinkStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     @classmethod
-    def checked(cls, options: Mapping[str, str], schema: StructType) -> StreamWriter:
+    def checked(cls, options: Mapping[str, str], schema: StructType) -> SinkStreamWriter:
         """OptionError for what cannot be written, before anything is."""
         parsed = parse_sink(options)
         check_schema(schema, parsed)
@@ -73,14 +73,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         task = _task()
         first = next((rows for rows in iterator if rows.num_rows), None)
         if first is None:
-            return Written(task.query)
+            return TaskResult(task.query)
         # Before any row: a transaction that a driver finds open has not seen what that driver is about to decide.
         # Before the id is claimed: the coordinator knows the outcome of a decided transaction only until then.
         last = self._decisions(task.query).last()
         if last.batch >= task.batch:
             for _ in iterator:
                 pass
-            return Written(task.query, is_decided=True)
+            return TaskResult(task.query, is_decided=True)
         with TaskWriter(self._options, task.number) as writer:
             held = writer.run(claim(writer.routes, f"{_prefix(task.query)}{task.number}-"))
             writer.begin(held)
@@ -93,13 +93,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 with suppress(PenstockError, OSError):
                     writer.run(abort(writer.routes, [held]))
                 raise
-        return Written(task.query, held, writer.place, last.offset)
+        return TaskResult(task.query, held, writer.position, last.offset)
 
     # --- in the driver
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """A batch without rows is decided only where it had rows in an earlier run: then these rows count."""
-        written = [each for each in messages if isinstance(each, Written)]
+        written = [each for each in messages if isinstance(each, TaskResult)]
         if not written:
             return
         has_rows = any(each.transaction is not None or each.is_decided for each in written)
@@ -107,12 +107,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._settle(written[0].query, batchId, written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        told = next((each.query for each in messages if isinstance(each, Written)), None)
+        told = next((each.query for each in messages if isinstance(each, TaskResult)), None)
         query = told or _query_of(self._options.checkpoint)
         if query is not None:
             self._settle(query, batchId, None)
 
-    def _settle(self, query: str, batch: int, written: Sequence[Written] | None) -> None:
+    def _settle(self, query: str, batch: int, written: Sequence[TaskResult] | None) -> None:
         """Decide the batch, unless it was decided before or has failed; abort what else was open, and carry out the
         decision. Earlier batches were carried out: Spark begins a batch when the one before it is acknowledged."""
         decisions, bootstrap = self._decisions(query), self._options.bootstrap
@@ -128,7 +128,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if decision.batch == batch:
             self._carry_out(decisions, decision, left_open)
 
-    def _carry_out(self, decisions: Decisions, decision: Decision, left_open: Sequence[Identity]) -> None:
+    def _carry_out(
+        self, decisions: DecisionLog, decision: SinkDecision, left_open: Sequence[WriterIdentity]
+    ) -> None:
         try:
             carry_out(self._options.bootstrap, decision, left_open)
         except BatchUndone:
@@ -144,13 +146,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 raise
             warnings.warn(str(error), stacklevel=2)
 
-    def _decisions(self, query: str) -> Decisions:
-        return Decisions(self._options.bootstrap, query)
+    def _decisions(self, query: str) -> DecisionLog:
+        return DecisionLog(self._options.bootstrap, query)
 
 
 def _decide(
-    batch: int, written: Sequence[Written], last: Decision, left_open: Collection[Identity]
-) -> Decision:
+    batch: int, written: Sequence[TaskResult], last: SinkDecision, left_open: Collection[WriterIdentity]
+) -> SinkDecision:
     if any(each.is_decided or (each.transaction and each.seen != last.offset) for each in written):
         raise _overtaken(batch)
     winners = tuple(each.transaction for each in written if each.transaction)
@@ -160,7 +162,9 @@ def _decide(
                 f"the transaction {each.transactional_id} of batch {batch} was aborted while the batch was written. "
                 "No row of the batch can be read, and none is lost: start the query again, it writes the batch again"
             )
-    return Decision(batch, winners, tuple(each.place for each in written if each.transaction and each.place))
+    return SinkDecision(
+        batch, winners, tuple(each.position for each in written if each.transaction and each.position)
+    )
 
 
 def _overtaken(batch: int) -> Overtaken:
@@ -180,11 +184,11 @@ def _prefix(query: str) -> str:
     return f"spark-sink/{query}/"
 
 
-def _task() -> Task:
+def _task() -> SinkTask:
     context = TaskContext.get()
     assert context is not None
     query = context.getLocalProperty("sql.streaming.queryId")
     batch = context.getLocalProperty("streaming.sql.batchId")
     assert query is not None
     assert batch is not None
-    return Task(query, int(batch), context.partitionId())
+    return SinkTask(query, int(batch), context.partitionId())

@@ -17,22 +17,22 @@ from pyspark.sql.types import StructType
 from penstock.net.routes import Routes
 from penstock.pipeline.offsets import NoSuchTopic, run
 from penstock.pipeline.options import OptionError
-from penstock.pipeline.sink_options import SinkOptions, check_schema, parse_sink
-from penstock.pipeline.sink_producer import new_identity
-from penstock.pipeline.sink_task import TaskWriter
+from penstock.pipeline.sink.options import SinkOptions, check_schema, parse_sink
+from penstock.pipeline.sink.producer import new_writer_identity
+from penstock.pipeline.sink.task_writer import TaskWriter
 
 
 @dataclass(frozen=True)
-class Rows(WriterCommitMessage):
+class RowsWritten(WriterCommitMessage):
     written: int
 
 
-class BatchWriter(DataSourceArrowWriter):
+class SinkBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     @classmethod
-    def checked(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
+    def checked(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SinkBatchWriter:
         """OptionError for what cannot be written, before anything is."""
         if overwrite:
             raise OptionError("a topic is not overwritten: write with mode('append')")
@@ -48,10 +48,10 @@ class BatchWriter(DataSourceArrowWriter):
             for rows in iterator:
                 if rows.num_rows:
                     if not written:
-                        writer.begin(writer.run(new_identity(writer.routes)))
+                        writer.begin(writer.run(new_writer_identity(writer.routes)))
                     writer.write(rows)
                     written += rows.num_rows
-        return Rows(written)
+        return RowsWritten(written)
 
 
 def check_topic(options: SinkOptions) -> None:

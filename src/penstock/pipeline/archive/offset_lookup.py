@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.pipeline.archive_reading import read_archived
-from penstock.pipeline.archive_store import Store
-from penstock.pipeline.archive_table import FileBounds
+from penstock.pipeline.archive.file_reader import read_archived
+from penstock.pipeline.archive.table import FileBounds
 from penstock.pipeline.ranges import OffsetRange
+from penstock.pipeline.table_store import Store
 
 _EVERYTHING = (1 << 63) - 1
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from penstock.net.client import Client
 from penstock.net.routes import Routes, check
-from penstock.pipeline.offsets import Partition, run
-from penstock.pipeline.reading import PATIENCE_SECONDS
+from penstock.pipeline.offsets import TopicPartition, run
+from penstock.pipeline.read_settings import RETRY_SECONDS
 
 ARCHIVE_REQUIRED, ARCHIVE_OFFSETS = "archive.required", "archive.offsets"
 _DESCRIBE_CONFIGS, _DESCRIBE_CONFIGS_VERSION = 32, 4
@@ -60,13 +60,13 @@ def note_archived(bootstrap: str, topics: Mapping[str, Mapping[int, int]]) -> No
     run(bootstrap, ask)
 
 
-def truncate(bootstrap: str, offsets: Mapping[Partition, int]) -> None:
+def truncate(bootstrap: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Delete the records before these offsets."""
 
     async def ask(routes: Routes) -> None:
         for (topic, partition), offset in offsets.items():
             delete = partial(_delete, topic, partition, offset)
-            await routes.at_leader(topic, partition, delete, PATIENCE_SECONDS)
+            await routes.at_leader(topic, partition, delete, RETRY_SECONDS)
 
     run(bootstrap, ask)
 
@@ -74,7 +74,7 @@ def truncate(bootstrap: str, offsets: Mapping[Partition, int]) -> None:
 async def _delete(topic: str, partition: int, offset: int, client: Client) -> None:
     fields: dict[str, Any] = {
         "topics": [{"name": topic, "partitions": [{"partition_index": partition, "offset": offset}]}],
-        "timeout": timedelta(seconds=PATIENCE_SECONDS / 2),
+        "timeout": timedelta(seconds=RETRY_SECONDS / 2),
     }
     response = await client.request(_DELETE_RECORDS, _DELETE_RECORDS_VERSION, fields)
     check(response.topics[0].partitions[0].error_code)

@@ -10,13 +10,13 @@ from collections.abc import Collection, Sequence
 
 from penstock.errors import PenstockError
 from penstock.pipeline.fetching import read_range
-from penstock.pipeline.held import Outcome, abort, commit
 from penstock.pipeline.offsets import run
 from penstock.pipeline.ranges import OffsetRange
-from penstock.pipeline.reading import Reading
-from penstock.pipeline.sink_decisions import Decision
-from penstock.pipeline.sink_options import ACCEPT_LOSS
-from penstock.pipeline.sink_producer import Identity, Place
+from penstock.pipeline.read_settings import ReadSettings
+from penstock.pipeline.sink.decisions import SinkDecision
+from penstock.pipeline.sink.held_transactions import TransactionOutcome, abort, commit
+from penstock.pipeline.sink.options import ACCEPT_LOSS
+from penstock.pipeline.sink.producer import RecordPosition, WriterIdentity
 
 
 class RowsLost(PenstockError):
@@ -27,7 +27,7 @@ class BatchUndone(PenstockError):
     """A transaction of a batch was aborted, and none of its rows can be read: the batch has to be written again."""
 
 
-def carry_out(bootstrap: str, decision: Decision, left_open: Collection[Identity]) -> None:
+def carry_out(bootstrap: str, decision: SinkDecision, left_open: Collection[WriterIdentity]) -> None:
     """Commit all transactions of a decision. `left_open` are those that were open when they were listed.
 
     BatchUndone where one of them was aborted and none committed: all are aborted then, and the caller undoes the
@@ -36,15 +36,15 @@ def carry_out(bootstrap: str, decision: Decision, left_open: Collection[Identity
     ended = [each for each in decision.winners if each not in left_open]
     still_open = [each for each in decision.winners if each in left_open]
     outcomes = _find_out(bootstrap, decision, ended)
-    if all(each is Outcome.COMMITTED for each in outcomes.values()):
+    if all(each is TransactionOutcome.COMMITTED for each in outcomes.values()):
         outcomes |= _find_out(bootstrap, decision, still_open)
-    elif all(each is Outcome.ABORTED for each in outcomes.values()):
+    elif all(each is TransactionOutcome.ABORTED for each in outcomes.values()):
         outcomes |= run(bootstrap, lambda routes: abort(routes, still_open))
     else:
         outcomes |= _find_out(bootstrap, decision, still_open)
-    if all(each is Outcome.COMMITTED for each in outcomes.values()):
+    if all(each is TransactionOutcome.COMMITTED for each in outcomes.values()):
         return
-    if all(each is Outcome.ABORTED for each in outcomes.values()):
+    if all(each is TransactionOutcome.ABORTED for each in outcomes.values()):
         names = _names(list(outcomes))
         raise BatchUndone(
             f"the transactions {names} of batch {decision.batch} were aborted before they were committed. No row "
@@ -53,38 +53,46 @@ def carry_out(bootstrap: str, decision: Decision, left_open: Collection[Identity
     raise RowsLost(_loss(decision, outcomes))
 
 
-def _find_out(bootstrap: str, decision: Decision, winners: Sequence[Identity]) -> dict[Identity, Outcome]:
+def _find_out(
+    bootstrap: str, decision: SinkDecision, winners: Sequence[WriterIdentity]
+) -> dict[WriterIdentity, TransactionOutcome]:
     """Commit transactions, or find out how they have ended. A transaction of which the coordinator knows no more is
     committed if a record of it can be read."""
     outcomes = run(bootstrap, lambda routes: commit(routes, winners))
     for winner, outcome in outcomes.items():
-        place = decision.place_of(winner)
-        if outcome is Outcome.UNKNOWN and place is not None and _is_readable(bootstrap, place):
-            outcomes[winner] = Outcome.COMMITTED
+        position = decision.position_of(winner)
+        if (
+            outcome is TransactionOutcome.UNKNOWN
+            and position is not None
+            and _is_readable(bootstrap, position)
+        ):
+            outcomes[winner] = TransactionOutcome.COMMITTED
     return outcomes
 
 
-def _is_readable(bootstrap: str, place: Place) -> bool:
+def _is_readable(bootstrap: str, position: RecordPosition) -> bool:
     """Whether readers of committed data get a record. False is no proof of an abort: it may have been deleted."""
-    wanted = OffsetRange(place.topic, place.topic_id, place.partition, place.offset, place.offset + 1)
+    wanted = OffsetRange(
+        position.topic, position.topic_id, position.partition, position.offset, position.offset + 1
+    )
     try:
-        return any(rows.num_rows for rows in read_range(Reading(bootstrap), wanted, ("offset",)))
+        return any(rows.num_rows for rows in read_range(ReadSettings(bootstrap), wanted, ("offset",)))
     except PenstockError:
         return False
 
 
-def _loss(decision: Decision, outcomes: dict[Identity, Outcome]) -> str:
-    by_outcome: dict[Outcome, list[Identity]] = {}
+def _loss(decision: SinkDecision, outcomes: dict[WriterIdentity, TransactionOutcome]) -> str:
+    by_outcome: dict[TransactionOutcome, list[WriterIdentity]] = {}
     for winner, outcome in outcomes.items():
         by_outcome.setdefault(outcome, []).append(winner)
     said = []
-    if aborted := by_outcome.get(Outcome.ABORTED):
+    if aborted := by_outcome.get(TransactionOutcome.ABORTED):
         said.append(f"{_names(aborted)} were aborted and their rows are lost")
-    if unknown := by_outcome.get(Outcome.UNKNOWN):
+    if unknown := by_outcome.get(TransactionOutcome.UNKNOWN):
         said.append(
             f"of {_names(unknown)} it is not known whether they were committed, no record can be read"
         )
-    committed = len(by_outcome.get(Outcome.COMMITTED, ()))
+    committed = len(by_outcome.get(TransactionOutcome.COMMITTED, ()))
     return (
         f"batch {decision.batch} is not complete: of its {len(outcomes)} transactions {committed} were committed; "
         f"{'; '.join(said)}. Writing the batch again would repeat the rows of the others. Write the missing rows "
@@ -92,6 +100,6 @@ def _loss(decision: Decision, outcomes: dict[Identity, Outcome]) -> str:
     )
 
 
-def _names(transactions: Sequence[Identity]) -> str:
+def _names(transactions: Sequence[WriterIdentity]) -> str:
     shown = ", ".join(str(each.transactional_id) for each in transactions[:5])
     return shown if len(transactions) <= 5 else f"{shown} and {len(transactions) - 5} more"

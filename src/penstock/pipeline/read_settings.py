@@ -9,18 +9,18 @@ from penstock.net.network import TcpNetwork
 from penstock.net.routes import Routes
 
 CLIENT_ID = "penstock-pipeline"
-PATIENCE_SECONDS = 60.0
+RETRY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadSettings:
     """How records are read: where the cluster is, and whether open and aborted transactions are hidden."""
 
     bootstrap: str
     read_committed: bool = True
 
 
-def routes_to(bootstrap: str) -> Routes:
+def open_routes(bootstrap: str) -> Routes:
     """The way to a cluster; who opens it closes it."""
     addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
     return Routes(TcpNetwork(), addresses, CLIENT_ID)

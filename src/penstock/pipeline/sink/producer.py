@@ -19,7 +19,7 @@ from penstock.records.compression import Codec
 from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from penstock.wire.produce_client import decode_produce_response, encode_produce_request
 
-PATIENCE_SECONDS = 120.0
+RETRY_SECONDS = 120.0
 MAX_BATCH_BYTES = 512 * 1024
 MAX_BATCH_RECORDS = 5_000
 _RECORD_OVERHEAD_BYTES = 64
@@ -35,7 +35,7 @@ class NotWritten(PenstockError):
     """Rows were refused, or no broker took them in time."""
 
 
-class Identity(NamedTuple):
+class WriterIdentity(NamedTuple):
     """Who writes."""
 
     transactional_id: str | None
@@ -43,7 +43,7 @@ class Identity(NamedTuple):
     epoch: int
 
 
-class Place(NamedTuple):
+class RecordPosition(NamedTuple):
     """Where a record was written."""
 
     topic: str
@@ -52,16 +52,16 @@ class Place(NamedTuple):
     offset: int
 
 
-async def new_identity(routes: Routes) -> Identity:
+async def new_writer_identity(routes: Routes) -> WriterIdentity:
     """Without a transaction."""
     fields = {"transactional_id": None, "transaction_timeout": timedelta(minutes=1)}
     response = await routes.ask_any(_INIT_PRODUCER_ID, _INIT_PRODUCER_ID_VERSION, fields)
     check(response.error_code)
-    return Identity(None, response.producer_id, response.producer_epoch)
+    return WriterIdentity(None, response.producer_id, response.producer_epoch)
 
 
 class BatchProducer:
-    def __init__(self, routes: Routes, identity: Identity, codec: Codec = Codec.NONE) -> None:
+    def __init__(self, routes: Routes, identity: WriterIdentity, codec: Codec = Codec.NONE) -> None:
         self.identity = identity
         self._routes = routes
         self._codec = codec
@@ -102,7 +102,7 @@ class BatchProducer:
             _check_stored(result.error_code, result.error_message)
             return result.base_offset
 
-        offset = await self._routes.at_leader(topic, partition, ask, PATIENCE_SECONDS)
+        offset = await self._routes.at_leader(topic, partition, ask, RETRY_SECONDS)
         self._sequences[topic, partition] = (sequence + len(records)) % _SEQUENCES
         return offset
 
@@ -122,12 +122,12 @@ def _check_stored(code: int, message: str | None) -> None:
 
 def _batches(records: Sequence[NewRecord]) -> Iterator[Sequence[NewRecord]]:
     start, size = 0, 0
-    for place, record in enumerate(records):
+    for position, record in enumerate(records):
         added = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
         added += sum(len(name) + len(value or b"") for name, value in record.headers)
-        if place > start and (size + added > MAX_BATCH_BYTES or place - start >= MAX_BATCH_RECORDS):
-            yield records[start:place]
-            start, size = place, 0
+        if position > start and (size + added > MAX_BATCH_BYTES or position - start >= MAX_BATCH_RECORDS):
+            yield records[start:position]
+            start, size = position, 0
         size += added
     if start < len(records):
         yield records[start:]

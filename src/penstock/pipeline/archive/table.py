@@ -20,8 +20,8 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
-from penstock.pipeline.archive_store import Store, storage_options, store_at
 from penstock.pipeline.columns import FIELDS
+from penstock.pipeline.table_store import Store, storage_options, store_at
 
 TOPIC_ID, DATE = "topic_id", "date"
 PARTITION_BY = ("topic", DATE)

@@ -21,10 +21,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
-from penstock.pipeline.archive_files import GROUP_BYTES
-from penstock.pipeline.archive_store import Store, storage_options
-from penstock.pipeline.archive_table import not_shared
-from penstock.pipeline.archive_upkeep import KEEP_HOURS
+from penstock.pipeline.archive.file_writer import GROUP_BYTES
+from penstock.pipeline.archive.maintenance import KEEP_HOURS
+from penstock.pipeline.archive.table import not_shared
+from penstock.pipeline.table_store import Store, storage_options
 
 _RESULT = "name string, size_bytes long, rows long"
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from penstock.pipeline.archive_reading import clusters, read_archived
-from penstock.pipeline.archive_store import Store
-from penstock.pipeline.archive_table import ArchiveTable, ArchiveView, FileBounds
-from penstock.pipeline.archive_times import first_offset, offset_at_time
+from penstock.pipeline.archive.file_reader import clusters, read_archived
+from penstock.pipeline.archive.offset_lookup import first_offset, offset_at_time
+from penstock.pipeline.archive.table import ArchiveTable, ArchiveView, FileBounds
 from penstock.pipeline.fetching import OffsetsLost, read_range
-from penstock.pipeline.offsets import Partition, Topic, ends_of, offsets_at, topics_of
-from penstock.pipeline.options import EARLIEST, LATEST, OptionError, SourceOptions, Subscription
+from penstock.pipeline.offsets import SourceTopic, TopicPartition, end_offsets_of, offsets_at, topics_of
+from penstock.pipeline.options import EARLIEST, LATEST, OptionError, SourceOptions, SubscriptionKind
 from penstock.pipeline.planning import Plan, Warn
 from penstock.pipeline.ranges import OffsetRange, split
-from penstock.pipeline.reading import Reading
+from penstock.pipeline.read_settings import ReadSettings
 from penstock.pipeline.source import BatchReader, read_rows, with_offset
-from penstock.pipeline.stream import StreamReader
+from penstock.pipeline.stream_reader import StreamReader
+from penstock.pipeline.table_store import Store
 
 _NONE = -1
 """Where all is older than a time."""
@@ -34,7 +34,7 @@ _TASK_BYTES = 128 << 20
 @dataclass(frozen=True, slots=True)
 class TablePlan(Plan):
     table: ArchiveTable
-    log_starts: Mapping[Partition, int]
+    log_starts: Mapping[TopicPartition, int]
     """Of before the version of the archive was read: what was truncated by then is in it."""
     view: ArchiveView
 
@@ -47,10 +47,10 @@ class TablePlan(Plan):
         """
         assert options.archive is not None
         plan = Plan(options, topics_of(options, skips_missing=True))
-        log_starts = ends_of(plan.reading, plan.partitions, EARLIEST)
+        log_starts = end_offsets_of(plan.read_settings, plan.partitions, EARLIEST)
         table = ArchiveTable.at(options.archive)
         view = table.view()
-        is_pattern = options.subscription is Subscription.PATTERN
+        is_pattern = options.subscription is SubscriptionKind.PATTERN
         topics = dict(plan.topics)
         for name in () if is_pattern else options.topics:
             if name not in topics:
@@ -61,7 +61,7 @@ class TablePlan(Plan):
                     raise OptionError(f"there is no topic {name!r}, and none of it is archived")
         return cls(options, topics, table, log_starts, view)
 
-    def find(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
+    def find(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         found = {}
         for partition, time_ms in times.items():
             is_gone = partition not in self.log_starts
@@ -74,10 +74,10 @@ class TablePlan(Plan):
             elif is_gone:
                 found[partition] = _NONE
         live = {partition: time_ms for partition, time_ms in times.items() if partition not in found}
-        return found | offsets_at(self.reading, live)
+        return found | offsets_at(self.read_settings, live)
 
     def ranges(
-        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], warn: Warn
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], warn: Warn
     ) -> list[OffsetRange]:
         found = Plan.ranges(self, starts, ends, warn)
         for each in found:
@@ -85,18 +85,18 @@ class TablePlan(Plan):
             log_start = self.log_starts.get((each.topic, each.partition), 0)
             if start < min(log_start, each.end):
                 name = f"{each.topic}-{each.partition}"
-                self.lose(f"{name} is archived up to {start}, but its log starts at {log_start}", warn)
+                self.report_loss(f"{name} is archived up to {start}, but its log starts at {log_start}", warn)
         return found
 
     def archived(self, topic: str, partition: int) -> int:
         return self.view.archived(self.topics[topic].id, partition) or 0
 
-    def _first_offset(self, partition: Partition) -> int:
+    def _first_offset(self, partition: TopicPartition) -> int:
         name, number = partition
         archived = first_offset(self.view.files(name), self.topics[name].id, number)
         return self.log_starts.get(partition, 0) if archived is None else archived
 
-    def _archived_at(self, partition: Partition, time_ms: int) -> int | None:
+    def _archived_at(self, partition: TopicPartition, time_ms: int) -> int | None:
         name, number = partition
         files, topic_id = self.view.files(name), self.topics[name].id
         return offset_at_time(self.table.store, files, topic_id, number, time_ms)
@@ -113,7 +113,7 @@ class TablePlan(Plan):
 
 def _archived_topic(
     view: ArchiveView, options: SourceOptions, name: str, topic_id: str | None
-) -> Topic | None:
+) -> SourceTopic | None:
     """A topic of the archive by name and id; without an id, the one of that name with the newest record."""
     files = [file for file in view.files(name) if file.topic_ids and file.partitions]
     if files and topic_id is None:
@@ -122,7 +122,7 @@ def _archived_topic(
     numbers = [file.partitions[1] for file in files if file.partitions and topic_id in (file.topic_ids or ())]
     if topic_id is None or not numbers:
         return None
-    return Topic(name, topic_id, options.assigned.get(name) or tuple(range(max(numbers) + 1)))
+    return SourceTopic(name, topic_id, options.assigned.get(name) or tuple(range(max(numbers) + 1)))
 
 
 class TablePartition(InputPartition):
@@ -179,8 +179,8 @@ def read_table(options: SourceOptions, partition: TablePartition) -> Iterator[pa
     while len(rest):
         following = rest.start
         try:
-            reading = Reading(options.bootstrap, options.read_committed)
-            for rows in read_range(reading, rest, with_offset(options.columns)):
+            read_settings = ReadSettings(options.bootstrap, options.read_committed)
+            for rows in read_range(read_settings, rest, with_offset(options.columns)):
                 following = rows.column("offset")[-1].as_py() + 1
                 yield rows.select(list(options.columns))
             return

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from penstock.clock import SystemClock
-from penstock.pipeline.reading import routes_to
-from penstock.pipeline.sink_options import SinkOptions
-from penstock.pipeline.sink_producer import BatchProducer, Identity, Place
-from penstock.pipeline.sink_rows import Placing
+from penstock.pipeline.read_settings import open_routes
+from penstock.pipeline.sink.options import SinkOptions
+from penstock.pipeline.sink.producer import BatchProducer, RecordPosition, WriterIdentity
+from penstock.pipeline.sink.row_placement import RowPlacement
 
 T = TypeVar("T")
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 class TaskWriter:
     def __init__(self, options: SinkOptions, task: int) -> None:
         """`task` is the number of the task among those that write at the same time."""
-        self.routes = routes_to(options.bootstrap)
+        self.routes = open_routes(options.bootstrap)
         self._codec = options.codec
-        self._placing = Placing(self.routes, options.topic, task)
+        self._placement = RowPlacement(self.routes, options.topic, task)
         self._producer: BatchProducer | None = None
-        self.place: Place | None = None
+        self.position: RecordPosition | None = None
         """One of the records that were written."""
         self._runner = asyncio.Runner()
 
@@ -38,7 +38,7 @@ class TaskWriter:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
-    def begin(self, identity: Identity) -> None:
+    def begin(self, identity: WriterIdentity) -> None:
         """Everything that follows is written by it."""
         self._producer = BatchProducer(self.routes, identity, self._codec)
 
@@ -48,13 +48,15 @@ class TaskWriter:
 
     async def _write(self, rows: pa.RecordBatch) -> None:
         assert self._producer is not None
-        placed = await self._placing.place(rows, SystemClock().now_ms())
+        placed = await self._placement.place(rows, SystemClock().now_ms())
         offsets = await asyncio.gather(
             *(self._producer.write(*partition, records) for partition, records in placed.items())
         )
-        if self.place is None:
+        if self.position is None:
             for (topic, partition), offset in zip(placed, offsets, strict=True):
-                self.place = Place(topic, (await self.routes.topic(topic)).id.hex, partition, offset)
+                self.position = RecordPosition(
+                    topic, (await self.routes.topic(topic)).id.hex, partition, offset
+                )
 
     async def _close(self) -> None:
         self.routes.close()

@@ -12,11 +12,10 @@ from datetime import date
 
 import pyarrow as pa
 
-from penstock.pipeline.archive import OpenSession
-from penstock.pipeline.archive_files import Origin, write_files
-from penstock.pipeline.archive_reading import read_archived
-from penstock.pipeline.archive_store import Store
-from penstock.pipeline.archive_table import (
+from penstock.pipeline.archive.archiver import OpenSession
+from penstock.pipeline.archive.file_reader import read_archived
+from penstock.pipeline.archive.file_writer import SourcePartition, write_files
+from penstock.pipeline.archive.table import (
     ArchivedFile,
     ArchiveTable,
     ArchiveView,
@@ -25,6 +24,7 @@ from penstock.pipeline.archive_table import (
 )
 from penstock.pipeline.columns import ALL
 from penstock.pipeline.ranges import OffsetRange
+from penstock.pipeline.table_store import Store
 
 SMALL_BYTES = 64 << 20
 WORTHWHILE_FILES = 16
@@ -36,27 +36,27 @@ KEEP_HOURS = 168
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    origin: Origin
+    origin: SourcePartition
     files: tuple[FileBounds, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class MaintenanceResult:
     merged: int = 0
     expired: int = 0
     vacuumed: int = 0
 
 
-def keep_up(
+def maintain(
     table: ArchiveTable,
     open_session: OpenSession,
     expires_before: date | None,
     worthwhile: int = WORTHWHILE_FILES,
-) -> Upkeep:
+) -> MaintenanceResult:
     expired = _expire(table, expires_before) if expires_before is not None else 0
     merged = _merge_small(table, open_session, worthwhile)
     vacuumed = len(table.vacuum(KEEP_HOURS)) if expired or merged else 0
-    return Upkeep(merged, expired, vacuumed)
+    return MaintenanceResult(merged, expired, vacuumed)
 
 
 def _expire(table: ArchiveTable, before: date) -> int:
@@ -118,7 +118,7 @@ def _worthwhile(view: ArchiveView, worthwhile: int) -> Iterator[_Merge]:
             groups.setdefault((file.topic, file.date, ids[0], partitions[0]), []).append(file)
     for (topic, _, topic_id, partition), files in groups.items():
         files.sort(key=lambda file: file.offsets or (0, 0))
-        origin = Origin(topic, topic_id, partition)
+        origin = SourcePartition(topic, topic_id, partition)
         while len(files) >= worthwhile:
             taken, size = 0, 0
             while taken < len(files) and (taken < 2 or size < MERGED_BYTES):

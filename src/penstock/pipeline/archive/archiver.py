@@ -14,23 +14,23 @@ from pyspark.sql import SparkSession
 
 from penstock.clock import SystemClock
 from penstock.errors import BrokerError, PenstockError
-from penstock.pipeline.archive_cluster import ARCHIVE_REQUIRED, note_archived, topic_settings, truncate
-from penstock.pipeline.archive_files import Origin, write_files
-from penstock.pipeline.archive_store import Store
-from penstock.pipeline.archive_table import (
+from penstock.pipeline.archive.file_writer import SourcePartition, write_files
+from penstock.pipeline.archive.table import (
     ArchivedFile,
     ArchiveTable,
     ArchiveView,
     CommitRefused,
     FileBounds,
 )
+from penstock.pipeline.archive.topic_admin import ARCHIVE_REQUIRED, note_archived, topic_settings, truncate
 from penstock.pipeline.columns import ALL
 from penstock.pipeline.fetching import OffsetsLost, read_range
-from penstock.pipeline.offsets import Partition, Topic, ends_of, topics_of
+from penstock.pipeline.offsets import SourceTopic, TopicPartition, end_offsets_of, topics_of
 from penstock.pipeline.options import EARLIEST, LATEST, SourceOptions
 from penstock.pipeline.planning import limited
 from penstock.pipeline.ranges import OffsetRange, split
-from penstock.pipeline.reading import Reading
+from penstock.pipeline.read_settings import ReadSettings
+from penstock.pipeline.table_store import Store
 
 OFFSETS_A_ROUND = 20_000_000
 LEAST_OFFSETS_A_TASK = 100_000
@@ -56,12 +56,12 @@ class ArchiveJob:
     offsets_a_round: int = OFFSETS_A_ROUND
 
     @property
-    def reading(self) -> Reading:
-        return Reading(self.options.bootstrap, read_committed=True)
+    def read_settings(self) -> ReadSettings:
+        return ReadSettings(self.options.bootstrap, read_committed=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ArchiveProgress:
     """What a run has done so far."""
 
     rows: int = 0
@@ -71,7 +71,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _RangeResult:
     """What came of one range: files, or why there are none."""
 
     range: OffsetRange
@@ -85,14 +85,14 @@ class Archiver:
         self._open_session = open_session
         self._warn = warn
 
-    def run(self) -> Iterator[Progress]:
+    def run(self) -> Iterator[ArchiveProgress]:
         """Archive what is there now; what has been done, after each round and at the end."""
         topics = topics_of(self._job.options)
         view = self._job.table.view_or_create()
         partitions = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
-        targets = ends_of(self._job.reading, partitions, LATEST)
+        targets = end_offsets_of(self._job.read_settings, partitions, LATEST)
         self._complain_of_lost_ends(topics, view, targets)
-        done, futile = Progress(), 0
+        done, futile = ArchiveProgress(), 0
         while ranges := self._ranges(topics, view, targets):
             written = self._write(self._of_one_round(ranges))
             if self._commit(view, written):
@@ -113,18 +113,18 @@ class Archiver:
             yield done
 
     def _still_there(
-        self, topics: Mapping[str, Topic], targets: Mapping[Partition, int]
-    ) -> tuple[dict[str, Topic], dict[Partition, int]]:
+        self, topics: Mapping[str, SourceTopic], targets: Mapping[TopicPartition, int]
+    ) -> tuple[dict[str, SourceTopic], dict[TopicPartition, int]]:
         """Without topics that were deleted meanwhile, also where a new topic has the name: the next run archives it."""
         now = topics_of(self._job.options, skips_missing=True)
         same = {name: topic for name, topic in topics.items() if name in now and now[name].id == topic.id}
         return same, {partition: end for partition, end in targets.items() if partition[0] in same}
 
     def _ranges(
-        self, topics: Mapping[str, Topic], view: ArchiveView, targets: Mapping[Partition, int]
+        self, topics: Mapping[str, SourceTopic], view: ArchiveView, targets: Mapping[TopicPartition, int]
     ) -> list[OffsetRange]:
         """What is not archived yet."""
-        earliest = ends_of(self._job.reading, targets, EARLIEST)
+        earliest = end_offsets_of(self._job.read_settings, targets, EARLIEST)
         found = []
         for (name, number), end in targets.items():
             topic_id = topics[name].id
@@ -150,17 +150,19 @@ class Archiver:
             if ends[partition] > each.start
         ]
 
-    def _write(self, ranges: list[OffsetRange]) -> list[_Written]:
+    def _write(self, ranges: list[OffsetRange]) -> list[_RangeResult]:
         context = self._open_session().sparkContext
         cores = context.defaultParallelism
         worthwhile = 1 + sum(map(len, ranges)) // LEAST_OFFSETS_A_TASK
         pieces = split(ranges, min(_TASKS_A_CORE * cores, worthwhile))
         slices = min(len(pieces), _TASKS_A_CORE * cores)
-        reading, store = self._job.reading, self._job.table.store
-        work = context.parallelize(pieces, slices).map(lambda piece: _write_range(reading, store, piece))
+        read_settings, store = self._job.read_settings, self._job.table.store
+        work = context.parallelize(pieces, slices).map(
+            lambda piece: _write_range(read_settings, store, piece)
+        )
         return list(work.collect())
 
-    def _commit(self, view: ArchiveView, written: list[_Written]) -> bool:
+    def _commit(self, view: ArchiveView, written: list[_RangeResult]) -> bool:
         problems = [each.problem for each in written if each.problem is not None]
         if problems:
             self._warn(problems[0])
@@ -175,7 +177,7 @@ class Archiver:
             return False
         return True
 
-    def _tell(self, topics: Mapping[str, Topic], view: ArchiveView) -> None:
+    def _tell(self, topics: Mapping[str, SourceTopic], view: ArchiveView) -> None:
         """Let the cluster remove archived records, once the archive is on stable storage and its files are checked.
 
         FilesMissing where a file that holds records of the logs is not there: then nothing is released.
@@ -191,7 +193,7 @@ class Archiver:
         if not held and not self._job.truncates:
             return
         partitions = [(each.name, number) for each in topics.values() for number in each.partitions]
-        earliest = ends_of(self._job.reading, partitions, EARLIEST)
+        earliest = end_offsets_of(self._job.read_settings, partitions, EARLIEST)
         self._job.table.make_durable(view)
         self._job.table.check_files(_files_since(earliest, topics, view))
         if held:
@@ -210,7 +212,7 @@ class Archiver:
                 self._warn(f"not all could be truncated, the next run tries again: {error}")
 
     def _complain_of_lost_ends(
-        self, topics: Mapping[str, Topic], view: ArchiveView, targets: Mapping[Partition, int]
+        self, topics: Mapping[str, SourceTopic], view: ArchiveView, targets: Mapping[TopicPartition, int]
     ) -> None:
         for (name, number), end in targets.items():
             archived = view.archived(topics[name].id, number)
@@ -221,13 +223,13 @@ class Archiver:
                 )
 
 
-def _archived(view: ArchiveView, topic: Topic) -> dict[int, int]:
+def _archived(view: ArchiveView, topic: SourceTopic) -> dict[int, int]:
     ends = {number: view.archived(topic.id, number) for number in topic.partitions}
     return {number: end for number, end in ends.items() if end is not None}
 
 
 def _files_since(
-    earliest: Mapping[Partition, int], topics: Mapping[str, Topic], view: ArchiveView
+    earliest: Mapping[TopicPartition, int], topics: Mapping[str, SourceTopic], view: ArchiveView
 ) -> Iterator[FileBounds]:
     """Files with records that the logs still have. After truncation these files are the only copy."""
     for topic in topics.values():
@@ -241,20 +243,22 @@ def _files_since(
                 yield file
 
 
-def _write_range(reading: Reading, store: Store, wanted: OffsetRange) -> _Written:
+def _write_range(read_settings: ReadSettings, store: Store, wanted: OffsetRange) -> _RangeResult:
     """In a task. Offsets that are gone are no failure of the task: the driver plans anew."""
-    origin = Origin(wanted.topic, wanted.topic_id, wanted.partition)
+    origin = SourcePartition(wanted.topic, wanted.topic_id, wanted.partition)
     try:
-        files = write_files(store, origin, read_range(reading, wanted, ALL))
+        files = write_files(store, origin, read_range(read_settings, wanted, ALL))
     except OffsetsLost as error:
-        return _Written(wanted, problem=str(error))
-    return _Written(wanted, tuple(files))
+        return _RangeResult(wanted, problem=str(error))
+    return _RangeResult(wanted, tuple(files))
 
 
-def _further(done: Progress, written: list[_Written], ranges: list[OffsetRange]) -> Progress:
+def _further(
+    done: ArchiveProgress, written: list[_RangeResult], ranges: list[OffsetRange]
+) -> ArchiveProgress:
     files = [file for each in written for file in each.files]
     offsets = sum(len(each.range) for each in written)
-    return Progress(
+    return ArchiveProgress(
         done.rows + sum(file.rows for file in files),
         done.files + len(files),
         done.offsets + offsets,

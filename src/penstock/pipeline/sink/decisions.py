@@ -18,12 +18,12 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.net.partitioner import partition_for
 from penstock.net.routes import Routes, TopicRoute, check, persist
 from penstock.pipeline.fetching import read_range
-from penstock.pipeline.held import commit_own, take_over
-from penstock.pipeline.offsets import Partition, ends_of, find_offset, run
+from penstock.pipeline.offsets import TopicPartition, end_offsets_of, find_offset, run
 from penstock.pipeline.options import EARLIEST, LATEST
 from penstock.pipeline.ranges import OffsetRange
-from penstock.pipeline.reading import PATIENCE_SECONDS, Reading
-from penstock.pipeline.sink_producer import BatchProducer, Identity, Place
+from penstock.pipeline.read_settings import RETRY_SECONDS, ReadSettings
+from penstock.pipeline.sink.held_transactions import commit_own, take_over
+from penstock.pipeline.sink.producer import BatchProducer, RecordPosition, WriterIdentity
 from penstock.records.building import NewRecord
 
 DECISIONS_TOPIC = "__pipeline_sinks"
@@ -41,52 +41,54 @@ _CREATE_TOPICS, _CREATE_TOPICS_VERSION = 19, 7
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SinkDecision:
     batch: int = -1
     """The last batch whose rows count."""
-    winners: tuple[Identity, ...] = ()
+    winners: tuple[WriterIdentity, ...] = ()
     """The transactions that are its rows."""
-    places: tuple[Place, ...] = ()
+    positions: tuple[RecordPosition, ...] = ()
     """One record of each of these transactions, in their order. Empty in decisions of older versions."""
     offset: int = -1
     """Offset of this decision in its topic."""
 
-    def is_same(self, other: Decision) -> bool:
+    def is_same(self, other: SinkDecision) -> bool:
         """Whether both decide the same, wherever they are recorded."""
         return (self.batch, self.winners) == (other.batch, other.winners)
 
-    def undone(self) -> Decision:
+    def undone(self) -> SinkDecision:
         """The decision that none of the rows count: the batch is to be written again."""
-        return Decision(self.batch - 1)
+        return SinkDecision(self.batch - 1)
 
-    def place_of(self, winner: Identity) -> Place | None:
-        return dict(zip(self.winners, self.places, strict=False)).get(winner)
+    def position_of(self, winner: WriterIdentity) -> RecordPosition | None:
+        return dict(zip(self.winners, self.positions, strict=False)).get(winner)
 
     def encode(self) -> bytes:
-        return json.dumps({"batch": self.batch, "winners": self.winners, "places": self.places}).encode()
+        return json.dumps({"batch": self.batch, "winners": self.winners, "places": self.positions}).encode()
 
     @classmethod
-    def decode(cls, value: bytes, offset: int) -> Decision:
+    def decode(cls, value: bytes, offset: int) -> SinkDecision:
         found = json.loads(value)
-        winners = tuple(Identity(*each) for each in found["winners"])
-        return cls(found["batch"], winners, tuple(Place(*each) for each in found.get("places", ())), offset)
+        winners = tuple(WriterIdentity(*each) for each in found["winners"])
+        return cls(
+            found["batch"], winners, tuple(RecordPosition(*each) for each in found.get("places", ())), offset
+        )
 
 
-class Decisions:
+class DecisionLog:
     def __init__(self, bootstrap: str, query: str) -> None:
         self._bootstrap = bootstrap
         self._key = query.encode()
         self._driver_id = f"spark-sink-driver/{query}"
 
-    def last(self) -> Decision:
+    def last(self) -> SinkDecision:
         """As far as it can be read already."""
         route = run(self._bootstrap, _find_topic)
-        return Decision() if route is None else self._read(route)
+        return SinkDecision() if route is None else self._read(route)
 
-    def lead(self) -> tuple[Identity, Decision]:
+    def lead(self) -> tuple[WriterIdentity, SinkDecision]:
         """From here on only this driver can decide; and what the last one has decided, which is certain."""
 
-        async def ask(routes: Routes) -> tuple[Identity, TopicRoute]:
+        async def ask(routes: Routes) -> tuple[WriterIdentity, TopicRoute]:
             # Whatever the last driver was about to record is committed or aborted when this one is known.
             driver = await take_over(routes, self._driver_id)
             route = await _ensure_topic(routes)
@@ -98,7 +100,7 @@ class Decisions:
         driver, route = run(self._bootstrap, ask)
         return driver, self._read(route)
 
-    def record(self, driver: Identity, decision: Decision) -> None:
+    def record(self, driver: WriterIdentity, decision: SinkDecision) -> None:
         """For good, and everybody can read it."""
 
         async def ask(routes: Routes) -> None:
@@ -110,37 +112,37 @@ class Decisions:
 
         run(self._bootstrap, ask)
 
-    def _read(self, route: TopicRoute) -> Decision:
-        reading, partition = Reading(self._bootstrap), self._partition(route)
+    def _read(self, route: TopicRoute) -> SinkDecision:
+        read_settings, partition = ReadSettings(self._bootstrap), self._partition(route)
         name = (DECISIONS_TOPIC, partition)
-        start, end = (ends_of(reading, [name], at)[name] for at in (EARLIEST, LATEST))
+        start, end = (end_offsets_of(read_settings, [name], at)[name] for at in (EARLIEST, LATEST))
         for since in dict.fromkeys((max(start, end - _TAIL), start)):
             wanted = OffsetRange(DECISIONS_TOPIC, route.id.hex, partition, since, end)
-            found = self._newest(reading, wanted)
+            found = self._newest(read_settings, wanted)
             if found is not None:
                 return found
-        return Decision()
+        return SinkDecision()
 
-    def _newest(self, reading: Reading, wanted: OffsetRange) -> Decision | None:
+    def _newest(self, read_settings: ReadSettings, wanted: OffsetRange) -> SinkDecision | None:
         newest = None
-        for rows in read_range(reading, wanted, ("key", "value", "offset")):
+        for rows in read_range(read_settings, wanted, ("key", "value", "offset")):
             for row in rows.to_pylist():
                 if row["key"] == self._key:
-                    newest = Decision.decode(row["value"], row["offset"])
+                    newest = SinkDecision.decode(row["value"], row["offset"])
         return newest
 
     def _partition(self, route: TopicRoute) -> int:
         return partition_for(self._key, len(route.partitions))
 
 
-async def _until_readable(routes: Routes, name: Partition, end: int) -> None:
+async def _until_readable(routes: Routes, name: TopicPartition, end: int) -> None:
     """Until all before `end` is committed or aborted, which takes no longer than a timeout of who writes here."""
 
     async def see() -> None:
         if await find_offset(routes, name, LATEST, read_committed=True) < end:
             raise BrokerError(ErrorCode.offset_not_available, "what was decided cannot be read yet")
 
-    await persist(see, PATIENCE_SECONDS)
+    await persist(see, RETRY_SECONDS)
 
 
 async def _find_topic(routes: Routes) -> TopicRoute | None:
@@ -167,7 +169,7 @@ async def _ensure_topic(routes: Routes) -> TopicRoute:
             raise BrokerError(ErrorCode.leader_not_available, f"{DECISIONS_TOPIC} is not there yet")
         return route
 
-    return await persist(see, PATIENCE_SECONDS)
+    return await persist(see, RETRY_SECONDS)
 
 
 async def _create(routes: Routes, replicas: int) -> None:
@@ -190,4 +192,4 @@ async def _create(routes: Routes, replicas: int) -> None:
         if created.error_code != ErrorCode.topic_already_exists:
             check(created.error_code, created.error_message)
 
-    await persist(attempt, PATIENCE_SECONDS)
+    await persist(attempt, RETRY_SECONDS)
