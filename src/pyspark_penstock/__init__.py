@@ -1,4 +1,6 @@
-"""What lets Spark find `.format("penstock")` by itself: it looks for a package of this name with a `DefaultSource`."""
+"""Registration of `.format("penstock")`: Spark imports the package of this name and looks for
+`DefaultSource`.
+"""
 
 from penstock.pipeline.source import PenstockSource as DefaultSource
 

@@ -1,4 +1,4 @@
-"""Topics on Apache Spark. `open_session` makes a Spark session that finds a Java by itself."""
+"""Topics on Apache Spark. `open_session` returns a Spark session and finds a Java runtime."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        """Load what needs pyspark only when it is asked for: other modules of this package work without it."""
+        """Import pyspark only on first use: other modules of this package work without it."""
         if name == "open_session":
             from penstock.pipeline.session import open_session
 

@@ -1,4 +1,4 @@
-"""Statistics as a picture: a chart of blocks for a terminal, or a PNG."""
+"""Charts of statistics: block characters for a terminal, or a PNG file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 Row = dict[str, Any]
-"""A window of a topic, as `stats` makes it."""
+"""Statistics of a topic in one window, with the columns of `stats.SCHEMA`."""
 
 
 def in_terminal(rows: Sequence[Row], column: str, width: int) -> list[str]:
-    """One line a topic: its newest windows, the highest as high as a line is."""
+    """One line for each topic with its newest windows, scaled to the highest value."""
     lines = []
     for topic, windows in _by_topic(rows).items():
         values = [float(row[column] or 0) for row in windows[-width:]]
@@ -24,7 +24,7 @@ def in_terminal(rows: Sequence[Row], column: str, width: int) -> list[str]:
 
 
 def to_png(rows: Sequence[Row], path: str) -> None:
-    """Records, bytes, keys and how late they came, each against time, a line for each topic."""
+    """Write a PNG file with charts of records, bytes, keys and latency over time, with a line for each topic."""
     import matplotlib
 
     matplotlib.use("Agg")

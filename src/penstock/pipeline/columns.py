@@ -1,4 +1,4 @@
-"""The columns of a topic read as a table: those of Spark's own Kafka source, in its order and with its types."""
+"""Columns of a topic as a table: names, order and types of Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ HEADERS = "headers"
 BASIC = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 ALL = (*BASIC, HEADERS)
 CREATE_TIMESTAMP = "createTimestamp"
-"""When the producer made a record: of a topic with LogAppendTime another time than when it was stored. By request."""
+"""Time at which the producer created the record. Differs from `timestamp` for topics with LogAppendTime.
+Optional.
+"""
 
 SIZE, CRC = "size", "crc"
-"""Size in bytes and CRC-32C of a record's content (`content_columns`). By request."""
+"""Size in bytes and CRC-32C of the content of a record (see `content_columns`). Optional."""
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 

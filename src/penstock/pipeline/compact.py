@@ -1,4 +1,7 @@
-"""One row for each key: the last one, as log compaction would leave it, or the first, which takes duplicates away."""
+"""Compaction of topics to a table with one row for each key: the last row, as in log compaction, or the first
+row,
+which removes duplicates.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +27,23 @@ class CompactJob:
     options: SourceOptions
     to: str
     by: str = "key"
-    """SQL: rows of one topic that agree in it are one. Where it is null a row stands for nothing."""
+    """SQL expression for the key: of the rows of a topic with equal values one is kept. Rows with a null key
+    are dropped.
+    """
     keep: Keep = Keep.LAST
 
 
 def compact(spark: SparkSession, job: CompactJob) -> int:
-    """Write the table anew; how many rows it has."""
+    """Write the compacted table. Returns its number of rows."""
     rows = topic_frame(spark, job.options.bootstrap, job.options.topics, job.options.archive)
     return overwrite(compacted(rows, job.by, job.keep), store_at(job.to))
 
 
 def compacted(rows: DataFrame, by: str, keep: Keep) -> DataFrame:
-    """In a partition its offsets say what came last; between partitions, time does. A last row without a value is a
-    deletion."""
+    """Keep one row for each topic and key. Offsets order the rows of a partition, timestamps order rows of
+    different
+    partitions. With Keep.LAST, a key whose last row has no value is deleted (tombstone).
+    """
     choose = f.max_by if keep is Keep.LAST else f.min_by
     whole = f.struct(*rows.columns)
     named = rows.withColumn("_by", f.expr(f"struct({by})"))

@@ -1,6 +1,6 @@
-"""Columns that are computed from the content of records: `size` and `crc`, defined as in `records.content`.
+"""Columns that are computed from the content of records: `size` and `crc`, defined in `records.content`.
 
-They are not stored, so rows of the log and rows of an archive get them in the same way.
+These columns are not stored, so rows of the log and of the archive get them in the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Lengths = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def with_sources(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns, and behind them those that some of them are computed from."""
+    """The columns, followed by the columns that they are computed from."""
     sources = [source for name in columns for source in _COMPUTED_FROM.get(name, ())]
     return tuple(dict.fromkeys((*columns, *sources)))
 
@@ -30,7 +30,7 @@ def is_computed(name: str) -> bool:
 
 
 def computed(name: str, column: Callable[[str], pa.Array]) -> pa.Array:
-    """A computed column of rows whose other columns are found by name."""
+    """Computed column `name`. `column` returns another column of the same rows."""
     key, value = column("key"), column("value")
     if name == CRC:
         checksums = map(content_crc, key.to_pylist(), value.to_pylist())
@@ -40,7 +40,7 @@ def computed(name: str, column: Callable[[str], pa.Array]) -> pa.Array:
 
 
 def _header_sizes(headers: pa.Array) -> Lengths:
-    """Bytes of names and values of the headers of each row."""
+    """Bytes of header names and header values in each row."""
     pairs = headers.flatten()
     of_pairs = _lengths(pc.struct_field(pairs, "key")) + _lengths(pc.struct_field(pairs, "value"))
     counts = _numbers(pc.list_value_length(headers))

@@ -1,8 +1,10 @@
-"""From raw record batches to Arrow, batch after batch, as a reader of committed records sees them.
+"""Decoder from record batches to Arrow, with the visibility rules of a consumer.
 
-The CRC of every batch is verified before anything of the batch is used. Control records are left out, and so are
-records of aborted transactions where the broker tells which these are. The records themselves are taken apart by a
-builder: the native one where it was compiled, else the one in Python.
+The CRC of every batch is verified before the batch is used. Control records are skipped, and records of
+aborted
+transactions if the broker lists these transactions. A builder parses the records: the compiled one if it
+is available,
+else the one in Python.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ from penstock.wire.fetch import AbortedTransaction
 
 ROWS_AT_ONCE = 8_192
 BYTES_AT_ONCE = 1 << 20
-"""About so much makes a batch of rows: larger ones are slower, for their fresh memory."""
+"""Target size of a batch of rows in bytes. Larger batches are slower, because they use fresh memory."""
 
 
 class DamagedRecords(PenstockError):
-    """Fetched records are not as they were written."""
+    """Fetched records differ from what was written."""
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
         super().__init__(
@@ -47,7 +49,7 @@ class DamagedRecords(PenstockError):
 
 
 class ColumnBuilder(Protocol):
-    """What a builder has of the rows so far: Arrow buffers, as pyarrow takes them."""
+    """Builder of Arrow columns from record batches."""
 
     def append(
         self,
@@ -59,9 +61,11 @@ class ColumnBuilder(Protocol):
         first_offset: int,
         end_offset: int,
     ) -> None:
-        """Add the records of a decompressed batch with offsets from first to, without, end.
+        """Add the records of a decompressed batch with first_offset <= offset < end_offset.
 
-        `append_timestamp_ms` is that of all of them, where it is not -1. InvalidBatch or ValueError for what is none.
+        `append_timestamp_ms` replaces the timestamps of all records unless it is -1. Raises InvalidBatch
+        or ValueError
+        for malformed records.
         """
         ...
 
@@ -72,7 +76,9 @@ class ColumnBuilder(Protocol):
     def size_bytes(self) -> int: ...
 
     def take(self) -> dict[str, pa.Array]:
-        """The columns key, value, offset, timestamp and headers, those that were asked for; it begins anew."""
+        """Return the columns offset and timestamp, and those of key, value and headers that were requested.
+        Resets the builder.
+        """
         ...
 
 
@@ -94,9 +100,11 @@ def decode(
     columns: tuple[str, ...],
     builder_type: BuilderType | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows with these columns, from fetched bytes in order, each with the broker's list of aborted transactions.
+    """Rows of the wanted range with these columns. `chunks` are the fetched bytes in offset order, each with
+    the broker's
+    list of aborted transactions.
 
-    DamagedRecords at a batch whose CRC does not match. Rows of earlier batches may not have been returned by then.
+    Raises DamagedRecords at a batch whose CRC does not match. Rows of earlier batches may be lost then.
     """
     make = builder_type or fastest_builder()
     needed = with_sources(columns)
@@ -143,7 +151,9 @@ def decode(
 def _verified(
     records: memoryview, wanted: OffsetRange, next_offset: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Batches whose CRC matches and whose offsets follow each other, from `next_offset` on."""
+    """Batches with matching CRC and increasing offsets, from `next_offset` on. Raises DamagedRecords for
+    others.
+    """
 
     def damaged(reason: str) -> DamagedRecords:
         return DamagedRecords(wanted.topic, wanted.partition, max(next_offset, wanted.start), reason)
@@ -161,7 +171,7 @@ def _verified(
 
 
 class _AppendTimes:
-    """When rows were stored, for those who ask when they were made: the builder has the one or the other."""
+    """Append times of rows, for reads that also ask for the create time: a builder holds only one of the two."""
 
     def __init__(self) -> None:
         self._times: list[int] = []
@@ -172,7 +182,7 @@ class _AppendTimes:
         self._counts.append(rows)
 
     def take(self, created: pa.Array) -> pa.Array:
-        """Those of the rows so far: when they were made, where nothing else is said of them."""
+        """Append times of the rows so far, or `created` if no batch had an append time. Resets the times."""
         if not self._times:
             return created
         times = np.repeat(np.array(self._times, "int64") * 1000, self._counts)
@@ -181,13 +191,13 @@ class _AppendTimes:
 
 
 class _Visibility:
-    """Which batches a reader of committed records sees."""
+    """Visibility of batches for a consumer with read_committed."""
 
     def __init__(self) -> None:
         self._aborted: dict[int, list[int]] = {}
-        """First offsets of aborted transactions, by producer, to come."""
+        """First offsets of aborted transactions that are still ahead, by producer id."""
         self._ongoing: set[int] = set()
-        """Producers in the midst of one."""
+        """Producer ids with an aborted transaction at the current offset."""
 
     def learn(self, aborted: Sequence[AbortedTransaction] | None) -> None:
         for each in aborted or ():

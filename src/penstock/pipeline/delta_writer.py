@@ -1,7 +1,9 @@
-"""Any rows that Spark has become a Delta table, without Delta's own jars: tasks write Parquet, the driver commits.
+"""Writer of Spark rows to a Delta table without Delta's jars: tasks write Parquet files, the driver commits
+them.
 
-What was there before is replaced at once or, where the commit fails, not at all; its files, and those of runs that were
-killed, are deleted after a while. A table of other columns is left alone.
+A write replaces all rows of the table in one commit, or none. Files of older versions and of killed runs
+are vacuumed
+later. A table with other columns is not changed.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ _RESULT = "name string, size_bytes long, rows long"
 
 
 class TableRefused(PenstockError):
-    """The place holds something else, or cannot be written to."""
+    """The location holds something else, or cannot be written."""
 
 
 def overwrite(frame: DataFrame, store: Store) -> int:
-    """Put the rows in the place of those that the table has; how many there are."""
+    """Replace all rows of the table. Returns the number of rows written."""
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     _make_or_check(store, schema)
 
@@ -79,7 +81,7 @@ def _make_or_check(store: Store, schema: pa.Schema) -> None:
 
 
 def _write_file(store: Store, schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task; no file where there are no rows."""
+    """Write one file in a task. No file is written if there are no rows."""
     name, count, size = f"{uuid.uuid4().hex}.parquet", 0, 0
     gathered: list[pa.RecordBatch] = []
     with ExitStack() as stack:

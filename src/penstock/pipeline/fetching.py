@@ -1,7 +1,8 @@
-"""Raw record batches of a range of offsets, for a task: read ahead by a thread of its own, a few answers at most.
+"""Fetcher of an offset range in a task: a thread reads ahead by a few responses.
 
-`read_range` is a plain generator, as Spark's tasks want it. A range that is not there any more is an OffsetsLost, one
-that is not as it was written a DamagedRecords.
+`read_range` is a generator. It raises OffsetsLost if offsets of the range do not exist any more, and
+DamagedRecords if
+records are damaged.
 """
 
 from __future__ import annotations
@@ -42,19 +43,19 @@ _GONE = frozenset(
 
 
 class OffsetsLost(PenstockError):
-    """Some of the offsets are gone: retention, truncation, or another topic of the same name."""
+    """Offsets were deleted by retention or truncation, or belong to another topic of the same name."""
 
 
 def read_range(
     read_settings: ReadSettings, wanted: OffsetRange, columns: tuple[str, ...] = ALL
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the range, in order."""
+    """Rows of the range in offset order."""
     with _ReadAhead(read_settings, wanted) as chunks:
         yield from decode(chunks, wanted, columns)
 
 
 class _ReadAhead:
-    """A thread that fetches while the task decodes; memory is bounded by a short queue."""
+    """Thread that fetches while the task decodes. A short queue bounds its memory."""
 
     def __init__(self, read_settings: ReadSettings, wanted: OffsetRange) -> None:
         self._read_settings = read_settings
@@ -102,13 +103,13 @@ class _ReadAhead:
                 records = memoryview(result.records)  # type: ignore[arg-type]
                 following = _next_offset(records)
                 if following is None and len(records):
-                    # A broker returns at least the first batch whole.
+                    # A broker returns at least the first batch completely.
                     raise self._damaged(offset, "the length of the batch is wrong")
                 if following is not None and following > result.high_watermark:
                     raise self._damaged(offset, f"a batch ends at {following}, above the high watermark")
                 if following is None:
                     if self._ends_at(result) >= self._wanted.end:
-                        return  # what is missing was compacted away
+                        return  # compaction removed the remaining records
                     await self._check_end(routes)
                     continue
                 offset = following
@@ -118,7 +119,10 @@ class _ReadAhead:
             routes.close()
 
     async def _check_end(self, routes: Routes) -> None:
-        """Whether there is more to come: a new leader knows what it has before it knows how much of that counts."""
+        """Raise OffsetsLost if the log really ends before the range. A new leader may not know its high
+        watermark yet, and then
+        fetch responses are too short.
+        """
         wanted = self._wanted
         name = wanted.topic, wanted.partition
         if await find_offset(routes, name, LATEST, self._read_settings.read_committed) < wanted.end:
@@ -172,7 +176,7 @@ class _ReadAhead:
 
 
 def _next_offset(records: memoryview) -> int | None:
-    """After the last whole batch; None where there is none."""
+    """Offset after the last complete batch; None if there is no complete batch."""
     following, position = None, 0
     while len(records) - position >= HEADER_SIZE:
         header = read_header(records, position)

@@ -1,5 +1,8 @@
-"""Filters that Spark hands down, where its setting `spark.sql.python.filterPushdown.enabled` is on: they choose topics,
-partitions and offsets. Spark applies all of them again, so each need only be right about what it leaves out."""
+"""Filter pushdown, if `spark.sql.python.filterPushdown.enabled` is set: filters select topics, partitions and
+offsets.
+
+Spark applies all filters again, so a pushed filter may keep rows that do not match.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def _is_understood(given: Filter) -> bool:
 
 
 def _apply(given: Filter, range_: OffsetRange) -> OffsetRange | None:
-    """What is left of the range; None where nothing is."""
+    """Part of the range that can match the filter; None if there is none."""
     assert isinstance(given, _UNDERSTOOD)
     [column] = given.attribute
     values = given.value if isinstance(given, In) else (given.value,)

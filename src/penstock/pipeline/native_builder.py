@@ -1,4 +1,4 @@
-"""Rows from record batches by the compiled decoder: its buffers become Arrow arrays as they are."""
+"""Builder on the compiled decoder: converts its buffers to Arrow arrays without a copy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What the driver asks a cluster: which topics there are, and which offsets they hold. Plain calls, each with its own
-connections: a driver asks seldom."""
+"""Topic and offset lookups of the driver. Each call is synchronous and opens its own connections, as lookups
+are rare.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class SourceTopic:
 
 
 class Unreachable(PenstockError):
-    """No broker answers."""
+    """No broker responds."""
 
 
 class NoSuchTopic(OptionError):
@@ -39,9 +40,9 @@ class NoSuchTopic(OptionError):
 
 
 def topics_of(options: SourceOptions, *, skips_missing: bool = False) -> dict[str, SourceTopic]:
-    """The topics of a subscription, with the partitions to read.
+    """Topics of the subscription, with the partitions to read.
 
-    NoSuchTopic where a topic does not exist; with `skips_missing` that topic is left out.
+    Raises NoSuchTopic if a topic does not exist; with `skips_missing` that topic is left out.
     """
 
     async def ask(routes: Routes) -> dict[str, SourceTopic]:
@@ -80,7 +81,7 @@ async def _routes_of(routes: Routes, names: Iterable[str], skips_missing: bool) 
 
 
 def topic_names(bootstrap: str) -> list[str]:
-    """All but internal ones."""
+    """Names of all topics except internal ones."""
 
     async def ask(routes: Routes) -> list[str]:
         return sorted(name for name, route in (await routes.topics()).items() if not route.is_internal)
@@ -89,7 +90,10 @@ def topic_names(bootstrap: str) -> list[str]:
 
 
 def offsets_at(read_settings: ReadSettings, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The first offset at or after each time, or at an end (-1 latest, -2 earliest); -1 where all is older."""
+    """First offset at or after each time, or the end offset for -1 (latest) and -2 (earliest). The result is
+    -1 if all
+    records are older.
+    """
 
     async def ask(routes: Routes) -> dict[TopicPartition, int]:
         gate = asyncio.Semaphore(_MAX_AT_ONCE)
@@ -110,9 +114,9 @@ def end_offsets_of(
 
 
 async def find_offset(routes: Routes, partition: TopicPartition, time_ms: int, read_committed: bool) -> int:
-    """The offset of one partition, as in `offsets_at`. NoSuchTopic where the topic does not exist.
+    """Offset of one partition, as in `offsets_at`. Raises NoSuchTopic if the topic does not exist.
 
-    A new leader that does not know the high watermark yet is asked again until it does.
+    Retries while a new leader does not know its high watermark.
     """
     topic, index = partition
 
@@ -138,7 +142,7 @@ async def find_offset(routes: Routes, partition: TopicPartition, time_ms: int, r
 
 
 def run(bootstrap: str, ask: Callable[[Routes], Awaitable[T]]) -> T:
-    """Ask a cluster something, in a loop of its own."""
+    """Run requests to a cluster in an event loop of their own."""
 
     async def body() -> T:
         routes = open_routes(bootstrap)

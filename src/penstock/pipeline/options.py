@@ -1,5 +1,4 @@
-"""The options of `.format("penstock")`: named and meant as those of Spark's own Kafka source, checked before anything
-is read."""
+"""Options of the source: names and meaning as in Spark's own Kafka source, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ from penstock.errors import PenstockError
 from penstock.pipeline.columns import ALL, BASIC, CRC, CREATE_TIMESTAMP, SIZE
 
 EARLIEST, LATEST = -2, -1
-"""Kafka's numbers for the two ends of a partition."""
+"""Special timestamps of Kafka's ListOffsets for the two ends of a partition."""
 
 Partitions = Mapping[str, Mapping[int, int]]
-"""Offsets or times, by topic and partition."""
+"""Offsets or timestamps by topic and partition."""
 
 
 class OptionError(PenstockError):
@@ -33,10 +32,10 @@ class SubscriptionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading starts or ends: at an end of each partition, at offsets, or at times."""
+    """Start or end of a read: an end of each partition, offsets, or timestamps."""
 
     at: int = EARLIEST
-    """Where nothing else is said of a partition."""
+    """Offset of partitions for which neither offset nor timestamp is given: EARLIEST or LATEST."""
     offsets: Partitions | None = None
     time_ms: int | None = None
     times: Partitions | None = None
@@ -47,7 +46,7 @@ class SourceOptions:
     bootstrap: str
     subscription: SubscriptionKind
     topics: tuple[str, ...]
-    """Names, or the pattern alone."""
+    """Topic names, or the pattern as the only element."""
     assigned: Mapping[str, tuple[int, ...]]
     start: Bound | None
     end: Bound | None
@@ -60,7 +59,7 @@ class SourceOptions:
     pushes_filters: bool
     archive: str | None
     in_order: bool
-    """One task for each partition, with its rows in their order."""
+    """Read each partition in one task, with rows in offset order."""
 
 
 _KNOWN = {
@@ -93,7 +92,7 @@ _WITHOUT_MEANING = frozenset(
     name.lower()
     for name in ("kafka.group.id", "groupIdPrefix", "kafka.client.id", "fetchOffset.numRetries", "path")
 )
-"""Of Spark's source, and harmless: this one is no member of a group."""
+"""Accepted options of Spark's source without effect: this source is not a member of a consumer group."""
 
 
 def parse(given: Mapping[str, str]) -> SourceOptions:

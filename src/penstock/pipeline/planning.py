@@ -1,4 +1,6 @@
-"""From options to ranges: where each partition is read from and up to; and what to do about offsets that are gone."""
+"""Plan of a read: converts options to the offset range of each partition, and handles offsets that do not
+exist.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ Warn = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the driver knows of one read."""
+    """Options and topics of one read, in the driver."""
 
     options: SourceOptions
     topics: Mapping[str, SourceTopic]
@@ -30,7 +32,7 @@ class Plan:
         return [(topic.name, number) for topic in self.topics.values() for number in topic.partitions]
 
     def resolve(self, bound: Bound, *, is_end: bool = False) -> dict[TopicPartition, int]:
-        """The offset of each partition that a bound means."""
+        """Offset of each partition for a bound."""
         times: dict[TopicPartition, int] = {}
         resolved: dict[TopicPartition, int] = {}
         for name, number in self.partitions:
@@ -55,7 +57,7 @@ class Plan:
         return resolved | found
 
     def find(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The first offset at or after each time, or at an end; -1 where all is older."""
+        """First offset at or after each timestamp, or at an end; -1 if all records are older."""
         return offsets_at(self.read_settings, times)
 
     def _given(self, given: Mapping[str, Mapping[int, int]] | None, name: str, number: int) -> int | None:
@@ -64,7 +66,9 @@ class Plan:
     def ranges(
         self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], warn: Warn
     ) -> list[OffsetRange]:
-        """Ranges of offsets that are there; what is not is an error, or left out with a warning."""
+        """Offset ranges that exist. Missing offsets raise OffsetsLost, or are left out with a warning
+        (failOnDataLoss=false).
+        """
         earliest = self.find(dict.fromkeys(ends, EARLIEST))
         latest = self.find(dict.fromkeys(ends, LATEST))
         found = []
@@ -89,9 +93,11 @@ class Plan:
 def limited(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
 ) -> dict[TopicPartition, int]:
-    """Ends of at most `most` offsets after `starts` in all, shared among the partitions by how much each has left.
+    """End offsets at most `most` offsets after `starts` in total, divided in proportion to the remaining
+    offsets.
 
-    Every partition in `ends` needs a start. A partition with offsets left gets at least one while there are enough.
+    Every partition in `ends` needs a start. While offsets last, each partition with remaining offsets gets
+    at least one.
     """
     lengths = {partition: max(0, end - starts[partition]) for partition, end in ends.items()}
     total = sum(lengths.values())
@@ -110,7 +116,7 @@ def limited(
 def _neediest(
     lengths: Mapping[TopicPartition, int], shares: Mapping[TopicPartition, int]
 ) -> Iterable[TopicPartition]:
-    """Those without a share first, then those with most left."""
+    """Partitions without a share first, then by remaining offsets, most first."""
     waiting = [partition for partition, length in lengths.items() if length > shares[partition]]
     return sorted(
         waiting, key=lambda partition: (shares[partition] > 0, shares[partition] - lengths[partition])

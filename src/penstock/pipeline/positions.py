@@ -1,7 +1,9 @@
-"""Position of a streaming query: the next offset of each partition, as Spark keeps it in the checkpoint of the query.
+"""Position of a streaming query: the next offset of each partition, as Spark stores it in the checkpoint of
+the query.
 
-A position also holds partitions that are not subscribed to at present, so that a topic which is subscribed to again is
-read on from where the query left it. Topics are identified by name and topic id.
+A position also holds partitions that are not subscribed at present, so that a topic which is subscribed
+again
+continues where the query left it. Topics are identified by name and topic id.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ class Position:
     topic_ids: Mapping[str, str]
     """Topic id of each topic in `offsets`."""
     deleted: frozenset[str] = field(default_factory=frozenset)
-    """Topics of the subscription that do not exist any more, and whose loss was accepted (failOnDataLoss=false)."""
+    """Deleted topics of the subscription whose loss was accepted (failOnDataLoss=false)."""
 
     def advanced(
         self, offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str], deleted: frozenset[str]
     ) -> Position:
-        """The position after a batch up to `offsets`. Partitions that are not in the batch stay where they are, except
-        partitions of a topic that was replaced by one with another id."""
+        """Position after a batch up to `offsets`. Partitions outside the batch keep their offset, except
+        partitions of a topic
+        that was replaced by one with another id.
+        """
         replaced = {
             name for name, _ in offsets if self.topic_ids.get(name, topic_ids[name]) != topic_ids[name]
         }

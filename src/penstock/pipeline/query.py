@@ -1,4 +1,4 @@
-"""Topics as tables of Spark SQL: what is archived and what is in the log, each under the topic's name."""
+"""Topics as tables of Spark SQL, each under its name, with the records of archive and log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def topic_frame(spark: SparkSession, bootstrap: str, topics: Sequence[str], arch
         bootstrap=bootstrap, subscribe=",".join(topics), includeHeaders="true"
     )
     if archive is not None:
-        # Relative to here: Spark plans in other processes, which may be elsewhere.
+        # Spark plans in other processes with other working directories: a relative path is resolved here.
         reader = reader.option("archive", store_at(archive).uri)
     return reader.load()
 
@@ -26,7 +26,9 @@ def topic_frame(spark: SparkSession, bootstrap: str, topics: Sequence[str], arch
 def query(
     spark: SparkSession, bootstrap: str, sql: str, topics: Sequence[str], archive: str | None
 ) -> DataFrame:
-    """The result of a statement in which topics are tables: those named, or all that it mentions."""
+    """Result of an SQL statement. Tables are the given topics, or else all topics that the statement
+    mentions.
+    """
     known = topic_names(bootstrap)
     if archive is not None:
         known += [name for name in ArchiveTable.at(archive).view().topics if name not in known]
@@ -39,5 +41,5 @@ def query(
 
 
 def _mentions(sql: str, topic: str) -> bool:
-    """As a word of its own; names with dots or dashes are written in backticks."""
+    """Whether the statement contains the topic as a word. Names with dots or dashes are written in backticks."""
     return re.search(rf"(?<![\w.`-]){re.escape(topic)}(?![\w.`-])|`{re.escape(topic)}`", sql) is not None

@@ -1,4 +1,4 @@
-"""What a task reads: the offsets of one partition from a start up to and without an end; and how work is split."""
+"""Offset ranges of partitions, and how they are split among tasks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """By topic id too: a topic that was deleted and made again is another one."""
+    """Offsets `start` (inclusive) to `end` (exclusive) of a partition. The topic id tells topics of the same
+    name apart.
+    """
 
     topic: str
     topic_id: str
-    """As hexadecimal digits: ranges travel to tasks as plain values."""
+    """Topic id as hexadecimal digits, because Spark sends ranges to tasks."""
     partition: int
     start: int
     end: int
@@ -23,7 +25,7 @@ class OffsetRange:
 
 
 def split(ranges: Iterable[OffsetRange], at_least: int) -> list[OffsetRange]:
-    """The same offsets in at least so many ranges, where there are so many offsets; the longest are split most."""
+    """Split ranges into at least `at_least` ranges if there are enough offsets. Longer ranges get more parts."""
     found = [each for each in ranges if len(each)]
     total = sum(map(len, found))
     if not found or at_least <= len(found):

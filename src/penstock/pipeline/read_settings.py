@@ -1,4 +1,4 @@
-"""How a cluster is read: where it is, what is hidden, and the way there, for the driver and its tasks."""
+"""Connection and isolation settings of a read, for the driver and its tasks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ RETRY_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How records are read: where the cluster is, and whether open and aborted transactions are hidden."""
+    """Bootstrap addresses, and whether open and aborted transactions are hidden (read_committed)."""
 
     bootstrap: str
     read_committed: bool = True
 
 
 def open_routes(bootstrap: str) -> Routes:
-    """The way to a cluster; who opens it closes it."""
+    """Open connections to a cluster. The caller closes them."""
     addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
     return Routes(TcpNetwork(), addresses, CLIENT_ID)

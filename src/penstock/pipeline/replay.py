@@ -1,7 +1,9 @@
-"""Replays topics, from their archive and their logs, into another topic: each record once, however often it is begun.
+"""Replay of topics, from archive and log, into another topic. Each record is written once, also if the replay
+is restarted.
 
-Spark reads and filters; a task writes what comes of one source partition. How far each is replayed lies with the
-target cluster, under the replay's name.
+Spark reads and filters, and each task writes the records of one source partition. The target cluster
+stores the
+progress of each source partition under the name of the replay.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ from penstock.pipeline.table_store import store_at
 
 OFFSETS_A_ROUND = 5_000_000
 _KEPT_MARGIN_MS = 3_600_000
-"""A record that retention would take within the hour is not written with its old time."""
+"""A record that retention would delete within this time gets a new timestamp."""
 _RETENTION, _BEFORE_MAX, _TYPE = "retention.ms", "message.timestamp.before.max.ms", "message.timestamp.type"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
     options: SourceOptions
-    """What is read: topics, archive, where it starts and ends."""
+    """Source: topics, archive, start and end."""
     target: str
     where: str | None = None
     rows_per_second: float | None = None
@@ -49,7 +51,7 @@ class ReplayProgress:
 
 
 def replay(job: ReplayJob, open_session: Callable[[], SparkSession]) -> Iterator[ReplayProgress]:
-    """Round after round, each with what was written so far."""
+    """Replay in rounds. Yields the progress after each round."""
     if job.target in job.options.topics:
         raise OptionError(f"{job.target} cannot be replayed into itself")
     ranges = _ranges(job.options)
@@ -97,7 +99,7 @@ def _oldest_ms(settings: Mapping[str, str]) -> int | None:
 
 
 def _left(target: ReplayTarget, ranges: list[OffsetRange]) -> list[OffsetRange]:
-    """Without what an earlier run has written."""
+    """Ranges without the offsets that an earlier run has written."""
     reached = {each: replayed_up_to(target, each.topic, each.partition) or 0 for each in ranges}
     return [
         replace(each, start=max(each.start, reached[each])) for each in ranges if reached[each] < each.end
@@ -126,7 +128,7 @@ def _write(spark: SparkSession, job: ReplayJob, target: ReplayTarget, ranges: li
 
 
 def _rows(spark: SparkSession, options: SourceOptions, ranges: list[OffsetRange]) -> DataFrame:
-    """One task for each range, its rows in their order."""
+    """Rows of the ranges, with one task for each range and rows in offset order."""
 
     def by_topic(value_of: Callable[[OffsetRange], int]) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}

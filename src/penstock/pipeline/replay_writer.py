@@ -1,8 +1,10 @@
-"""Writes replayed records, in a task: those of one source partition, in order, in transactions.
+"""Writer of replayed records in a task: writes the records of one source partition in order, in transactions.
 
-A transaction holds records and how far the source partition is replayed with them, as an offset of a group that is
-this partition's alone. Another attempt of the task takes the transactional id over, which ends what the first has
-open, and goes on from that offset; so nothing is written twice, and nothing is left out.
+Each transaction also commits the next source offset, for a consumer group of that partition alone. Another
+attempt of
+the task takes over the transactional id, which aborts the open transaction, and continues at the committed
+offset. No
+record is written twice or skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from penstock.net.routes import CoordinatorKind, check
 from penstock.pipeline.offsets import run
 
 ORIGINAL_TIMESTAMP = "penstock-original-timestamp"
-"""Header with the milliseconds at which a record was first written, where it could not keep its time."""
+"""Header with the original timestamp in milliseconds, for records that got a new timestamp."""
 
 _RETRY_SECONDS = 60.0
 _TRANSACTION_ROWS = 20_000
@@ -41,20 +43,22 @@ class ReplayTarget:
     topic: str
     partitions: int
     name: str
-    """Of the replay: who names the same one goes on with it."""
+    """Name of the replay. A replay with the same name continues the earlier one."""
     topic_ids: Mapping[str, str]
-    """Of the topics that are replayed."""
+    """Topic ids of the source topics, by name."""
     oldest_ms: int | None
-    """Records before it get a new time, as retention would take them at once; None where all do."""
+    """Oldest timestamp in milliseconds that a record keeps: retention would delete older records. None if no
+    record keeps it.
+    """
     rows_per_second: float | None
-    """Of one task."""
+    """Rate limit of one task."""
 
     def group(self, topic: str, partition: int) -> str:
         return f"penstock-replay-{self.name}-{self.topic_ids[topic]}-{partition}"
 
 
 def write_rows(target: ReplayTarget, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of one source partition; how many were written."""
+    """Write the rows of one source partition. Yields the number of records written."""
     written = 0
     writer: _ReplayWriter | None = None
     try:
@@ -72,12 +76,14 @@ def write_rows(target: ReplayTarget, rows: Iterable[pa.RecordBatch]) -> Iterator
 
 
 def replayed_up_to(target: ReplayTarget, topic: str, partition: int) -> int | None:
-    """The next offset to replay; None where nothing has been."""
+    """Next source offset to replay; None if nothing was replayed."""
     return committed_offset(target.bootstrap, target.group(topic, partition), target.topic)
 
 
 def committed_offset(bootstrap: str, group: str, topic: str) -> int | None:
-    """What a group has committed for the first partition of a topic, once no transaction is open that says more."""
+    """Committed offset of a group for the first partition of a topic, after pending transactional commits
+    have ended.
+    """
 
     async def ask(client: Client) -> int | None:
         asked = {"name": topic, "partition_indexes": [_PROGRESS_PARTITION]}
@@ -107,7 +113,8 @@ class _ReplayWriter:
                 "queue.buffering.max.messages": 2 * _TRANSACTION_ROWS,
             }
         )
-        # First of all: it ends what another attempt has left open, so that what was replayed is known.
+        # Must be first: aborts the open transaction of another attempt, after which the committed offset is
+        # final.
         self._producer.init_transactions(_RETRY_SECONDS)
         self._next_offset = replayed_up_to(target, topic, partition) or 0
         consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": group})

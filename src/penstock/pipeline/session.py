@@ -1,4 +1,4 @@
-"""A Spark session: on this machine by default, with a Java that is there or comes from a package."""
+"""Spark session: local by default, with an installed Java or the one of a package."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _ON_THIS_MACHINE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress"
 def open_session(
     app_name: str = "penstock", master: str = LOCAL, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The Spark session of this process, made where there is none.
+    """Return the Spark session of this process, and create it if there is none.
 
-    Spark runs on the Java of `JAVA_HOME` or of the path, or on the one that comes with `penstock[pipeline]`.
+    Spark uses the Java of `JAVA_HOME` or of the path, or else the one that is installed with
+    `penstock[pipeline]`.
     """
     os.environ["JAVA_HOME"] = java_home()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

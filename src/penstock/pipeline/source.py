@@ -1,4 +1,4 @@
-"""`.format("penstock")`: topics as tables, in batches and as streams.
+"""Data source of `.format("penstock")`: topics as tables, for batches and streams.
 
 Spark pickles readers and partitions between processes, so both hold plain values only.
 """
@@ -88,7 +88,7 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Without partitions to read, Spark calls `read` once with a partition of its own that holds nothing."""
+    """Batch reader. If there are no partitions, Spark calls `read` once with an empty partition of its own."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -99,7 +99,7 @@ class BatchReader(DataSourceReader):
         return [RangePartition(each) for each in split(ranges, self.options.min_partitions)]
 
     def select(self, plan: Plan) -> list[OffsetRange]:
-        """What is to be read, of all there is."""
+        """Offset ranges to read."""
         starts = plan.resolve(self.options.start or Bound(EARLIEST))
         ends = plan.resolve(self.options.end or Bound(LATEST), is_end=True)
         return plan.ranges(starts, ends, warn)
@@ -109,8 +109,10 @@ class BatchReader(DataSourceReader):
 
 
 def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Rows of a range, in a task. With failOnDataLoss=false, offsets that are deleted meanwhile are skipped with a
-    warning, and so is the rest of the range when its topic is deleted."""
+    """Rows of a range, read in a task. With failOnDataLoss=false, offsets that are deleted during the read
+    are skipped with a
+    warning, and so is the rest of the range if its topic is deleted.
+    """
     read_settings = ReadSettings(options.bootstrap, options.read_committed)
     while True:
         following = wanted.start
@@ -124,7 +126,7 @@ def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Record
             warn(str(error))
             earliest = _log_start(read_settings, wanted)
             if earliest is None or earliest <= following:
-                return  # the topic is gone, or its end moved: nothing of the range is left
+                return  # the topic was deleted, or its end moved back: no offset of the range is left
             wanted = replace(wanted, start=earliest)
             if not len(wanted):
                 return
@@ -133,7 +135,7 @@ def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.Record
 
 
 def _log_start(read_settings: ReadSettings, wanted: OffsetRange) -> int | None:
-    """The log start offset of the partition; None where the topic does not exist any more."""
+    """Log start offset of the partition; None if the topic does not exist any more."""
     try:
         [earliest] = end_offsets_of(read_settings, [(wanted.topic, wanted.partition)], EARLIEST).values()
     except NoSuchTopic:

@@ -1,7 +1,8 @@
-"""Statistics of topics, window by window, as a stream: how many records and bytes, how many keys, how late they came.
+"""Statistics of topics by time window, as a stream: records, bytes, distinct keys and latency.
 
-A window is told of once, when it is over and records that come up to `delay` late are in. Spark's checkpoint says how
-far it has got; table and topic each remember the last batch they were given, so none is there twice.
+A window is written once, after it has ended and `delay_ms` for late records has passed. Spark's checkpoint
+holds the
+progress. Table and topic each store the number of the last batch, so that no batch is written twice.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class StatsJob:
     bootstrap: str
     topics: tuple[str, ...]
     to: str
-    """The table."""
+    """Path or URI of the table."""
     checkpoint: str | None = None
     window_ms: int = 60_000
     delay_ms: int = 60_000
@@ -57,7 +58,7 @@ class StatsJob:
 
 
 def start(spark: SparkSession, job: StatsJob, *, once: bool) -> StreamingQuery:
-    """The query, running: up to what is there now, or for ever."""
+    """Start the query: up to the current end of the topics (`once`), or without end."""
     rows = (
         spark.readStream.format("penstock")
         .options(bootstrap=job.bootstrap, subscribe=",".join(job.topics), columns=_COLUMNS)
@@ -82,7 +83,9 @@ def start(spark: SparkSession, job: StatsJob, *, once: bool) -> StreamingQuery:
 
 
 def windowed(rows: DataFrame, window_ms: int, delay_ms: int) -> DataFrame:
-    """How late is known where the broker sets the time (LogAppendTime); elsewhere it is null."""
+    """Aggregate rows by window and topic. Latency is null unless the broker sets the timestamps
+    (LogAppendTime).
+    """
     latency = f.when(
         f.col("timestampType") == 1,
         f.unix_millis("timestamp") - f.unix_millis("createTimestamp"),

@@ -1,4 +1,4 @@
-"""Where statistics go: a Delta table and a topic. Each is given numbered batches and takes each number once."""
+"""Outputs of statistics: a Delta table and a topic. Each output writes a batch number once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RETRY_SECONDS = 60.0
 
 
 def write_to_table(store: Store, query: str, rows: pa.Table, number: int) -> None:
-    """`query` tells apart who numbers: its checkpoint."""
+    """Append a batch. `query` is the checkpoint location and identifies the query that numbers the batches."""
     application = f"penstock-stats/{_identity(query)}"
     options = storage_options(store)
     try:
@@ -45,7 +45,7 @@ def write_to_table(store: Store, query: str, rows: pa.Table, number: int) -> Non
 
 
 def write_to_topic(bootstrap: str, topic: str, query: str, rows: pa.Table, number: int) -> None:
-    """As JSON with the topic as key, in one transaction that also says which batch it was."""
+    """Write a batch as JSON with the topic as key, in one transaction that also commits the batch number."""
     group = f"penstock-stats-{_identity(query)}"
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": group})
     try:

@@ -1,5 +1,7 @@
-"""Topics as a stream: Spark asks for the next position, plans a batch between two positions, and keeps them in its
-checkpoint (`positions`)."""
+"""Streaming source: Spark requests the next position, plans a batch between two positions, and stores
+positions in the
+checkpoint (see `positions`).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from penstock.pipeline.source import RangePartition, read_rows, warn
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""Plans that a deletion of a topic may invalidate before the last error is raised."""
+"""Number of plans that deletions of topics may invalidate before the error is raised."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -35,7 +37,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise OptionError("a stream has no end: leave the options out that end it")
         self.options = options
         self._target: Position | None = None
-        """End of a query with the trigger availableNow."""
+        """End position of a query with the trigger availableNow."""
 
     def initialOffset(self) -> dict[str, Any]:
         plan = self.plan()
@@ -86,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned(after.topic_ids, cut)
 
     def pieces(self, plan: Plan, ranges: list[OffsetRange]) -> Sequence[InputPartition]:
-        """What the tasks of a batch read."""
+        """Partitions that the tasks of a batch read."""
         return [RangePartition(each) for each in split(ranges, self.options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -94,12 +96,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_rows(self.options, partition.range)
 
     def plan(self, read_before: Mapping[str, str] | None = None) -> Plan:
-        """The topics of the subscription. NoSuchTopic where one does not exist; with the ids of the topics that the
-        stream has read, that topic is left out."""
+        """Plan for the topics of the subscription. Raises NoSuchTopic if a topic does not exist; with
+        `read_before`, the ids of
+        topics that the stream has read, that topic is left out.
+        """
         return Plan(self.options, topics_of(self.options, skips_missing=read_before is not None))
 
     def _planned(self, read_before: Mapping[str, str], work: Callable[[Plan], T]) -> T:
-        """Work on a plan, and again on a new one where a topic was deleted meanwhile."""
+        """Run `work` on a plan, and again on a new plan if a topic is deleted in between."""
         for _ in range(_ATTEMPTS - 1):
             try:
                 return work(self.plan(read_before))
@@ -124,7 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _deleted(self, plan: Plan, before: Position) -> frozenset[str]:
-        """Topics of the subscription that were deleted. The first time this is data loss."""
+        """Deleted topics of the subscription. A topic that is found deleted for the first time is data loss."""
         if self.options.subscription is SubscriptionKind.PATTERN:
             pattern = re.compile(self.options.topics[0])
             subscribed = [name for name in before.topic_ids if pattern.fullmatch(name)]
@@ -139,8 +143,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return frozenset(missing)
 
     def _starts(self, plan: Plan, before: Position) -> dict[TopicPartition, int]:
-        """Where partitions of the plan are read on. A partition without a start here is new, or belongs to a topic that
-        was deleted and made again: it is read from its log start offset."""
+        """Start offsets of partitions in the plan. A partition without a start is new, or its topic was
+        deleted and created
+        again: it is read from its log start offset.
+        """
         replaced = set()
         for name, topic in plan.topics.items():
             if before.topic_ids.get(name, topic.id) != topic.id:

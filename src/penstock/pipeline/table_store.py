@@ -1,7 +1,8 @@
-"""Where an archive lies: a directory, or an object store that deltalake knows, and its files by their paths in it.
+"""Location of a table: a directory, or an object store that deltalake supports, with files by relative path.
 
-A plain value, so that tasks on other machines have it too; what the driver's environment says of an object store goes
-with it. A file counts once `make_durable` has returned.
+A store is a plain value that Spark sends to tasks, with the driver's environment variables for the object
+store.
+Files are durable after `make_durable` has returned.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from pyarrow.fs import FileInfo, FileSelector, PyFileSystem
 
 _OF_STORES = ("AWS_", "AZURE_", "GOOGLE_", "HADOOP_")
 _MAX_SINGLE_LOOKUPS = 10
-"""An object store lists a directory where more files of it are looked up."""
+"""Maximum number of files in a directory of an object store to look up one by one. Above it, the directory is
+listed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
     uri: str
-    """An absolute path, or what an object store is named by."""
+    """Absolute path, or URI of the object store."""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -37,7 +40,7 @@ class Store:
 
     @contextmanager
     def create(self, name: str) -> Iterator[pa.NativeFile]:
-        """A new file; what fails leaves none behind."""
+        """Create a file. A local file is removed if writing fails."""
         if not self.is_local:
             with self._file_system().open_output_stream(name) as file:
                 yield file
@@ -62,7 +65,7 @@ class Store:
                 yield file
 
     def make_durable(self, names: Iterable[str]) -> None:
-        """To the disk with these files and the directories that name them; an object store has done so by itself."""
+        """Fsync these files and their parent directories. Object stores need no fsync."""
         if not self.is_local:
             return
         directories: dict[str, None] = {}
@@ -77,13 +80,16 @@ class Store:
         _sync(os.path.dirname(self.uri))
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file on this machine."""
+        """Whether this file exists in a local store."""
         return self.is_local and os.path.exists(self.path_of(name))
 
     def problem_with(self, sizes: Mapping[str, int]) -> str | None:
-        """The first of these files that this process does not find, or finds with another size; None where all are
-        right. A file that a task has written counts only after this check: a worker may have a directory of the same
-        name that is not this one."""
+        """Description of the first file that is missing or has another size, as this process sees it; None if
+        all are
+        right. The driver checks files of tasks this way, because a worker may have written to a directory
+        of the same
+        name that the driver does not share.
+        """
         found = self._sizes_of(sizes)
         for name, size in sizes.items():
             if name not in found:
@@ -93,7 +99,7 @@ class Store:
         return None
 
     def _sizes_of(self, names: Iterable[str]) -> dict[str, int]:
-        """Sizes of the files that exist."""
+        """Sizes in bytes of the files that exist."""
         if self.is_local:
             found = {}
             for name in names:
@@ -113,7 +119,7 @@ class Store:
         return found
 
     def holds_something_else(self) -> bool:
-        """Whether files lie where a new table is to be made."""
+        """Whether the local directory is not empty."""
         return self.is_local and os.path.exists(self.uri) and bool(os.listdir(self.uri))
 
     def _file_system(self) -> PyFileSystem:
@@ -121,7 +127,7 @@ class Store:
 
 
 def store_at(place: str, environment: Mapping[str, str] = os.environ) -> Store:
-    """A directory or a `file:` address is this machine's; anything else is deltalake's to understand."""
+    """Store for a path or URI. A path or `file:` URI is a local directory; deltalake interprets all others."""
     parts = urlsplit(place)
     if parts.scheme in ("", "file"):
         return Store(os.path.abspath(unquote(parts.path) if parts.scheme else place))
@@ -130,12 +136,12 @@ def store_at(place: str, environment: Mapping[str, str] = os.environ) -> Store:
         options.get("AWS_ENDPOINT_URL_S3") or options.get("AWS_ENDPOINT_URL") or options.get("AWS_ENDPOINT")
     )
     if endpoint is not None and endpoint.startswith("http://"):
-        options.setdefault("AWS_ALLOW_HTTP", "true")  # delta-rs refuses such an endpoint without it
+        options.setdefault("AWS_ALLOW_HTTP", "true")  # delta-rs refuses plain HTTP endpoints without it
     return Store(place.rstrip("/"), options)
 
 
 def storage_options(store: Store) -> dict[str, Any] | None:
-    """As deltalake takes them."""
+    """Storage options for deltalake."""
     return dict(store.options) or None
 
 

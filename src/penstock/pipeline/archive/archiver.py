@@ -1,8 +1,11 @@
-"""Archives topics: the driver plans ranges of offsets, tasks write them as files, one commit makes them rows.
+"""Archiver: the driver plans offset ranges, tasks write them as Parquet files, one commit adds them to the
+table.
 
-Everything is decided from one version of the table, and a commit from an older one is refused, so a row is there
-once, whoever crashes and however many archivers run. A run goes up to what was committed when it began, in rounds;
-only records of committed transactions are archived.
+Each round is planned from one version of the table, and the table refuses a commit that is based on an
+older version.
+Each record is therefore archived once, also after crashes and with several archivers. A run ends at the
+last stable
+offsets of its start, so only records of committed transactions are archived.
 """
 
 from __future__ import annotations
@@ -36,10 +39,10 @@ OFFSETS_A_ROUND = 20_000_000
 LEAST_OFFSETS_A_TASK = 100_000
 _TASKS_A_CORE = 4
 _ATTEMPTS = 20
-"""In a row, without anything archived."""
+"""Rounds in a row that may fail to commit before the archiver gives up."""
 
 OpenSession = Callable[[], SparkSession]
-"""Asked for when there is work: starting Spark takes longer than finding that there is none."""
+"""Opens the Spark session. Called only when there is work, because starting Spark takes seconds."""
 
 
 class ArchivingFailed(PenstockError):
@@ -52,7 +55,10 @@ class ArchiveJob:
     table: ArchiveTable
     truncates: bool = False
     grace_ms: int = 600_000
-    """Truncation leaves what was archived later than this: whoever has planned to read it live is not disturbed."""
+    """Truncation keeps records that were archived less than this many milliseconds ago, so that reads which
+    were planned
+    before they were archived can still fetch them from the log.
+    """
     offsets_a_round: int = OFFSETS_A_ROUND
 
     @property
@@ -62,7 +68,7 @@ class ArchiveJob:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveProgress:
-    """What a run has done so far."""
+    """Totals of a run so far."""
 
     rows: int = 0
     files: int = 0
@@ -72,7 +78,7 @@ class ArchiveProgress:
 
 @dataclass(frozen=True, slots=True)
 class _RangeResult:
-    """What came of one range: files, or why there are none."""
+    """Result of one range in a task: the files written, or the reason why there are none."""
 
     range: OffsetRange
     files: tuple[ArchivedFile, ...] = ()
@@ -86,7 +92,10 @@ class Archiver:
         self._warn = warn
 
     def run(self) -> Iterator[ArchiveProgress]:
-        """Archive what is there now; what has been done, after each round and at the end."""
+        """Archive all records up to the current end of the topics. Yields the totals after each round, and
+        once at the end
+        if there was nothing to archive.
+        """
         topics = topics_of(self._job.options)
         view = self._job.table.view_or_create()
         partitions = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
@@ -109,13 +118,18 @@ class Archiver:
             topics, targets = self._still_there(topics, targets)
             view = self._job.table.view()
         if not done.offsets:
-            self._tell(topics, view)  # whoever archived it may have died before that
+            self._tell(
+                topics, view
+            )  # an earlier archiver may have stopped between its commit and the release
             yield done
 
     def _still_there(
         self, topics: Mapping[str, SourceTopic], targets: Mapping[TopicPartition, int]
     ) -> tuple[dict[str, SourceTopic], dict[TopicPartition, int]]:
-        """Without topics that were deleted meanwhile, also where a new topic has the name: the next run archives it."""
+        """Drop topics that were deleted since the plan, including topics created again under the same name.
+        The next run
+        archives the new topic.
+        """
         now = topics_of(self._job.options, skips_missing=True)
         same = {name: topic for name, topic in topics.items() if name in now and now[name].id == topic.id}
         return same, {partition: end for partition, end in targets.items() if partition[0] in same}
@@ -123,7 +137,7 @@ class Archiver:
     def _ranges(
         self, topics: Mapping[str, SourceTopic], view: ArchiveView, targets: Mapping[TopicPartition, int]
     ) -> list[OffsetRange]:
-        """What is not archived yet."""
+        """Offset ranges that are not archived yet."""
         earliest = end_offsets_of(self._job.read_settings, targets, EARLIEST)
         found = []
         for (name, number), end in targets.items():
@@ -178,12 +192,16 @@ class Archiver:
         return True
 
     def _tell(self, topics: Mapping[str, SourceTopic], view: ArchiveView) -> None:
-        """Let the cluster remove archived records, once the archive is on stable storage and its files are checked.
+        """Allow the cluster to delete archived records, after the archive is on stable storage and its files
+        are verified.
 
-        FilesMissing where a file that holds records of the logs is not there: then nothing is released.
+        Raises FilesMissing, and releases nothing, if a file with records that are still in the logs is
+        missing.
         """
         bootstrap = self._job.options.bootstrap
-        topics, _ = self._still_there(topics, {})  # offsets of a deleted topic mean nothing to a new one
+        topics, _ = self._still_there(
+            topics, {}
+        )  # archived offsets of a deleted topic do not apply to a new topic of that name
         settings = topic_settings(bootstrap, list(topics), [ARCHIVE_REQUIRED])
         held = {
             name: _archived(view, topics[name])
@@ -231,7 +249,9 @@ def _archived(view: ArchiveView, topic: SourceTopic) -> dict[int, int]:
 def _files_since(
     earliest: Mapping[TopicPartition, int], topics: Mapping[str, SourceTopic], view: ArchiveView
 ) -> Iterator[FileBounds]:
-    """Files with records that the logs still have. After truncation these files are the only copy."""
+    """Files with records that are still in the logs. After a truncation these files are the only copy of the
+    records.
+    """
     for topic in topics.values():
         ends = _archived(view, topic)
         for file in view.files(topic.name):
@@ -244,7 +264,9 @@ def _files_since(
 
 
 def _write_range(read_settings: ReadSettings, store: Store, wanted: OffsetRange) -> _RangeResult:
-    """In a task. Offsets that are gone are no failure of the task: the driver plans anew."""
+    """Write one range in a task. Deleted offsets are returned as a problem and do not fail the task: the
+    driver plans again.
+    """
     origin = SourcePartition(wanted.topic, wanted.topic_id, wanted.partition)
     try:
         files = write_files(store, origin, read_range(read_settings, wanted, ALL))

@@ -1,7 +1,8 @@
-"""Rows of an archive, in a task: those of one partition from an offset up to another, in order of their offsets.
+"""Reader of archived rows in a task: the rows of one partition in an offset range, ordered by offset.
 
-Files are read as they come, row group by row group, with the rows of others left out: a table that other tools have
-reorganised is read as rightly as one that only the archiver has written to.
+Files are read one row group at a time, and rows outside the range are filtered out. A table that other
+tools have
+reorganised is therefore read correctly.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from penstock.pipeline.table_store import Store
 _ROWS_AT_ONCE = 8_192
 _BYTES_AT_ONCE = 4 << 20
 _NEEDED = (TOPIC_ID, "partition", "offset")
-"""To know which rows are meant."""
+"""Columns that decide whether a row belongs to the range."""
 
 
 def read_archived(
     store: Store, files: Sequence[FileBounds], wanted: OffsetRange, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a range. Files that overlap are read side by side."""
+    """Rows of a range. Files with overlapping offsets are merged by offset."""
     chosen = [
         file for file in files if file.may_hold(wanted.topic_id, wanted.partition, wanted.start, wanted.end)
     ]
@@ -40,7 +41,7 @@ def read_archived(
 
 
 def clusters(files: Iterable[FileBounds]) -> list[list[FileBounds]]:
-    """Files in order, those together whose offsets overlap."""
+    """Files in offset order, grouped so that files with overlapping offsets are in one group."""
     found: list[list[FileBounds]] = []
     reached = -1
     for file in sorted(files, key=lambda file: file.offsets or (-1, -1)):
@@ -98,7 +99,9 @@ def _is_meant(batch: pa.RecordBatch, wanted: OffsetRange) -> pa.Array:
 
 
 def _merge(readers: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """By offset: of the reader whose next row comes first, the rows before the next of any other."""
+    """Merge sorted readers by offset. Each step yields the rows of one reader up to the next offset of any
+    other reader.
+    """
     heads: list[tuple[pa.RecordBatch, np.ndarray[tuple[int], np.dtype[np.int64]]]] = []
     sources = []
     for reader in readers:

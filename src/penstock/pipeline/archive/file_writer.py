@@ -1,7 +1,8 @@
-"""Rows become Parquet files of an archive, in a task: a file for each date, written as the rows come.
+"""Writer of archive files in a task: one Parquet file for each date, written while the rows arrive.
 
-Memory is bounded by what is gathered for one group of rows, however long the range is. Files have names that nobody
-else uses, so attempts of the same task never meet; those that nothing is committed of are taken away by a vacuum.
+Memory is bounded by GROUP_BYTES for any length of the range. File names are unique, so attempts of the
+same task do
+not conflict. A vacuum deletes files that were never committed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock.pipeline.archive.table import DATE, FILE_SCHEMA, LAST_DATE, TOPIC_
 from penstock.pipeline.table_store import Store
 
 GROUP_BYTES = 32 << 20
-"""So much is written at once, and what a task has in memory."""
+"""Row group size in bytes, and so the rows that a task buffers in memory."""
 FILE_BYTES = 512 << 20
 MAX_OPEN_FILES = 16
 _DAY_MS = 86_400_000
@@ -33,7 +34,7 @@ _WITH_DICTIONARY = [TOPIC_ID, "partition", "timestampType"]
 
 @dataclass(frozen=True, slots=True)
 class SourcePartition:
-    """The partition that all rows of a file come from."""
+    """Partition that all rows of a file belong to."""
 
     topic: str
     topic_id: str
@@ -41,7 +42,7 @@ class SourcePartition:
 
 
 def write_files(store: Store, origin: SourcePartition, rows: Iterable[pa.RecordBatch]) -> list[ArchivedFile]:
-    """Write rows, which come in order of their offsets; what was written, on stable storage."""
+    """Write rows that arrive in offset order. The returned files are on stable storage."""
     with ExitStack() as stack:
         writer = _DailyFiles(store, origin, stack)
         for batch in rows:
@@ -79,7 +80,7 @@ class _DailyFiles:
             if day not in self._open and len(self._open) >= MAX_OPEN_FILES:
                 self._close(next(iter(self._open)))
             file = self._open.pop(day, None) or _DailyFile(self._store, self._origin, day, self._stack)
-            self._open[day] = file  # those that are written last are closed last
+            self._open[day] = file  # reinserted at the end: the least recently written file is closed first
             file.write(batches)
             if file.size_bytes >= FILE_BYTES:
                 self._close(day)
@@ -149,7 +150,7 @@ def _as_stored(batch: pa.RecordBatch, origin: SourcePartition) -> pa.RecordBatch
 
 
 def _by_date(batch: pa.RecordBatch) -> Iterator[tuple[date, pa.RecordBatch]]:
-    """Days in UTC; times before 1970 and after what a calendar has go to its ends."""
+    """Split rows by UTC date. Timestamps outside 1970 to 9999 are assigned to the first or last date."""
     days = np.clip(_numbers(batch, "timestamp") // (_DAY_MS * 1000), 0, _LAST_DAY)
     if days.min() == days.max():
         yield _EPOCH + timedelta(days=int(days[0])), batch

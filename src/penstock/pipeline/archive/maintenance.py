@@ -1,7 +1,8 @@
-"""Keeps an archive tidy: small files of a day become larger ones, old days go, and with them files that no version has.
+"""Archive maintenance: merges small files of a day, deletes expired days, and vacuums unreferenced files.
 
-A merge changes no row: what it reads and what takes its place hold the same ones, in the same order. All of it is
-refused by the table wherever somebody else was faster, and done the next time.
+A merge keeps every row and the order of rows. The table refuses a change that conflicts with another
+commit; the next
+maintenance run tries again.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from penstock.pipeline.table_store import Store
 
 SMALL_BYTES = 64 << 20
 WORTHWHILE_FILES = 16
-"""So many small files of one partition and day are merged."""
+"""Minimum number of small files of one partition and day for a merge."""
 MERGED_BYTES = 256 << 20
 KEEP_HOURS = 168
-"""Versions of the last week can be read: whoever has planned on one finds its files."""
+"""Hours for which old versions of the table stay readable. Reads that were planned on such a version find its
+files.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def _merge_small(table: ArchiveTable, open_session: OpenSession, worthwhile: int
     )
     old = [file for merge in merges for file in merge.files]
     if sum(file.rows for file in written) != sum(file.rows or 0 for file in old):
-        return 0  # a file held rows of others: whoever wrote it has its own upkeep
+        return 0  # a file also holds rows of other partitions, so another tool wrote it
     return len(old) if _replace(table, view, old, written, changes_data=False) else 0
 
 
@@ -90,7 +93,9 @@ def _replace(
     *,
     changes_data: bool,
 ) -> bool:
-    """False where the table has changed in between; an archiver's commit beside ours is such a change."""
+    """Replace files in one commit and retry after conflicts. False if one of the old files has been removed
+    by another commit.
+    """
     while True:
         try:
             table.replace(view, old, new, changes_data=changes_data)
@@ -129,7 +134,7 @@ def _worthwhile(view: ArchiveView, worthwhile: int) -> Iterator[_Merge]:
 
 
 def _write_merged(store: Store, merge: _Merge) -> list[ArchivedFile]:
-    """In a task."""
+    """Merge files in a task."""
     origin = merge.origin
     ends = [file.offsets for file in merge.files if file.offsets is not None]
     wanted = OffsetRange(

@@ -1,5 +1,7 @@
-"""Where in an archive a partition begins, and where it reaches a time: from what the table's log says of its files, and
-the rows of those it cannot tell of."""
+"""Offset lookup in an archive: the first offset of a partition, and the first offset at or after a time.
+
+Uses the file statistics in the table's log, and reads rows only of files without statistics that decide.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,14 @@ _EVERYTHING = (1 << 63) - 1
 
 
 def first_offset(files: Iterable[FileBounds], topic_id: str, partition: int) -> int | None:
-    """None where nothing of the partition is there."""
+    """First archived offset of a partition; None if the archive has no records of it."""
     return min((low for low, _ in _of(files, topic_id, partition)), default=None)
 
 
 def offset_at_time(
     store: Store, files: Iterable[FileBounds], topic_id: str, partition: int, time_ms: int
 ) -> int | None:
-    """The first offset of a record at or after a time; None where all are older."""
+    """Offset of the first record at or after a time; None if all records are older."""
     time = pa.scalar(time_ms, pa.timestamp("ms", tz="UTC"))
     earliest: int | None = None
     for low, file in sorted(_of(files, topic_id, partition), key=lambda each: each[0]):
@@ -45,7 +47,7 @@ def offset_at_time(
 
 
 def _of(files: Iterable[FileBounds], topic_id: str, partition: int) -> list[tuple[int, FileBounds]]:
-    """With the least offset that each may have."""
+    """Files that may hold records of the partition, each with its lowest possible offset."""
     return [
         (file.offsets[0] if file.offsets else 0, file)
         for file in files

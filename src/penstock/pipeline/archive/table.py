@@ -1,8 +1,10 @@
-"""The archive's Delta table: what lies in it, and the one way to add to it.
+"""Delta table of an archive: its versions, its files, and the commits that change it.
 
-A commit names, for each partition of a topic by the topic's id, the offset up to which it is archived, as an
-application transaction. Of two who archive the same offsets one is refused (`CommitRefused`), whatever each of them
-knew; so a row is there once. A view is one version of the table and does not change.
+Every commit of the archiver records the archived end offset of each topic id and partition as an
+application
+transaction. If two archivers write the same offsets, the table refuses one of the commits
+(`CommitRefused`), so each
+record is archived once. A view is one immutable version of the table.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from penstock.pipeline.table_store import Store, storage_options, store_at
 TOPIC_ID, DATE = "topic_id", "date"
 PARTITION_BY = ("topic", DATE)
 FILE_COLUMNS = ("key", "value", "headers", TOPIC_ID, "partition", "offset", "timestamp", "timestampType")
-"""What is in the files themselves; topic and date are in their paths and in the table's log."""
+"""Columns in the Parquet files. Topic and date are in the file paths and in the table's log."""
 
 _FIELDS = {**FIELDS, TOPIC_ID: pa.field(TOPIC_ID, pa.string()), DATE: pa.field(DATE, pa.date32())}
 FILE_SCHEMA = pa.schema([_FIELDS[name] for name in FILE_COLUMNS])
@@ -35,24 +37,24 @@ SCHEMA = pa.schema([*FILE_SCHEMA, _FIELDS["topic"], _FIELDS[DATE]])
 LAST_DATE = date(9999, 12, 31)
 _ATTEMPTS = 20
 _VERSIONS_IN_DOUBT = 1_000
-"""The system has written older ones by itself."""
+"""Number of latest log entries to fsync. The operating system has written older entries to disk already."""
 
 
 class ArchiveError(PenstockError):
-    """There is no archive, or what is there is none."""
+    """The location has no archive, or holds something else."""
 
 
 class FilesMissing(ArchiveError):
-    """A file of the archive is not there, or not whole, as the driver sees the archive."""
+    """A file of the archive is missing or has the wrong size, as seen by the driver."""
 
 
 class CommitRefused(PenstockError):
-    """Somebody else has changed the table meanwhile: look again."""
+    """Another commit changed the table first. Load a new view and try again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedFile:
-    """Rows of one partition of one topic, in order of their offsets."""
+    """File that a task has written: rows of one partition in offset order."""
 
     name: str
     topic: str
@@ -69,7 +71,7 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileBounds:
-    """What the table's log says of a file; None where it does not say."""
+    """File with its statistics from the table's log. A field is None if the log has no statistics for it."""
 
     name: str
     topic: str
@@ -90,7 +92,7 @@ class FileBounds:
 
 
 class ArchiveView:
-    """One version of the table."""
+    """One immutable version of the table."""
 
     def __init__(self, table: DeltaTable) -> None:
         self._table = table
@@ -101,7 +103,7 @@ class ArchiveView:
         return self._table.version()
 
     def archived(self, topic_id: str, partition: int) -> int | None:
-        """The offset up to which a partition is archived; None where none of it ever was."""
+        """End offset up to which a partition is archived; None if it was never archived."""
         return self._table.transaction_version(_application(topic_id, partition))
 
     def files(self, topic: str) -> Sequence[FileBounds]:
@@ -132,11 +134,11 @@ class ArchiveTable:
         return cls(store_at(place))
 
     def view(self) -> ArchiveView:
-        """The newest version. ArchiveError where there is no archive."""
+        """Newest version. Raises ArchiveError if there is no archive."""
         return ArchiveView(self._load())
 
     def view_at(self, time_ms: int) -> ArchiveView:
-        """The version that was the newest at a time; the first where all are younger, in which nothing is."""
+        """Version that was the newest at a time, or the first version, which is empty, if all are newer."""
         table = self._load()
         table.load_as_version(datetime.fromtimestamp(time_ms / 1000, UTC))
         return ArchiveView(table)
@@ -155,11 +157,12 @@ class ArchiveTable:
         files: Iterable[ArchivedFile],
         archived: Mapping[tuple[str, int], int],
     ) -> None:
-        """Add files, and the offset up to which each topic id and partition is archived with them.
+        """Add files, and record the archived end offset of each (topic id, partition).
 
-        The files were written by tasks that read on from what the view says. FilesMissing, and nothing is committed,
-        where this process does not see each of them in its whole length. When it returns, the commit is on stable
-        storage.
+        The tasks that wrote the files started at the archived end offsets of the view. Raises
+        FilesMissing, and commits
+        nothing, unless this process sees every file in its full size. The commit is on stable storage on
+        return.
         """
         files = list(files)
         self._check_written(files)
@@ -175,8 +178,10 @@ class ArchiveTable:
     def replace(
         self, view: ArchiveView, old: Iterable[FileBounds], new: Iterable[ArchivedFile], *, changes_data: bool
     ) -> None:
-        """Replace files by new ones. Refused wherever the view is not the newest version: deltalake does not notice
-        that another commit has removed the same files. FilesMissing as in `commit`."""
+        """Replace files by new ones. Raises CommitRefused unless the view is the newest version, because
+        deltalake does not
+        detect that another commit removed the same files. Raises FilesMissing as `commit` does.
+        """
         new = list(new)
         self._check_written(new)
         now_ms = SystemClock().now_ms()
@@ -194,11 +199,13 @@ class ArchiveTable:
         self._write(view, [*removed, *added], CommitProperties(max_commit_retries=0))
 
     def make_durable(self, view: ArchiveView) -> None:
-        """To the disk with what led to a version: another archiver may have died before it did that."""
+        """Fsync the log entries that led to a version: the archiver that wrote them may have stopped before
+        its fsync.
+        """
         self._sync_log(max(0, view.version - _VERSIONS_IN_DOUBT), view.version)
 
     def check_files(self, files: Iterable[FileBounds]) -> None:
-        """FilesMissing unless these files of the archive are all there, each in its whole length."""
+        """Raise FilesMissing unless all of these files exist in their full size."""
         problem = self.store.problem_with({file.name: file.size_bytes for file in files})
         if problem is not None:
             raise FilesMissing(
@@ -212,7 +219,9 @@ class ArchiveTable:
             raise FilesMissing(not_shared(self.store, problem))
 
     def vacuum(self, keep_hours: int) -> list[str]:
-        """Delete files that no version of the last so many hours has; those of failed tasks too."""
+        """Delete files that no version of the last `keep_hours` hours refers to, including files of failed
+        tasks.
+        """
         return self._load().vacuum(
             retention_hours=keep_hours, dry_run=False, enforce_retention_duration=False, full=True
         )
@@ -225,7 +234,7 @@ class ArchiveTable:
             )
         except CommitFailedError as error:
             raise CommitRefused(str(error)) from error
-        # Ours is one of those that came since.
+        # This commit is one of the versions since the view.
         self._sync_log(view.version + 1, self._open().version())
 
     def _sync_log(self, first: int, last: int) -> None:
@@ -248,7 +257,7 @@ class ArchiveTable:
                 raise ArchiveError(
                     f"no archive can be made at {self.store.uri}: {_first_line(error)}"
                 ) from error
-            return  # somebody else has been faster
+            return  # another archiver created the table first
         self.store.make_durable(["_delta_log/00000000000000000000.json"])
 
     def _load(self) -> DeltaTable:
@@ -278,7 +287,7 @@ class ArchiveTable:
 
 
 def not_shared(store: Store, problem: str) -> str:
-    """Why files that tasks have written are not committed."""
+    """Error message for files that the tasks have written but the driver does not see."""
     return (
         f"a task has written a file that the driver does not see: {problem}. The workers do not share "
         f"{store.uri} with the driver; nothing was committed. Name a directory that all machines share, "
@@ -287,7 +296,9 @@ def not_shared(store: Store, problem: str) -> str:
 
 
 def _is_like(found: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType]) -> bool:
-    """The columns of an archive are all there; deltalake names the inside of lists as it likes."""
+    """Compare column names and types. Nested types are not compared: deltalake names the elements of lists
+    itself.
+    """
     return found.keys() == wanted.keys() and all(
         found[name] == kind for name, kind in wanted.items() if not pa.types.is_nested(kind)
     )
@@ -313,7 +324,7 @@ def _add(file: ArchivedFile, now_ms: int, changes_data: bool) -> AddAction:
 
 
 def _time(timestamp_ms: int) -> str | None:
-    """None where it is beyond what a calendar has."""
+    """ISO 8601 time; None if the timestamp is outside the calendar."""
     try:
         time = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):

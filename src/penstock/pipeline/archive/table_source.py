@@ -1,7 +1,9 @@
-"""Archive and log as one table: what is archived is read from there, what is not from the log.
+"""Source that reads archive and log as one table: archived offsets from the archive, later offsets from the
+log.
 
-A plan holds one version of the archive, so the two never overlap. Records that are archived and truncated after the
-plan was made are found in a newer version, by the task that misses them.
+A plan holds one version of the archive, so that the two parts do not overlap. If records are archived and
+truncated
+after planning, the task that misses them in the log reads them from a newer version of the archive.
 """
 
 from __future__ import annotations
@@ -26,24 +28,29 @@ from penstock.pipeline.stream_reader import StreamReader
 from penstock.pipeline.table_store import Store
 
 _NONE = -1
-"""Where all is older than a time."""
+"""Result of a lookup by time if all records are older."""
 _TASK_BYTES = 128 << 20
-"""Files of an archive that one task of a batch reads, about."""
+"""Approximate size of archive files that one task of a batch reads, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TablePlan(Plan):
     table: ArchiveTable
     log_starts: Mapping[TopicPartition, int]
-    """Of before the version of the archive was read: what was truncated by then is in it."""
+    """Log start offsets, read before the version of the archive: records that were truncated by then are in
+    that version.
+    """
     view: ArchiveView
 
     @classmethod
     def make(cls, options: SourceOptions, read_before: Mapping[str, str] | None = None) -> TablePlan:
-        """A deleted topic is read from the archive alone, as the topic that had the name last.
+        """Plan a read of the subscribed topics. A topic that only the archive has is read from there; if
+        several had the
+        name, the last one.
 
-        A stream gives the ids of the topics it has read, by name: of these, the archive of that very topic is read, and
-        a topic that is neither in the cluster nor in the archive is left out. A batch refuses such a topic.
+        A stream passes the topic ids it has read, by topic name: then the archive of exactly that topic id
+        is read, and a
+        topic that neither cluster nor archive has is skipped. A batch raises OptionError for such a topic.
         """
         assert options.archive is not None
         plan = Plan(options, topics_of(options, skips_missing=True))
@@ -114,7 +121,7 @@ class TablePlan(Plan):
 def _archived_topic(
     view: ArchiveView, options: SourceOptions, name: str, topic_id: str | None
 ) -> SourceTopic | None:
-    """A topic of the archive by name and id; without an id, the one of that name with the newest record."""
+    """Archived topic by name and id; without an id, the topic of that name with the newest record."""
     files = [file for file in view.files(name) if file.topic_ids and file.partitions]
     if files and topic_id is None:
         newest = max(files, key=lambda file: (file.date, file.times[1].timestamp() if file.times else 0.0))
@@ -126,7 +133,7 @@ def _archived_topic(
 
 
 class TablePartition(InputPartition):
-    """A range of offsets: up to `archived` in these files of the archive, from there on in the log."""
+    """Offset range: offsets below `archived` are in these files of the archive, the others are in the log."""
 
     def __init__(self, range_: OffsetRange, store: Store, files: Sequence[FileBounds], archived: int) -> None:
         super().__init__(range_)
@@ -155,7 +162,7 @@ class TableReader(BatchReader):
 
 
 class TableStreamReader(StreamReader):
-    """One task a partition of the topic: its records come in their order."""
+    """Streaming source with one task for each partition, so that its records arrive in order."""
 
     def plan(self, read_before: Mapping[str, str] | None = None) -> TablePlan:
         return TablePlan.make(self.options, read_before)
@@ -170,7 +177,7 @@ class TableStreamReader(StreamReader):
 
 
 def read_table(options: SourceOptions, partition: TablePartition) -> Iterator[pa.RecordBatch]:
-    """In a task: the rows of the range, in order."""
+    """Rows of the range in offset order, read in a task."""
     wanted, archived = partition.range, partition.archived
     if wanted.start < archived:
         below = replace(wanted, end=archived)
@@ -189,7 +196,7 @@ def read_table(options: SourceOptions, partition: TablePartition) -> Iterator[pa
             view = ArchiveTable(partition.store).view()
             newly = min(view.archived(rest.topic_id, rest.partition) or 0, rest.end)
             if newly <= following:
-                break  # it is not that it was archived meanwhile
+                break  # the offsets were deleted without being archived
             between = replace(rest, end=newly)
             yield from read_archived(partition.store, view.files(rest.topic), between, options.columns)
             rest = replace(rest, start=newly)
@@ -198,7 +205,7 @@ def read_table(options: SourceOptions, partition: TablePartition) -> Iterator[pa
 
 
 def _cut(partition: TablePartition) -> list[TablePartition]:
-    """Between files of the archive, so that several tasks read it."""
+    """Split the archived part of a range between files, so that several tasks read it."""
     if not len(partition.range):
         return []
     parts: list[list[FileBounds]] = [[]]

@@ -1,5 +1,4 @@
-"""What an archiver asks of the cluster beside records: which topics are held for it, to note how far they are
-archived, and to truncate them."""
+"""Topic administration for the archiver: topic configs, archived offsets and truncation."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _TOPIC, _SET = 2, 0
 
 
 def topic_settings(bootstrap: str, topics: list[str], names: list[str]) -> dict[str, dict[str, str]]:
-    """Settings by topic; those that the cluster does not know are left out."""
+    """Values of these configs by topic. Configs that the cluster does not know are left out."""
 
     async def ask(routes: Routes) -> dict[str, dict[str, str]]:
         resources = [
@@ -39,7 +38,7 @@ def topic_settings(bootstrap: str, topics: list[str], names: list[str]) -> dict[
 
 
 def note_archived(bootstrap: str, topics: Mapping[str, Mapping[int, int]]) -> None:
-    """Tell the cluster how far the partitions of these topics are archived, by topic and partition."""
+    """Set `archive.offsets` of the topics: the archived end offset of each partition."""
 
     async def ask(routes: Routes) -> None:
         resources = [

@@ -1,7 +1,8 @@
-"""Rows of a batch into topics: `df.write.format("penstock")`.
+"""Batch sink, `df.write.format("penstock")`: writes rows to topics at least once.
 
-At least once, and not all at once: rows are read as soon as they are written, those of a job that fails stay, and a
-task that Spark tries again writes its rows again. Who needs each once writes a stream (`sink_stream`).
+Rows are visible as soon as they are written. Rows of a failed job stay, and a retried task writes its rows
+again. The
+streaming sink (`sink.stream_writer`) writes each row exactly once.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class SinkBatchWriter(DataSourceArrowWriter):
 
     @classmethod
     def checked(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SinkBatchWriter:
-        """OptionError for what cannot be written, before anything is."""
+        """Create a writer. Raises OptionError for wrong options or columns before anything is written."""
         if overwrite:
             raise OptionError("a topic is not overwritten: write with mode('append')")
         parsed = parse_sink(options)
@@ -55,10 +56,11 @@ class SinkBatchWriter(DataSourceArrowWriter):
 
 
 def check_topic(options: SinkOptions) -> None:
-    """NoSuchTopic where the topic of the option `topic` does not exist.
+    """Raise NoSuchTopic if the topic of the option `topic` does not exist.
 
     Spark makes the writer of a stream in the stream's thread, when the first batch begins. No method of a
-    Python data source is called before `start()` returns, so the error ends the query and cannot be raised earlier.
+    Python data source is called before `start()` returns, so the error ends the query and cannot be raised
+    earlier.
     """
 
     async def ask(routes: Routes) -> None:

@@ -1,8 +1,10 @@
-"""Which transactions of a streaming query count: decided by its driver, kept in a compacted topic, one key a query.
+"""Decision log of the streaming sink: a compacted topic in which the driver of a query records its decisions.
 
-The last record of a query names the batch that was decided last and the transactions that are its rows. Only the newest
-driver can add one. Each record also rules out whatever was under way when it was written and is not named by it: a
-transaction is named only by the record that follows the one its task has seen.
+A query has one key. Its last record names the last decided batch and the transactions that are the rows of
+that batch.
+Only the newest driver can append a record. A decision names only transactions of tasks that had seen the
+decision
+before it; transactions that were open at that time and are not named never count.
 """
 
 from __future__ import annotations
@@ -34,29 +36,33 @@ _SETTINGS = {
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "60000",
 }
-"""What was decided before is of no use to anybody: little of it is kept, as every task reads some."""
+"""Old decisions are not needed. Small segments and early compaction keep the topic short, because every task
+reads it.
+"""
 _TAIL = 200
-"""Offsets to look at first: mostly the last record of a query is among them."""
+"""Number of latest offsets that are read first. They usually include the last record of the query."""
 _CREATE_TOPICS, _CREATE_TOPICS_VERSION = 19, 7
 
 
 @dataclass(frozen=True, slots=True)
 class SinkDecision:
     batch: int = -1
-    """The last batch whose rows count."""
+    """Number of the last batch whose rows count."""
     winners: tuple[WriterIdentity, ...] = ()
-    """The transactions that are its rows."""
+    """Transactions that are the rows of the batch."""
     positions: tuple[RecordPosition, ...] = ()
-    """One record of each of these transactions, in their order. Empty in decisions of older versions."""
+    """Position of one record of each transaction, in the order of `winners`. Empty in records of older
+    versions.
+    """
     offset: int = -1
     """Offset of this decision in its topic."""
 
     def is_same(self, other: SinkDecision) -> bool:
-        """Whether both decide the same, wherever they are recorded."""
+        """Whether both name the same batch and transactions; the offset is not compared."""
         return (self.batch, self.winners) == (other.batch, other.winners)
 
     def undone(self) -> SinkDecision:
-        """The decision that none of the rows count: the batch is to be written again."""
+        """Decision that reverts this one: none of the rows count, and the batch has to be written again."""
         return SinkDecision(self.batch - 1)
 
     def position_of(self, winner: WriterIdentity) -> RecordPosition | None:
@@ -81,19 +87,22 @@ class DecisionLog:
         self._driver_id = f"spark-sink-driver/{query}"
 
     def last(self) -> SinkDecision:
-        """As far as it can be read already."""
+        """Last decision that readers of committed records see."""
         route = run(self._bootstrap, _find_topic)
         return SinkDecision() if route is None else self._read(route)
 
     def lead(self) -> tuple[WriterIdentity, SinkDecision]:
-        """From here on only this driver can decide; and what the last one has decided, which is certain."""
+        """Fence earlier drivers of the query. Returns this driver's identity and the last decision, which is
+        final.
+        """
 
         async def ask(routes: Routes) -> tuple[WriterIdentity, TopicRoute]:
-            # Whatever the last driver was about to record is committed or aborted when this one is known.
+            # take_over ends the open transaction of the last driver, so its decision is committed or aborted
+            # now.
             driver = await take_over(routes, self._driver_id)
             route = await _ensure_topic(routes)
             name = (DECISIONS_TOPIC, self._partition(route))
-            # What it has committed may still be hidden by a transaction of another query.
+            # An open transaction of another query may still hide a committed decision.
             await _until_readable(routes, name, await find_offset(routes, name, LATEST, read_committed=False))
             return driver, route
 
@@ -101,7 +110,7 @@ class DecisionLog:
         return driver, self._read(route)
 
     def record(self, driver: WriterIdentity, decision: SinkDecision) -> None:
-        """For good, and everybody can read it."""
+        """Append a decision. It is committed and readable on return."""
 
         async def ask(routes: Routes) -> None:
             partition = self._partition(await routes.topic(DECISIONS_TOPIC))
@@ -136,7 +145,9 @@ class DecisionLog:
 
 
 async def _until_readable(routes: Routes, name: TopicPartition, end: int) -> None:
-    """Until all before `end` is committed or aborted, which takes no longer than a timeout of who writes here."""
+    """Wait until all records before `end` are committed or aborted. Transaction timeouts of the drivers bound
+    the wait.
+    """
 
     async def see() -> None:
         if await find_offset(routes, name, LATEST, read_committed=True) < end:
@@ -155,7 +166,7 @@ async def _find_topic(routes: Routes) -> TopicRoute | None:
 
 
 async def _ensure_topic(routes: Routes) -> TopicRoute:
-    """Made where there is none: a broker that does not know of it may only be late."""
+    """Return the decisions topic, and create it if the cluster does not know it."""
     found = await _find_topic(routes)
     if found is not None:
         return found
@@ -173,7 +184,9 @@ async def _ensure_topic(routes: Routes) -> TopicRoute:
 
 
 async def _create(routes: Routes, replicas: int) -> None:
-    """With as many replicas as transactions have: where brokers are away for a moment, that is waited for."""
+    """Create the topic with the replication factor of the transactions topic. Waits while too few brokers are
+    alive.
+    """
     configs: Sequence[dict[str, str]] = [{"name": name, "value": value} for name, value in _SETTINGS.items()]
     topic = {
         "name": DECISIONS_TOPIC,

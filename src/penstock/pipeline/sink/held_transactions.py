@@ -1,7 +1,10 @@
-"""Transactions that one process writes and another ends: tasks claim a transactional id and leave a transaction of it
-open, the driver ends it, and no timeout does.
+"""Held transactions, which one process writes and another one ends: a task claims a transactional id and
+leaves its
+transaction open, the driver ends it, and no timeout aborts it.
 
-An id with an open transaction cannot be claimed, so nobody can take away what the driver has yet to end.
+A transactional id with an open transaction cannot be claimed, so that no task can fence a transaction that
+the driver
+has yet to end.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ T = TypeVar("T")
 
 _INIT_VERSION = 5
 _TIMEOUT_MS = 10_000
-"""Of those that are not held: a driver that dies holds up others for so long."""
+"""Timeout in milliseconds of transactions that are not held. A driver that dies blocks readers for at most
+this long.
+"""
 _METADATA, _METADATA_VERSION = 3, 12
 _END_TXN, _END_TXN_VERSION = 26, 5
 _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS, _LIST_VERSION = 65, 66, 2
@@ -36,8 +41,10 @@ _ONGOING = "Ongoing"
 _MAX_AT_ONCE = 100
 
 _GONE_ON = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping})
-"""The transactional id has a newer producer, or was forgotten. The transaction has ended, but the coordinator does not
-know any more how."""
+"""Errors for a transactional id that has a newer producer or has expired. The transaction has ended, but the
+coordinator
+does not know the outcome any more.
+"""
 
 
 class TransactionOutcome(Enum):
@@ -47,7 +54,7 @@ class TransactionOutcome(Enum):
 
 
 async def claim(routes: Routes, prefix: str) -> WriterIdentity:
-    """Hold one of `prefix`0, `prefix`1 and so on: the first without an open transaction."""
+    """Claim the first of `prefix`0, `prefix`1, ... that has no open transaction, for a held transaction."""
     for number in count():
         try:
             return await _initialise(routes, f"{prefix}{number}", is_held=True)
@@ -58,33 +65,35 @@ async def claim(routes: Routes, prefix: str) -> WriterIdentity:
 
 
 async def take_over(routes: Routes, transactional_id: str) -> WriterIdentity:
-    """Fence whoever had the id, and end what they have open; nothing is held."""
+    """Fence the previous producer of the id and abort its open transaction. The new transaction is not held."""
     return await _initialise(routes, transactional_id, is_held=False)
 
 
 async def commit(
     routes: Routes, identities: Sequence[WriterIdentity]
 ) -> dict[WriterIdentity, TransactionOutcome]:
-    """Commit the transactions that are open; the outcome of each, also of one that had ended before."""
+    """Commit these transactions. Returns the outcome of each, also for transactions that had ended before."""
     outcomes = await _for_all(identities, partial(_outcome, routes, is_commit=True))
     return dict(zip(identities, outcomes, strict=True))
 
 
 async def commit_own(routes: Routes, identity: WriterIdentity) -> None:
-    """What this process has written itself; BrokerError where it was fenced."""
+    """Commit the transaction of this process. Raises BrokerError if the producer was fenced."""
     await _end(routes, identity, is_commit=True)
 
 
 async def abort(
     routes: Routes, identities: Sequence[WriterIdentity]
 ) -> dict[WriterIdentity, TransactionOutcome]:
-    """Abort the transactions that are open; the outcome of each, also of one that had ended before."""
+    """Abort these transactions. Returns the outcome of each, also for transactions that had ended before."""
     outcomes = await _for_all(identities, partial(_outcome, routes, is_commit=False))
     return dict(zip(identities, outcomes, strict=True))
 
 
 async def open_under(routes: Routes, prefix: str) -> list[WriterIdentity]:
-    """Who has a transaction open, of all ids that begin so; nothing in `prefix` means something in a regex."""
+    """Open transactions whose transactional id starts with `prefix`, which must not contain characters
+    special to regexes.
+    """
 
     async def attempt() -> set[str]:
         routes.forget(TRANSACTIONS_TOPIC)
@@ -119,7 +128,9 @@ async def _initialise(routes: Routes, transactional_id: str, *, is_held: bool) -
 
 
 async def _outcome(routes: Routes, identity: WriterIdentity, *, is_commit: bool) -> TransactionOutcome:
-    """End a transaction. The coordinator refuses the end of one that has ended the other way (INVALID_TXN_STATE)."""
+    """End a transaction. If it has already ended the other way, the coordinator responds with
+    INVALID_TXN_STATE.
+    """
     try:
         await _end(routes, identity, is_commit=is_commit)
     except BrokerError as error:
@@ -149,7 +160,9 @@ async def _end(routes: Routes, identity: WriterIdentity, *, is_commit: bool) -> 
 
 
 async def _check_leads(client: Client, leader: BrokerId, shards: set[tuple[int, int]]) -> None:
-    """BrokerError where it has yet to hear what it leads: it would leave out what it does not know of."""
+    """Raise BrokerError unless the broker knows that it leads these shards: otherwise it would list too few
+    transactions.
+    """
     fields = {
         "topics": [{"topic_id": None, "name": TRANSACTIONS_TOPIC}],
         "allow_auto_topic_creation": False,
@@ -180,7 +193,7 @@ async def _list(client: Client, prefix: str) -> list[str]:
 
 
 async def _describe(routes: Routes, transactional_id: str) -> WriterIdentity | None:
-    """None where no transaction is open any more."""
+    """Producer of the open transaction; None if no transaction is open any more."""
 
     async def ask(client: Client) -> WriterIdentity | None:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -203,7 +216,7 @@ async def _at_coordinator(routes: Routes, transactional_id: str, ask: Callable[[
 
 
 async def _for_all(items: Iterable[A], work: Callable[[A], Awaitable[T]]) -> list[T]:
-    """At the same time, though not any number of them."""
+    """Run `work` for all items, at most _MAX_AT_ONCE at a time."""
     gate = asyncio.Semaphore(_MAX_AT_ONCE)
 
     async def one(item: A) -> T:

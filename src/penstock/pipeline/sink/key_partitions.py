@@ -1,4 +1,4 @@
-"""Which partitions many keys belong to, reckoned at once: the same as `net.partitioner` gives each of them."""
+"""Partitions of many keys at once, computed with numpy. Same results as `net.partitioner`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Words = NDArray[np.uint32]
 
 
 def partitions_for(keys: pa.BinaryArray, count: int) -> list[int]:
-    """Of `count`, for each key; for one that is null the number means nothing."""
+    """Partition of each key among `count` partitions. The value for a null key is undefined."""
     _, ends, content = keys.buffers()
     edges = np.frombuffer(ends, np.int32, len(keys) + 1, 4 * keys.offset)
     octets = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
@@ -27,7 +27,7 @@ def partitions_for(keys: pa.BinaryArray, count: int) -> list[int]:
 
 
 def _murmur2(keys: NDArray[np.uint8]) -> Words:
-    """Of keys of one length, a row each."""
+    """Murmur2 hashes of keys of equal length, one key in each row."""
     count, length = keys.shape
     whole = length & ~3
     hashes = np.full(count, _SEED ^ length, np.uint32)

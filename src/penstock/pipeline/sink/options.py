@@ -1,5 +1,6 @@
-"""The options and columns of writing with `.format("penstock")`: named and meant as those of Spark's own Kafka sink,
-checked before anything is written."""
+"""Options and columns of the sinks: names and meaning as in Spark's own Kafka sink, checked before anything
+is written.
+"""
 
 from __future__ import annotations
 
@@ -45,23 +46,25 @@ _WITHOUT_MEANING = frozenset(
         "kafka.retries",
     )
 )
-"""Of Spark, or how its Kafka client sends: here every row is acknowledged by all in-sync replicas, and sent once."""
+"""Accepted options of Spark and of its Kafka client that have no effect: all writes are idempotent with
+acks=all.
+"""
 
 
 class SchemaError(OptionError):
-    """A column is missing or of the wrong type."""
+    """A column is missing or has the wrong type."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
     bootstrap: str
     topic: str | None
-    """Of all rows, whatever their column of that name says."""
+    """Topic of all rows. Overrides the column `topic`."""
     codec: Codec
     checkpoint: str | None = None
-    """Where Spark notes which query it is."""
+    """Checkpoint directory of the query, in which Spark stores the query id."""
     accepts_loss_of_batch: int | None = None
-    """Number of a batch of which rows are known to be lost: the query goes on without them."""
+    """Number of a batch with lost rows that the operator accepts. The query continues without these rows."""
 
 
 def parse_sink(given: Mapping[str, str]) -> SinkOptions:
@@ -83,7 +86,9 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
 
 
 def check_schema(schema: StructType, options: SinkOptions) -> None:
-    """SchemaError for rows that cannot be written. Other columns than those of the sink are left out, as Spark does."""
+    """Raise SchemaError for columns that cannot be written. Columns that the sink does not know are ignored,
+    as in Spark.
+    """
     if VALUE not in schema.names:
         raise SchemaError(f"a row needs a column {VALUE!r}; the ones there are: {', '.join(schema.names)}")
     if options.topic is None and TOPIC not in schema.names:

@@ -1,7 +1,9 @@
-"""Makes a decision of the streaming sink come true: its transactions are committed, or it is found that they cannot be.
+"""Execution of a decision of the streaming sink: commits its transactions, or reports why this is impossible.
 
-Between the decision and the commit a driver may die, and an operator may abort transactions of the query. Then the
-rows are either written again, where none of them can be read now or later, or an error says which are lost.
+Between decision and commit the driver may die, and an operator may abort transactions of the query. If no
+row of the
+batch is or will become visible, the batch is written again; otherwise an error names the lost
+transactions.
 """
 
 from __future__ import annotations
@@ -24,14 +26,18 @@ class RowsLost(PenstockError):
 
 
 class BatchUndone(PenstockError):
-    """A transaction of a batch was aborted, and none of its rows can be read: the batch has to be written again."""
+    """A transaction of the batch was aborted and no row of the batch is visible: the batch has to be written
+    again.
+    """
 
 
 def carry_out(bootstrap: str, decision: SinkDecision, left_open: Collection[WriterIdentity]) -> None:
-    """Commit all transactions of a decision. `left_open` are those that were open when they were listed.
+    """Commit all transactions of a decision. `left_open` are the transactions that were open when they were
+    listed.
 
-    BatchUndone where one of them was aborted and none committed: all are aborted then, and the caller undoes the
-    decision. RowsLost where one was committed and another one was not, or may not have been.
+    Raises BatchUndone if one was aborted and none was committed; the rest is aborted then, and the caller
+    has to revert
+    the decision. Raises RowsLost if one was committed and another one was not, or may not have been.
     """
     ended = [each for each in decision.winners if each not in left_open]
     still_open = [each for each in decision.winners if each in left_open]
@@ -56,8 +62,10 @@ def carry_out(bootstrap: str, decision: SinkDecision, left_open: Collection[Writ
 def _find_out(
     bootstrap: str, decision: SinkDecision, winners: Sequence[WriterIdentity]
 ) -> dict[WriterIdentity, TransactionOutcome]:
-    """Commit transactions, or find out how they have ended. A transaction of which the coordinator knows no more is
-    committed if a record of it can be read."""
+    """Commit transactions, or determine the outcome of those that have ended. If the coordinator does not
+    know the outcome,
+    a readable record proves the commit.
+    """
     outcomes = run(bootstrap, lambda routes: commit(routes, winners))
     for winner, outcome in outcomes.items():
         position = decision.position_of(winner)
@@ -71,7 +79,9 @@ def _find_out(
 
 
 def _is_readable(bootstrap: str, position: RecordPosition) -> bool:
-    """Whether readers of committed data get a record. False is no proof of an abort: it may have been deleted."""
+    """Whether a reader of committed records sees the record. False does not prove an abort: it may have been
+    deleted.
+    """
     wanted = OffsetRange(
         position.topic, position.topic_id, position.partition, position.offset, position.offset + 1
     )

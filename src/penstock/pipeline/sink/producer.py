@@ -1,7 +1,8 @@
-"""Writes batches of records under one identity, in order for each partition, each once.
+"""Idempotent producer of a sink task: writes record batches in order for each partition, each once.
 
-A batch is repeated with its sequence until there is an answer. Where that takes too long, or the batch is refused, the
-task has failed: what became of it is for the transaction to decide, or for Spark's next attempt.
+A batch is retried with the same sequence number until a broker responds. If the batch is rejected or times
+out, the
+task fails: then the transaction, or the next attempt of the task, decides about the rows.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ _SEQUENCES = 1 << 31
 _ACKS_ALL = -1
 _ATTEMPT_MS = 10_000
 _PRODUCE_VERSION = 12
-"""The first that puts partitions into the transaction by itself (KIP-890)."""
+"""First version that adds partitions to the transaction implicitly (KIP-890)."""
 _INIT_PRODUCER_ID, _INIT_PRODUCER_ID_VERSION = 22, 4
 
 
 class NotWritten(PenstockError):
-    """Rows were refused, or no broker took them in time."""
+    """A broker rejected the rows, or no broker stored them in time."""
 
 
 class WriterIdentity(NamedTuple):
-    """Who writes."""
+    """Producer id, epoch and optional transactional id that records are written with."""
 
     transactional_id: str | None
     producer_id: int
@@ -44,7 +45,7 @@ class WriterIdentity(NamedTuple):
 
 
 class RecordPosition(NamedTuple):
-    """Where a record was written."""
+    """Position of a written record."""
 
     topic: str
     topic_id: str
@@ -53,7 +54,7 @@ class RecordPosition(NamedTuple):
 
 
 async def new_writer_identity(routes: Routes) -> WriterIdentity:
-    """Without a transaction."""
+    """Allocate a producer id without a transactional id."""
     fields = {"transactional_id": None, "transaction_timeout": timedelta(minutes=1)}
     response = await routes.ask_any(_INIT_PRODUCER_ID, _INIT_PRODUCER_ID_VERSION, fields)
     check(response.error_code)
@@ -68,7 +69,10 @@ class BatchProducer:
         self._sequences: dict[tuple[str, int], int] = {}
 
     async def write(self, topic: str, partition: int, records: Sequence[NewRecord]) -> int:
-        """The offset of the first of the last batch, when all are committed. One call a partition at a time."""
+        """Write records, and return when all are committed. Returns the base offset of the last batch. Calls
+        for the same
+        partition must not overlap.
+        """
         offset = -1
         for batch in _batches(records):
             try:
@@ -111,11 +115,11 @@ def _check_stored(code: int, message: str | None) -> None:
     if code == ErrorCode.not_enough_replicas_after_append:
         code = (
             ErrorCode.not_enough_replicas
-        )  # the same batch again is stored once, and answered when it is safe
+        )  # a retry of the same batch is stored once and succeeds when enough replicas have it
     elif code == ErrorCode.unknown_topic_or_partition:
         code = (
             ErrorCode.leader_not_available
-        )  # its leader has yet to hear of it; if it is gone, the next look says so
+        )  # the leader may not know the topic yet; if the topic was deleted, the next metadata request fails
     if code != ErrorCode.duplicate_sequence_number:
         check(code, message)
 

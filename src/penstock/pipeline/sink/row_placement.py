@@ -1,5 +1,7 @@
-"""Rows of Arrow as records, each with the partition it belongs to: the one it names, else the one of its key, as every
-client reckons, else one after the other in stretches."""
+"""Conversion of Arrow rows to records and their partitions: the partition in the row, else the partition of
+the key as
+in all Kafka clients, else round robin in runs of rows.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,25 @@ from penstock.records.content import Headers
 RecordsByPartition = dict[tuple[str, int], list[NewRecord]]
 
 _STRETCH = 1_000
-"""So many rows without a key go to one partition before the next gets some: few batches rather than many."""
+"""Number of rows without a key that go to one partition before the next one is used. Longer runs make larger
+batches.
+"""
 
 
 class BadRow(PenstockError):
-    """A row that belongs nowhere."""
+    """A row has no topic, or names a partition that the topic does not have."""
 
 
 class RowPlacement:
     def __init__(self, routes: Routes, topic: str | None, first: int) -> None:
-        """`first` is where rows without a key begin: another partition for each task."""
+        """`first` is the first partition for rows without a key. Each task starts at another one."""
         self._routes = routes
         self._topic = topic
         self._turn = first
         self._left = _STRETCH
 
     async def place(self, rows: pa.RecordBatch, timestamp_ms: int) -> RecordsByPartition:
-        """The records of each partition, in the order of the rows."""
+        """Records by topic and partition, in the order of the rows."""
         count = rows.num_rows
         binary_keys = _binary(rows, KEY)
         keys, values = binary_keys.to_pylist(), _binary(rows, VALUE).to_pylist()

@@ -1,9 +1,13 @@
-"""Rows of a stream into topics, each once: `df.writeStream.format("penstock")`.
+"""Streaming sink, `df.writeStream.format("penstock")`: writes each row exactly once.
 
-Each attempt of a task writes in a held transaction of its own and leaves it open. When all tasks of a batch are done
-the driver records which transactions are its rows (`sink_decisions`), aborts the other open transactions of the query,
-and commits the recorded ones (`sink_outcomes`). A batch that Spark runs again after a crash is either found decided,
-and not written again, or it was not decided, and nothing of the first run can ever be read.
+Each attempt of a task writes in a held transaction of its own and leaves it open. After all tasks of a
+batch are done,
+the driver records which transactions are the rows of the batch (`sink.decisions`), aborts the other open
+transactions
+of the query, and commits the recorded ones (`sink.outcomes`). When Spark runs a batch again after a crash,
+the batch
+was either decided, and is not written again, or it was not decided, and no row of the first run ever
+becomes visible.
 """
 
 from __future__ import annotations
@@ -33,20 +37,20 @@ from penstock.pipeline.table_store import store_at
 
 
 class Overtaken(PenstockError):
-    """Another run of the same query has decided something since the rows were written."""
+    """Another run of the same query has recorded a decision since the rows were written."""
 
 
 @dataclass(frozen=True)
 class TaskResult(WriterCommitMessage):
     query: str
     transaction: WriterIdentity | None = None
-    """With rows, if there were any."""
+    """Held transaction with the rows of the task; None if there were no rows."""
     position: RecordPosition | None = None
-    """One of the rows."""
+    """Position of one of the rows."""
     seen: int = -1
-    """The offset of the decision that was the last when they were written."""
+    """Offset of the last decision before the rows were written."""
     is_decided: bool = False
-    """There were rows, and the batch had been decided before."""
+    """The task had rows, and the batch had been decided before."""
 
 
 class SinkTask(NamedTuple):
@@ -61,7 +65,7 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):
 
     @classmethod
     def checked(cls, options: Mapping[str, str], schema: StructType) -> SinkStreamWriter:
-        """OptionError for what cannot be written, before anything is."""
+        """Create a writer. Raises OptionError for wrong options or columns before anything is written."""
         parsed = parse_sink(options)
         check_schema(schema, parsed)
         check_topic(parsed)
@@ -74,8 +78,11 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):
         first = next((rows for rows in iterator if rows.num_rows), None)
         if first is None:
             return TaskResult(task.query)
-        # Before any row: a transaction that a driver finds open has not seen what that driver is about to decide.
-        # Before the id is claimed: the coordinator knows the outcome of a decided transaction only until then.
+        # Read the decision before any row is written: a transaction that a driver finds open has not seen the
+        # decision which
+        # that driver is about to record. Read it before the id is claimed: claiming makes the coordinator
+        # forget the outcome
+        # of a decided transaction.
         last = self._decisions(task.query).last()
         if last.batch >= task.batch:
             for _ in iterator:
@@ -98,7 +105,9 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):
     # --- in the driver
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """A batch without rows is decided only where it had rows in an earlier run: then these rows count."""
+        """Decide and commit a batch. A batch without rows is skipped, unless an earlier run has decided it
+        with rows.
+        """
         written = [each for each in messages if isinstance(each, TaskResult)]
         if not written:
             return
@@ -113,8 +122,12 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):
             self._settle(query, batchId, None)
 
     def _settle(self, query: str, batch: int, written: Sequence[TaskResult] | None) -> None:
-        """Decide the batch, unless it was decided before or has failed; abort what else was open, and carry out the
-        decision. Earlier batches were carried out: Spark begins a batch when the one before it is acknowledged."""
+        """Decide the batch, unless it was decided before or has failed (`written` is None). Abort the other
+        open
+        transactions, then commit the decided ones. Earlier batches are complete: Spark starts a batch
+        after the commit of
+        the previous one.
+        """
         decisions, bootstrap = self._decisions(query), self._options.bootstrap
         driver, last = decisions.lead()
         left_open = run(bootstrap, lambda routes: open_under(routes, _prefix(query)))
@@ -172,7 +185,9 @@ def _overtaken(batch: int) -> Overtaken:
 
 
 def _query_of(checkpoint: str | None) -> str | None:
-    """As Spark has noted it, where this machine has the file: for a batch of which no task has come back."""
+    """Query id from the metadata file of the checkpoint, if it is on this machine. Used if no task has
+    returned a result.
+    """
     if checkpoint is None or not (store := store_at(checkpoint)).has("metadata"):
         return None
     with store.open("metadata") as file:

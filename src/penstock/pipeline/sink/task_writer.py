@@ -1,4 +1,4 @@
-"""What a task writes with: connections, and a loop of its own that runs while rows are handed over."""
+"""Writer of one sink task: cluster connections, and an event loop that runs during each call."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 class TaskWriter:
     def __init__(self, options: SinkOptions, task: int) -> None:
-        """`task` is the number of the task among those that write at the same time."""
+        """`task` is the number of the task among all tasks of the batch."""
         self.routes = open_routes(options.bootstrap)
         self._codec = options.codec
         self._placement = RowPlacement(self.routes, options.topic, task)
         self._producer: BatchProducer | None = None
         self.position: RecordPosition | None = None
-        """One of the records that were written."""
+        """Position of one of the written records."""
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> TaskWriter:
@@ -39,11 +39,11 @@ class TaskWriter:
         return self._runner.run(work)
 
     def begin(self, identity: WriterIdentity) -> None:
-        """Everything that follows is written by it."""
+        """Write all following rows with this producer identity."""
         self._producer = BatchProducer(self.routes, identity, self._codec)
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Back when all rows are committed to their partitions."""
+        """Write rows, and return when all are committed to their partitions."""
         self.run(self._write(rows))
 
     async def _write(self, rows: pa.RecordBatch) -> None:
