@@ -26,7 +26,7 @@ During handling of the above exception, another exception occurred:
 Traceback (most recent call last):
   File "worker.py", line 3, in main
     process()
-penstock.pipeline.fetching.OffsetsLost: offset 3 of orders-0 is gone
+penstock.pipeline.fetching.OffsetsLost: offset 3 of orders-0 does not exist any more
 
 \tat org.apache.spark.api.python.BasePythonRunner.hasNext(PythonRunner.scala:525)
 Caused by: java.lang.Exception: never mind
@@ -53,7 +53,7 @@ Current State: ACTIVE
     ("text", "cause"),
     [
         (IN_A_STREAM, "no broker answers at localhost:9092"),
-        (IN_A_TASK, "offset 3 of orders-0 is gone"),
+        (IN_A_TASK, "offset 3 of orders-0 does not exist any more"),
         (IN_JAVA, "Python worker exited unexpectedly (crashed)"),
         ("An error occurred while calling o50.load.\n: java.io.EOFException\n\tat java", "EOFException"),
         ("[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'. SQLSTATE: 42601 (line 1)\n\n== SQL ==", None),

@@ -87,13 +87,13 @@ def test_rows_without_a_key_are_spread(spark: SparkSession, bootstrap: str) -> N
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        ({"key": "string"}, {"topic": "t"}, "a row needs a column 'value'"),
-        ({"value": "string"}, {}, "name the topic"),
-        ({"value": "bigint"}, {"topic": "t"}, "'value' has to be string or binary, not bigint"),
-        ({"value": "string", "partition": "string"}, {"topic": "t"}, "'partition' has to be int"),
-        ({"value": "string", "headers": "string"}, {"topic": "t"}, "'headers' has to be array<struct"),
+        ({"key": "string"}, {"topic": "t"}, "the column 'value' is missing"),
+        ({"value": "string"}, {}, "there is no topic to write to"),
+        ({"value": "bigint"}, {"topic": "t"}, "'value' must be string or binary, not bigint"),
+        ({"value": "string", "partition": "string"}, {"topic": "t"}, "'partition' must be int"),
+        ({"value": "string", "headers": "string"}, {"topic": "t"}, "'headers' must be array<struct"),
         ({"value": "string"}, {"topic": "not-there"}, "there is no topic 'not-there'"),
-        ({"value": "string"}, {"topic": "t", "kafka.transactional.id": "x"}, "there is no option"),
+        ({"value": "string"}, {"topic": "t", "kafka.transactional.id": "x"}, "unknown option"),
         ({"value": "string"}, {"topic": "t", "kafka.compression.type": "rar"}, "give none or gzip or"),
     ],
 )
@@ -115,7 +115,7 @@ def test_topic_is_not_overwritten_and_rows_that_belong_nowhere_are_told(
     topic = new_topic(bootstrap)
     frame = numbers(spark, 10)
     writer = frame.write.format("penstock").options(bootstrap=bootstrap, topic=topic).mode("overwrite")
-    with pytest.raises(PySparkException, match="a topic is not overwritten"):
+    with pytest.raises(PySparkException, match="a topic cannot be overwritten"):
         writer.save()
     with pytest.raises(PySparkException, match="names partition 7"):
         write(frame.withColumn("partition", lit(7)), bootstrap, topic=topic)

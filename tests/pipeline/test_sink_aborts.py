@@ -121,9 +121,7 @@ def test_transaction_fenced_by_another_producer_is_not_taken_for_committed(
     decided(query, monkeypatch)
     for name in query.open_ids:
         run(bootstrap, lambda routes, name=name: take_over(routes, name))  # type: ignore[misc]
-    with pytest.raises(
-        RowsLost, match=r"0 were committed; of .* it is not known whether they were committed"
-    ):
+    with pytest.raises(RowsLost, match=r"0 were committed; the outcome of .* is unknown"):
         restart(query)
 
 

@@ -104,7 +104,7 @@ def test_task_that_fails_aborts_what_it_wrote(query: Query, bootstrap: str, topi
 
 def test_row_that_is_too_large_is_told_and_leaves_nothing_open(query: Query, topic: str) -> None:
     rows = rows_of(["small", "x" * 3_000_000])
-    with pytest.raises(NotWritten, match=rf"{topic}-\d took no rows: message_too_large"):
+    with pytest.raises(NotWritten, match=rf"cannot write to {topic}-\d: message_too_large"):
         query.write(0, 0, [rows])
     assert query.open_ids == []
 

@@ -109,11 +109,11 @@ def test_topics_are_subscribed_to_by_pattern_and_assigned_by_partition(
         ({}, "subscribe, subscribePattern and assign"),
         ({"subscribe": "a", "assign": "{}"}, "only one"),
         ({"subscribe": "missing-topic"}, "there is no topic"),
-        ({"subscribe": "a", "startingOffset": "1"}, "there is no option"),
-        ({"subscribe": "a", "startingOffsets": "soon"}, "this is no JSON"),
+        ({"subscribe": "a", "startingOffset": "1"}, "unknown option"),
+        ({"subscribe": "a", "startingOffsets": "soon"}, "not valid JSON"),
         ({"subscribe": "a", "columns": "offset,color"}, "columns: give some of"),
         ({"subscribe": "a", "minPartitions": "many"}, "give a whole number"),
-        ({"subscribePattern": "("}, "no regular expression"),
+        ({"subscribePattern": "("}, "not a valid regular expression"),
     ],
 )
 def test_a_wrong_option_is_one_clear_sentence(
@@ -226,7 +226,7 @@ def test_a_stream_whose_topic_was_made_again_says_what_it_lost(
     admin.delete_topics(["again"])["again"].result(30)
     make(bootstrap, "again")
     produce(bootstrap, "again", range(100, 200))
-    with pytest.raises(PySparkException, match="deleted and made again"):
+    with pytest.raises(PySparkException, match="deleted and created again"):
         stream(spark, bootstrap, tmp_path, subscribe="again")
     assert stream(spark, bootstrap, tmp_path, subscribe="again", failOnDataLoss="false") == [
         *range(50),

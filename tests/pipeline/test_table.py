@@ -144,7 +144,9 @@ def test_a_topic_that_is_only_archived_is_read_from_there(
     assert numbers(load(spark, bootstrap, place, "departed")) == list(range(50, 80))
     late = load(spark, bootstrap, place, "departed", startingTimestamp=str(START_MS + 70 * 3_600_000))
     assert numbers(late) == list(range(70, 80))
-    with pytest.raises(PySparkException, match="there is no topic 'unheard', and none of it is archived"):
+    with pytest.raises(
+        PySparkException, match="there is no topic 'unheard', neither in the cluster nor in the archive"
+    ):
         load(spark, bootstrap, place, "unheard").count()
 
 

@@ -43,8 +43,8 @@ class DamagedRecords(PenstockError):
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
         super().__init__(
-            f"records of {topic}-{partition} are damaged at offset {offset}: {reason}; nothing is read from there "
-            "on. `/health` of the brokers shows damaged ranges; endingOffsets and startingOffsets read around them"
+            f"records of {topic}-{partition} are damaged at offset {offset}: {reason}; reading stops "
+            "there. `/health` of the brokers lists damaged ranges; set endingOffsets and startingOffsets to skip them"
         )
 
 

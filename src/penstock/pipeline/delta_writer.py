@@ -57,7 +57,9 @@ def overwrite(frame: DataFrame, store: Store) -> int:
     try:
         table.create_write_transaction(added, "overwrite", table.schema(), [])
     except CommitFailedError as error:
-        raise TableRefused(f"somebody else has written to {store.uri} meanwhile: {error}") from error
+        raise TableRefused(
+            f"another writer changed {store.uri} at the same time, try again: {error}"
+        ) from error
     DeltaTable(store.uri, storage_options=storage_options(store)).vacuum(
         retention_hours=KEEP_HOURS, dry_run=False, enforce_retention_duration=False, full=True
     )
@@ -68,8 +70,10 @@ def _make_or_check(store: Store, schema: pa.Schema) -> None:
     try:
         table = DeltaTable(store.uri, storage_options=storage_options(store))
     except TableNotFoundError:
-        if store.holds_something_else():
-            raise TableRefused(f"{store.uri} is not empty, and no table: choose another place") from None
+        if store.is_occupied():
+            raise TableRefused(
+                f"{store.uri} is not empty and not a Delta table: choose another location"
+            ) from None
         DeltaTable.create(store.uri, schema, storage_options=storage_options(store), mode="ignore")
     except (DeltaError, OSError) as error:
         raise TableRefused(
@@ -87,7 +91,7 @@ def _write_file(store: Store, schema: pa.Schema, rows: Iterator[pa.RecordBatch])
     with ExitStack() as stack:
         sink: pa.NativeFile | None = None
         writer: pq.ParquetWriter | None = None
-        for batch in _and_the_end(rows):
+        for batch in _with_end_marker(rows):
             if batch is not None and batch.num_rows:
                 gathered.append(batch)
             if gathered and (batch is None or sum(each.nbytes for each in gathered) >= GROUP_BYTES):
@@ -105,6 +109,6 @@ def _write_file(store: Store, schema: pa.Schema, rows: Iterator[pa.RecordBatch])
         yield pa.RecordBatch.from_pydict({"name": [name], "size_bytes": [size], "rows": [count]})
 
 
-def _and_the_end(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
+def _with_end_marker(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
     yield from rows
     yield None

@@ -136,7 +136,7 @@ class _ReadAhead:
 
         async def ask(client: Client) -> FetchResult:
             if (await routes.topic(wanted.topic)).id != UUID(wanted.topic_id):
-                raise OffsetsLost(f"{wanted.topic} is another topic than the one to be read")
+                raise OffsetsLost(f"topic {wanted.topic} with id {wanted.topic_id} does not exist any more")
             partition = FetchPartition(wanted.partition, offset, FETCH_BYTES, current_leader_epoch=-1)
             topic = FetchTopic(None, TopicId(UUID(wanted.topic_id)), [partition])
             request = FetchRequest(
@@ -164,7 +164,9 @@ class _ReadAhead:
             if error.code is ErrorCode.corrupt_message:
                 raise self._damaged(offset, str(error) or error.code.name) from error
             if error.code in _GONE:
-                raise OffsetsLost(f"offset {offset} of {self._name} is gone ({error.code.name})") from error
+                raise OffsetsLost(
+                    f"offset {offset} of {self._name} does not exist any more ({error.code.name})"
+                ) from error
             raise
 
     def _damaged(self, offset: int, reason: str) -> DamagedRecords:

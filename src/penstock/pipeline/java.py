@@ -68,7 +68,7 @@ def _shim(java: str) -> str:
     os.makedirs(os.path.dirname(script), mode=0o700, exist_ok=True)
     found = os.lstat(home)
     if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
-        raise NoJava(f"{home} belongs to somebody else")
+        raise NoJava(f"{home} is not a directory of this user: remove it")
     written = f"{script}.{os.getpid()}"
     with open(written, "w") as file:
         file.write(_SCRIPT.format(java=java))

@@ -98,9 +98,7 @@ _WITHOUT_MEANING = frozenset(
 def parse(given: Mapping[str, str]) -> SourceOptions:
     options = {name.lower(): value for name, value in given.items()}
     for name in options.keys() - _KNOWN.keys() - _WITHOUT_MEANING:
-        raise OptionError(
-            f"there is no option {name!r}; the ones there are: {', '.join(sorted(_KNOWN.values()))}"
-        )
+        raise OptionError(f"unknown option {name!r}; known options: {', '.join(sorted(_KNOWN.values()))}")
     values = {_KNOWN[name]: value for name, value in options.items() if name in _KNOWN}
     subscription, topics, assigned = _subscription(values)
     headers = _flag(values, "includeHeaders", False)
@@ -147,7 +145,9 @@ def _subscription(
         try:
             re.compile(text)
         except re.error as error:
-            raise OptionError(f"subscribePattern: {text!r} is no regular expression ({error})") from None
+            raise OptionError(
+                f"subscribePattern: {text!r} is not a valid regular expression ({error})"
+            ) from None
         return kind, (text,), {}
     if kind is SubscriptionKind.NAMES:
         names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
@@ -179,7 +179,7 @@ def _bound(values: Mapping[str, str], which: str) -> Bound | None:
     text = values[offsets].strip().lower()
     if text in ("earliest", "latest"):
         if which == "ending" and text == "earliest":
-            raise OptionError("endingOffsets: nothing ends at its earliest offset; give latest or offsets")
+            raise OptionError("endingOffsets: earliest is not an end; give latest or offsets")
         return Bound(EARLIEST if text == "earliest" else LATEST)
     return Bound(end, offsets=_partitions(values, offsets))
 
@@ -205,7 +205,7 @@ def _json(values: Mapping[str, str], name: str) -> Any:
     try:
         return json.loads(values[name])
     except ValueError as error:
-        raise OptionError(f"{name}: this is no JSON ({error})") from None
+        raise OptionError(f"{name}: not valid JSON ({error})") from None
 
 
 def _columns(values: Mapping[str, str], headers: bool) -> tuple[str, ...]:

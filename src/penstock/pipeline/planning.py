@@ -38,7 +38,7 @@ class Plan:
         for name, number in self.partitions:
             offset = self._given(bound.offsets, name, number)
             if bound.offsets is not None and offset is None:
-                raise OptionError(f"offsets are given, but none for {name}-{number}")
+                raise OptionError(f"no offset is given for {name}-{number}: give one for every partition")
             time_ms = bound.time_ms if bound.times is None else self._given(bound.times, name, number)
             if offset is not None and offset >= 0:
                 resolved[name, number] = offset
@@ -51,7 +51,7 @@ class Plan:
         if late and not (is_end or self.options.latest_where_time_has_none):
             raise OptionError(
                 f"{late[0][0]}-{late[0][1]} has no record at or after the time given; "
-                "startingOffsetsByTimestampStrategy=latest reads on from its end"
+                "set startingOffsetsByTimestampStrategy=latest to start at its end"
             )
         found |= self.find(dict.fromkeys(late, LATEST))
         return resolved | found
@@ -86,7 +86,7 @@ class Plan:
 
     def report_loss(self, what: str, warn: Warn) -> None:
         if self.options.fails_on_data_loss:
-            raise OffsetsLost(f"{what}; failOnDataLoss=false reads what is there")
+            raise OffsetsLost(f"{what}; set failOnDataLoss=false to read the offsets that exist")
         warn(what)
 
 
@@ -105,7 +105,7 @@ def limited(
         return dict(ends)
     shares = {partition: length * most // total for partition, length in lengths.items()}
     rest = most - sum(shares.values())
-    for partition in _neediest(lengths, shares):
+    for partition in _by_need(lengths, shares):
         if rest <= 0:
             break
         shares[partition] += 1
@@ -113,7 +113,7 @@ def limited(
     return {partition: starts[partition] + shares[partition] for partition in ends}
 
 
-def _neediest(
+def _by_need(
     lengths: Mapping[TopicPartition, int], shares: Mapping[TopicPartition, int]
 ) -> Iterable[TopicPartition]:
     """Partitions without a share first, then by remaining offsets, most first."""

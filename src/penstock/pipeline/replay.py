@@ -59,7 +59,7 @@ def replay(job: ReplayJob, open_session: Callable[[], SparkSession]) -> Iterator
     ranges = _left(target, ranges)
     written = 0
     while ranges:
-        round_ = _of_one_round(ranges, job.offsets_a_round)
+        round_ = _limited_to_round(ranges, job.offsets_a_round)
         written += _write(open_session(), job, target, round_)
         done = {(each.topic, each.partition): each.end for each in round_}
         moved = [replace(each, start=done.get((each.topic, each.partition), each.start)) for each in ranges]
@@ -106,7 +106,7 @@ def _left(target: ReplayTarget, ranges: list[OffsetRange]) -> list[OffsetRange]:
     ]
 
 
-def _of_one_round(ranges: list[OffsetRange], most: int) -> list[OffsetRange]:
+def _limited_to_round(ranges: list[OffsetRange], most: int) -> list[OffsetRange]:
     starts = {(each.topic, each.partition): each.start for each in ranges}
     ends = limited(starts, {(each.topic, each.partition): each.end for each in ranges}, most)
     cut = [replace(each, end=ends[each.topic, each.partition]) for each in ranges]

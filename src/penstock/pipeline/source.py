@@ -148,4 +148,4 @@ def with_offset(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def warn(what: str) -> None:
-    warnings.warn(f"data is lost: {what}", stacklevel=2)
+    warnings.warn(f"data loss: {what}", stacklevel=2)

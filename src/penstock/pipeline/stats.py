@@ -53,7 +53,7 @@ class StatsJob:
         if self.checkpoint is not None:
             return self.checkpoint
         if not self.store.is_local:
-            raise OptionError("a table in an object store needs a checkpoint: name a directory for it")
+            raise OptionError("a table in an object store needs a checkpoint: set a checkpoint directory")
         return f"{self.store.uri}.checkpoint"
 
 

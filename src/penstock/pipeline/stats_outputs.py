@@ -28,8 +28,10 @@ def write_to_table(store: Store, query: str, rows: pa.Table, number: int) -> Non
         if last is not None and last >= number:
             return
     except TableNotFoundError:
-        if store.holds_something_else():
-            raise TableRefused(f"{store.uri} is not empty, and no table: choose another place") from None
+        if store.is_occupied():
+            raise TableRefused(
+                f"{store.uri} is not empty and not a Delta table: choose another location"
+            ) from None
     try:
         write_deltalake(
             store.uri,
@@ -40,7 +42,7 @@ def write_to_table(store: Store, query: str, rows: pa.Table, number: int) -> Non
         )
     except DeltaError as error:
         raise TableRefused(
-            f"the table at {store.uri} takes no statistics: {str(error).splitlines()[0]}"
+            f"cannot write statistics to the table at {store.uri}: {str(error).splitlines()[0]}"
         ) from error
 
 
@@ -68,7 +70,7 @@ def write_to_topic(bootstrap: str, topic: str, query: str, rows: pa.Table, numbe
         producer.send_offsets_to_transaction(progress, metadata, _RETRY_SECONDS)
         producer.commit_transaction(_RETRY_SECONDS)
     except KafkaException as error:
-        raise TableRefused(f"{topic} takes no statistics: {error.args[0].str()}") from error
+        raise TableRefused(f"cannot write statistics to {topic}: {error.args[0].str()}") from error
 
 
 def _identity(query: str) -> str:

@@ -34,7 +34,9 @@ _ATTEMPTS = 5
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         if options.end is not None:
-            raise OptionError("a stream has no end: leave the options out that end it")
+            raise OptionError(
+                "a stream has no end: remove endingOffsets, endingTimestamp and endingOffsetsByTimestamp"
+            )
         self.options = options
         self._target: Position | None = None
         """End position of a query with the trigger availableNow."""
@@ -81,7 +83,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     ends[name, number] = offset
                 elif offset > before.offsets.get((name, number), 0):
                     plan.report_loss(
-                        f"{name}-{number} does not exist any more, or belongs to a new topic", warn
+                        f"{name}-{number} does not exist any more, or the topic was created again", warn
                     )
             return self.pieces(plan, plan.ranges(self._starts(plan, before), ends, warn))
 
@@ -150,7 +152,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         replaced = set()
         for name, topic in plan.topics.items():
             if before.topic_ids.get(name, topic.id) != topic.id:
-                plan.report_loss(f"topic {name} was deleted and made again", warn)
+                plan.report_loss(f"topic {name} was deleted and created again", warn)
                 replaced.add(name)
         return {
             partition: before.offsets[partition]

@@ -118,7 +118,7 @@ class Store:
         found: list[FileInfo] = self._file_system().get_file_info(wanted)
         return found
 
-    def holds_something_else(self) -> bool:
+    def is_occupied(self) -> bool:
         """Whether the local directory is not empty."""
         return self.is_local and os.path.exists(self.uri) and bool(os.listdir(self.uri))
 

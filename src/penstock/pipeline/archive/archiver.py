@@ -100,30 +100,31 @@ class Archiver:
         view = self._job.table.view_or_create()
         partitions = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
         targets = end_offsets_of(self._job.read_settings, partitions, LATEST)
-        self._complain_of_lost_ends(topics, view, targets)
-        done, futile = ArchiveProgress(), 0
+        self._warn_of_lost_tails(topics, view, targets)
+        done, refused_rounds = ArchiveProgress(), 0
         while ranges := self._ranges(topics, view, targets):
-            written = self._write(self._of_one_round(ranges))
+            written = self._write(self._limited_to_round(ranges))
             if self._commit(view, written):
-                done, futile = _further(done, written, ranges), 0
+                done, refused_rounds = _advanced(done, written, ranges), 0
                 view = self._job.table.view()
-                self._tell(topics, view)
+                self._release(topics, view)
                 yield done
                 continue
-            futile += 1
-            if futile == _ATTEMPTS:
+            refused_rounds += 1
+            if refused_rounds == _ATTEMPTS:
                 raise ArchivingFailed(
-                    f"others have changed {self._job.table.store.uri} {futile} times in a row"
+                    f"{self._job.table.store.uri}: {refused_rounds} commits in a row were refused, because other writers "
+                    "changed the table; stop the other writers and run the archiver again"
                 )
-            topics, targets = self._still_there(topics, targets)
+            topics, targets = self._without_deleted(topics, targets)
             view = self._job.table.view()
         if not done.offsets:
-            self._tell(
+            self._release(
                 topics, view
             )  # an earlier archiver may have stopped between its commit and the release
             yield done
 
-    def _still_there(
+    def _without_deleted(
         self, topics: Mapping[str, SourceTopic], targets: Mapping[TopicPartition, int]
     ) -> tuple[dict[str, SourceTopic], dict[TopicPartition, int]]:
         """Drop topics that were deleted since the plan, including topics created again under the same name.
@@ -152,7 +153,7 @@ class Archiver:
                 found.append(OffsetRange(name, topic_id, number, start, end))
         return found
 
-    def _of_one_round(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
+    def _limited_to_round(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
         by_partition = {(each.topic, each.partition): each for each in ranges}
         starts = {partition: each.start for partition, each in by_partition.items()}
         ends = limited(
@@ -191,7 +192,7 @@ class Archiver:
             return False
         return True
 
-    def _tell(self, topics: Mapping[str, SourceTopic], view: ArchiveView) -> None:
+    def _release(self, topics: Mapping[str, SourceTopic], view: ArchiveView) -> None:
         """Allow the cluster to delete archived records, after the archive is on stable storage and its files
         are verified.
 
@@ -199,7 +200,7 @@ class Archiver:
         missing.
         """
         bootstrap = self._job.options.bootstrap
-        topics, _ = self._still_there(
+        topics, _ = self._without_deleted(
             topics, {}
         )  # archived offsets of a deleted topic do not apply to a new topic of that name
         settings = topic_settings(bootstrap, list(topics), [ARCHIVE_REQUIRED])
@@ -227,9 +228,9 @@ class Archiver:
             try:
                 truncate(bootstrap, due)
             except BrokerError as error:
-                self._warn(f"not all could be truncated, the next run tries again: {error}")
+                self._warn(f"some partitions were not truncated, the next run tries again: {error}")
 
-    def _complain_of_lost_ends(
+    def _warn_of_lost_tails(
         self, topics: Mapping[str, SourceTopic], view: ArchiveView, targets: Mapping[TopicPartition, int]
     ) -> None:
         for (name, number), end in targets.items():
@@ -237,7 +238,7 @@ class Archiver:
             if archived is not None and archived > end:
                 self._warn(
                     f"{name}-{number} ends at {end}, but is archived up to {archived}: "
-                    "what is written at offsets between is not archived again"
+                    "records at the offsets between are not archived again"
                 )
 
 
@@ -275,7 +276,7 @@ def _write_range(read_settings: ReadSettings, store: Store, wanted: OffsetRange)
     return _RangeResult(wanted, tuple(files))
 
 
-def _further(
+def _advanced(
     done: ArchiveProgress, written: list[_RangeResult], ranges: list[OffsetRange]
 ) -> ArchiveProgress:
     files = [file for each in written for file in each.files]

@@ -37,7 +37,7 @@ def read_archived(
         readers = [_read_file(store, file.name, wanted, columns) for file in cluster]
         rows = readers[0] if len(readers) == 1 else _merge(readers)
         for batch in rows:
-            yield _as_asked(batch, wanted, columns)
+            yield _with_columns(batch, wanted, columns)
 
 
 def clusters(files: Iterable[FileBounds]) -> list[list[FileBounds]]:
@@ -67,7 +67,7 @@ def _read_file(
         size = sum(file.metadata.row_group(place).total_byte_size for place in groups)
         at_once = max(1, min(_ROWS_AT_ONCE, rows * _BYTES_AT_ONCE // max(1, size)))
         for batch in file.iter_batches(at_once, row_groups=groups, columns=needed, use_threads=False):
-            kept = batch.filter(_is_meant(batch, wanted))
+            kept = batch.filter(_is_in_range(batch, wanted))
             if kept.num_rows:
                 yield kept
 
@@ -84,7 +84,7 @@ def _may_hold(file: pq.ParquetFile, place: int, wanted: OffsetRange) -> bool:
     return bool(low < wanted.end and high >= wanted.start and first <= wanted.partition <= last)
 
 
-def _is_meant(batch: pa.RecordBatch, wanted: OffsetRange) -> pa.Array:
+def _is_in_range(batch: pa.RecordBatch, wanted: OffsetRange) -> pa.Array:
     offset = batch.column("offset")
     conditions = (
         pc.equal(batch.column(TOPIC_ID), wanted.topic_id),
@@ -126,7 +126,7 @@ def _merge(readers: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBat
             heads[first] = (following, following.column("offset").to_numpy())
 
 
-def _as_asked(batch: pa.RecordBatch, wanted: OffsetRange, columns: tuple[str, ...]) -> pa.RecordBatch:
+def _with_columns(batch: pa.RecordBatch, wanted: OffsetRange, columns: tuple[str, ...]) -> pa.RecordBatch:
     def column(name: str) -> pa.Array:
         if name == "topic":
             return pa.repeat(pa.scalar(wanted.topic), batch.num_rows)

@@ -21,7 +21,7 @@ _EVERYTHING = (1 << 63) - 1
 
 def first_offset(files: Iterable[FileBounds], topic_id: str, partition: int) -> int | None:
     """First archived offset of a partition; None if the archive has no records of it."""
-    return min((low for low, _ in _of(files, topic_id, partition)), default=None)
+    return min((low for low, _ in _files_of(files, topic_id, partition)), default=None)
 
 
 def offset_at_time(
@@ -30,7 +30,7 @@ def offset_at_time(
     """Offset of the first record at or after a time; None if all records are older."""
     time = pa.scalar(time_ms, pa.timestamp("ms", tz="UTC"))
     earliest: int | None = None
-    for low, file in sorted(_of(files, topic_id, partition), key=lambda each: each[0]):
+    for low, file in sorted(_files_of(files, topic_id, partition), key=lambda each: each[0]):
         if earliest is not None and low >= earliest:
             break
         if file.times is not None and file.times[1] < datetime.fromtimestamp(time_ms / 1000, UTC):
@@ -46,7 +46,7 @@ def offset_at_time(
     return earliest
 
 
-def _of(files: Iterable[FileBounds], topic_id: str, partition: int) -> list[tuple[int, FileBounds]]:
+def _files_of(files: Iterable[FileBounds], topic_id: str, partition: int) -> list[tuple[int, FileBounds]]:
     """Files that may hold records of the partition, each with its lowest possible offset."""
     return [
         (file.offsets[0] if file.offsets else 0, file)

@@ -149,7 +149,7 @@ class ArchiveTable:
                 return ArchiveView(self._checked(self._open()))
             except TableNotFoundError:
                 self._create()
-        raise ArchiveError(f"no table could be made at {self.store.uri}")
+        raise ArchiveError(f"cannot create a table at {self.store.uri}")
 
     def commit(
         self,
@@ -242,8 +242,8 @@ class ArchiveTable:
         self.store.make_durable(name for name in names if self.store.has(name))
 
     def _create(self) -> None:
-        if self.store.holds_something_else():
-            raise ArchiveError(f"{self.store.uri} is not empty, and no archive: choose another place")
+        if self.store.is_occupied():
+            raise ArchiveError(f"{self.store.uri} is not empty and not an archive: choose another location")
         try:
             DeltaTable.create(
                 self.store.uri,
@@ -255,7 +255,7 @@ class ArchiveTable:
         except (DeltaError, OSError) as error:
             if not DeltaTable.is_deltatable(self.store.uri, storage_options(self.store)):
                 raise ArchiveError(
-                    f"no archive can be made at {self.store.uri}: {_first_line(error)}"
+                    f"cannot create an archive at {self.store.uri}: {_first_line(error)}"
                 ) from error
             return  # another archiver created the table first
         self.store.make_durable(["_delta_log/00000000000000000000.json"])
@@ -280,9 +280,7 @@ class ArchiveTable:
         found = {field.name: field.type for field in pa.schema(table.schema())}
         wanted = {field.name: field.type for field in SCHEMA}
         if tuple(table.metadata().partition_columns) != PARTITION_BY or not _is_like(found, wanted):
-            raise ArchiveError(
-                f"the table at {self.store.uri} is no archive of topics: its columns are others"
-            )
+            raise ArchiveError(f"the table at {self.store.uri} is not an archive: it has other columns")
         return table
 
 

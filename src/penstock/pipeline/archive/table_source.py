@@ -65,7 +65,9 @@ class TablePlan(Plan):
                 if archived is not None:
                     topics[name] = archived
                 elif read_before is None:
-                    raise OptionError(f"there is no topic {name!r}, and none of it is archived")
+                    raise OptionError(
+                        f"there is no topic {name!r}, neither in the cluster nor in the archive"
+                    )
         return cls(options, topics, table, log_starts, view)
 
     def find(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

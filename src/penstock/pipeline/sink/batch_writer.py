@@ -36,7 +36,7 @@ class SinkBatchWriter(DataSourceArrowWriter):
     def checked(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SinkBatchWriter:
         """Create a writer. Raises OptionError for wrong options or columns before anything is written."""
         if overwrite:
-            raise OptionError("a topic is not overwritten: write with mode('append')")
+            raise OptionError("a topic cannot be overwritten: use mode('append')")
         parsed = parse_sink(options)
         check_schema(schema, parsed)
         check_topic(parsed)

@@ -151,7 +151,7 @@ async def _until_readable(routes: Routes, name: TopicPartition, end: int) -> Non
 
     async def see() -> None:
         if await find_offset(routes, name, LATEST, read_committed=True) < end:
-            raise BrokerError(ErrorCode.offset_not_available, "what was decided cannot be read yet")
+            raise BrokerError(ErrorCode.offset_not_available, "the decision is not readable yet")
 
     await persist(see, RETRY_SECONDS)
 
@@ -177,7 +177,7 @@ async def _ensure_topic(routes: Routes) -> TopicRoute:
         route = await _find_topic(routes)
         if route is None or any(each.leader < 0 for each in route.partitions):
             routes.forget(DECISIONS_TOPIC)
-            raise BrokerError(ErrorCode.leader_not_available, f"{DECISIONS_TOPIC} is not there yet")
+            raise BrokerError(ErrorCode.leader_not_available, f"{DECISIONS_TOPIC} has no leader yet")
         return route
 
     return await persist(see, RETRY_SECONDS)

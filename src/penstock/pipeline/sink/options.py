@@ -71,7 +71,7 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
     options = {name.lower(): value for name, value in given.items()}
     for name in sorted(options.keys() - _KNOWN.keys() - _WITHOUT_MEANING):
         raise OptionError(
-            f"there is no option {name!r} for writing; the ones there are: {', '.join(sorted(_KNOWN.values()))}"
+            f"unknown option {name!r} for writing; known options: {', '.join(sorted(_KNOWN.values()))}"
         )
     values = {_KNOWN[name]: value for name, value in options.items() if name in _KNOWN}
     codec = choice_of(values, "kafka.compression.type", tuple(each.name.lower() for each in Codec))
@@ -90,13 +90,13 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
     as in Spark.
     """
     if VALUE not in schema.names:
-        raise SchemaError(f"a row needs a column {VALUE!r}; the ones there are: {', '.join(schema.names)}")
+        raise SchemaError(f"the column {VALUE!r} is missing; columns: {', '.join(schema.names)}")
     if options.topic is None and TOPIC not in schema.names:
-        raise SchemaError("name the topic: with the option 'topic', or row by row in a column 'topic'")
+        raise SchemaError("there is no topic to write to: set the option 'topic' or add a column 'topic'")
     for field in schema.fields:
         if field.name in COLUMNS and not _fits(field.name, field.dataType):
             raise SchemaError(
-                f"the column {field.name!r} has to be {_WANTED[field.name]}, not {field.dataType.simpleString()}"
+                f"the column {field.name!r} must be {_WANTED[field.name]}, not {field.dataType.simpleString()}"
             )
 
 

@@ -41,13 +41,13 @@ def carry_out(bootstrap: str, decision: SinkDecision, left_open: Collection[Writ
     """
     ended = [each for each in decision.winners if each not in left_open]
     still_open = [each for each in decision.winners if each in left_open]
-    outcomes = _find_out(bootstrap, decision, ended)
+    outcomes = _commit_or_determine(bootstrap, decision, ended)
     if all(each is TransactionOutcome.COMMITTED for each in outcomes.values()):
-        outcomes |= _find_out(bootstrap, decision, still_open)
+        outcomes |= _commit_or_determine(bootstrap, decision, still_open)
     elif all(each is TransactionOutcome.ABORTED for each in outcomes.values()):
         outcomes |= run(bootstrap, lambda routes: abort(routes, still_open))
     else:
-        outcomes |= _find_out(bootstrap, decision, still_open)
+        outcomes |= _commit_or_determine(bootstrap, decision, still_open)
     if all(each is TransactionOutcome.COMMITTED for each in outcomes.values()):
         return
     if all(each is TransactionOutcome.ABORTED for each in outcomes.values()):
@@ -59,7 +59,7 @@ def carry_out(bootstrap: str, decision: SinkDecision, left_open: Collection[Writ
     raise RowsLost(_loss(decision, outcomes))
 
 
-def _find_out(
+def _commit_or_determine(
     bootstrap: str, decision: SinkDecision, winners: Sequence[WriterIdentity]
 ) -> dict[WriterIdentity, TransactionOutcome]:
     """Commit transactions, or determine the outcome of those that have ended. If the coordinator does not
@@ -99,9 +99,7 @@ def _loss(decision: SinkDecision, outcomes: dict[WriterIdentity, TransactionOutc
     if aborted := by_outcome.get(TransactionOutcome.ABORTED):
         said.append(f"{_names(aborted)} were aborted and their rows are lost")
     if unknown := by_outcome.get(TransactionOutcome.UNKNOWN):
-        said.append(
-            f"of {_names(unknown)} it is not known whether they were committed, no record can be read"
-        )
+        said.append(f"the outcome of {_names(unknown)} is unknown, and none of their records is readable")
     committed = len(by_outcome.get(TransactionOutcome.COMMITTED, ()))
     return (
         f"batch {decision.batch} is not complete: of its {len(outcomes)} transactions {committed} were committed; "

@@ -78,8 +78,10 @@ class BatchProducer:
             try:
                 offset = await self._deliver(topic, partition, batch)
             except (BrokerError, OSError) as error:
-                problem = error.code.name if isinstance(error, BrokerError) else "no answer"
-                raise NotWritten(f"{topic}-{partition} took no rows: {problem} {error}".rstrip()) from error
+                problem = error.code.name if isinstance(error, BrokerError) else "no response"
+                raise NotWritten(
+                    f"cannot write to {topic}-{partition}: {problem} {error}".rstrip()
+                ) from error
         return offset
 
     async def _deliver(self, topic: str, partition: int, records: Sequence[NewRecord]) -> int:

@@ -53,7 +53,7 @@ class RowPlacement:
             if partition is None:
                 partition = self._next() % size if key is None else of_keys[size][row]
             elif not 0 <= partition < size:
-                raise BadRow(f"a row names partition {partition} of {topic}, which has {size}")
+                raise BadRow(f"a row names partition {partition} of {topic}, which has {size} partitions")
             record = NewRecord(key, value, timestamp_ms, header)
             placed.setdefault((topic, partition), []).append(record)
         return placed

@@ -181,7 +181,10 @@ def _decide(
 
 
 def _overtaken(batch: int) -> Overtaken:
-    return Overtaken(f"another run of the query went on while batch {batch} was written: start it again")
+    return Overtaken(
+        f"another run of the query recorded a decision while batch {batch} was written: "
+        "stop the other run and start the query again"
+    )
 
 
 def _query_of(checkpoint: str | None) -> str | None:
