@@ -128,7 +128,7 @@ def test_a_commit_of_what_it_does_not_own_is_left_out(tmp_path: Path) -> None:
     run(tmp_path, scenario, **QUICK)
 
 
-def test_a_topic_that_was_made_again_is_another_one(tmp_path: Path) -> None:
+def test_topic_created_again_is_archived_separately(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         broker = await brokers.start(1)
         await broker.create(ORDERS)

@@ -1,7 +1,9 @@
-"""Kills an archiver at every step, one process after another on the same archive, with new records before each.
+"""Kill an archiver at every step, one process after another on the same archive, with new records before each
+run.
 
-A script, because its children are forks of a process that has everything loaded and has started nothing:
-`archive_crashes.py BOOTSTRAP PLACE TOPIC` prints one line for each crash and ends with a run that is left alone.
+This is a script, because its children are forks of a process that has loaded all modules and started no
+thread:
+`archive_crashes.py BOOTSTRAP PLACE TOPIC` prints one line for each crash and ends with an undisturbed run.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from penstock.pipeline.archive import archiver, maintenance, table
 from penstock.pipeline.table_store import Store
 
 RECORDS = 7
-"""Fewer than a day has hours, so that days get several files, which are merged."""
+"""Fewer records than hours of a day, so that a day gets several files, which are merged."""
 STEPS: list[tuple[Any, str, int]] = [
     (table.ArchiveTable, "view_or_create", 1),
     (archiver, "_write_range", 1),

@@ -1,4 +1,4 @@
-"""Topics with known records, archivers, and what an archive holds."""
+"""Topics with known records, archivers, and the content of archives."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def delete(bootstrap: str, topic: str) -> None:
 def produce(
     bootstrap: str, topic: str, numbers: Iterable[int], partitions: int = 2, step_ms: int = HOUR_MS
 ) -> None:
-    """An hour from each record to the next, if nothing else is said, so that they lie in many days."""
+    """Produce records with timestamps `step_ms` apart. With the default of one hour they span several days."""
     producer = Producer({"bootstrap.servers": bootstrap})
     refused: list[KafkaError] = []
 
@@ -64,7 +64,7 @@ def job(bootstrap: str, place: object, topics: str, **options: Any) -> ArchiveJo
 
 
 def archive(spark: SparkSession, job: ArchiveJob) -> tuple[ArchiveProgress, list[str]]:
-    """What was done, and what was warned of."""
+    """Run an archiver. Returns its final progress and its warnings."""
     warnings: list[str] = []
     *_, done = Archiver(job, lambda: spark, warnings.append).run()
     return done, warnings
@@ -80,13 +80,13 @@ def numbers(found: Iterable[dict[str, Any]]) -> list[int]:
 
 
 def digest(values: Iterable[bytes]) -> str:
-    """The same for the same records in any order, and another where one is missing or there twice."""
+    """Digest of a multiset of records: independent of order, different if a record is missing or duplicated."""
     total = sum(int.from_bytes(hashlib.sha256(value).digest()) for value in values)
     return f"{total % (1 << 256):064x}"
 
 
 def starts(bootstrap: str, topic: str) -> dict[int, int]:
-    """The first offset that each partition still has."""
+    """Log start offset of each partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "starts"})
     try:
         partitions = consumer.list_topics(topic, 30).topics[topic].partitions
@@ -115,7 +115,7 @@ class Read:
 
 
 def read_topic(bootstrap: str, topic: str) -> list[Read]:
-    """Every committed record that is there now."""
+    """All committed records of the topic."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

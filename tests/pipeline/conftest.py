@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a worker: starting one takes longer than most tests."""
+"""Spark session shared by all tests of a worker, because starting Spark takes longer than most tests."""
 
 from __future__ import annotations
 

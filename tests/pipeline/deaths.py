@@ -1,5 +1,7 @@
-"""What happens at a chosen request to a broker: the process that makes it dies, before it is sent or when the answer is
-still out, or something else."""
+"""Faults at a chosen request to a broker: the process dies before the request is sent or before the response
+arrives, or
+another action runs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from penstock.net.client import Client
 
 
 class Killed(BaseException):
-    """Nothing of the process runs on."""
+    """The simulated process has died."""
 
 
 class Death:
@@ -24,7 +26,7 @@ class Death:
 
     @contextmanager
     def awaited(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
-        """What is left of the work is not done."""
+        """Raise Killed at the request, and drop all later work of the process."""
         ask = Client.ask
 
         def counted(client: Client, correlation_id: int, frame: bytes, asker: Any) -> None:
@@ -46,7 +48,7 @@ class Death:
 
 @contextmanager
 def interrupted(at: int, happening: Callable[[], None], patch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Something happens before that request is sent."""
+    """Run an action before the request is sent."""
     ask, left = Client.ask, at
 
     def counted(client: Client, correlation_id: int, frame: bytes, asker: Any) -> None:

@@ -1,4 +1,4 @@
-"""Spark's part in a job that only hands out tasks, played by this process: for tests of what the driver does."""
+"""Stand-in for a Spark session that runs tasks in this process, for tests of the driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pyspark.sql import SparkSession
 
 
 class InProcess:
-    """A session whose tasks are run here, one after another, each `attempts` times; the last one's result counts."""
+    """Session that runs tasks one after another, each `attempts` times. The result of the last attempt
+    counts.
+    """
 
     defaultParallelism = 2
 

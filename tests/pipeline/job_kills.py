@@ -1,8 +1,10 @@
-"""Kills jobs of a real Spark, whole or one of their tasks, at random moments: `make job-cycles`.
+"""Kill jobs of a real Spark, or one of their tasks, at random moments: `make job-cycles`.
 
-Each cycle writes new records, starts `penstock pipeline archive`, `replay`, `compact` or `stats` and kills it; the
-first of each, and every fifth, is left alone, which tells how long it takes here. Whenever a job is over the tables are
-whole; at the end each record is there, and counted, once. `--cycles N`, `--seed N`.
+Each cycle writes new records, starts `penstock pipeline archive`, `replay`, `compact` or `stats` and kills
+it. The
+first run of each job and every fifth one are undisturbed, to measure the duration. After every job the
+tables are
+complete; at the end each record is there, and counted, once. Options: `--cycles N`, `--seed N`.
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ from penstock.testing.process import BrokerProcess
 
 RECORDS = 2_000
 STEP_MS = 60_000
-"""From each record to the next: of hundreds of cycles none lies in the future, which brokers refuse."""
+"""Time between records in milliseconds: short enough that hundreds of cycles stay in the past, as brokers
+require.
+"""
 WAIT_SECONDS = 600.0
 EARLIEST, LATEST = 0.3, 1.1
-"""When a job is maltreated, in times of how long it takes: before, Spark is about to start."""
+"""Moment of the fault, as a fraction of the duration of the job. Earlier, Spark is still starting."""
 
 
 def main() -> int:
@@ -51,7 +55,7 @@ def main() -> int:
 def _cycles(broker: BrokerProcess, directory: Path, cycles: int, chance: random.Random) -> int:
     bootstrap, tables = broker.bootstrap, Tables(broker.bootstrap, directory)
     make(bootstrap, "source", archive_required="true")
-    make(bootstrap, "counted", retention_ms="-1")  # its records are years old
+    make(bootstrap, "counted", retention_ms="-1")  # the timestamps are years old
     make(bootstrap, "target")
     make(bootstrap, "counts", 1)
     jobs = tables.jobs()
@@ -99,7 +103,7 @@ def _kill_job(bootstrap: str, job: list[str], moment: float, chance: random.Rand
 
 
 def _leave_alone(bootstrap: str, job: list[str]) -> float:
-    """How long it took."""
+    """Duration of an undisturbed run in seconds."""
     began = time.monotonic()
     process = _start(bootstrap, job)
     assert process.wait(WAIT_SECONDS) == 0, f"{job[0]} failed"

@@ -1,4 +1,4 @@
-"""What the jobs that `job_kills` maltreats have made so far: whole at any time, and right at the end."""
+"""Checks of the tables that the jobs of `job_kills` write: consistent at any time, and complete at the end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from deltalake import DeltaTable
 
 KEYS = 10
 WINDOW = 60
-"""Records of an hour: they are a minute apart."""
+"""Number of records in an hour: they are a minute apart."""
 
 
 class Tables:
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self.written = 0
-        """So many records are in the topics."""
+        """Number of records in the topics."""
         self.archive = directory / "archive"
         self._bootstrap = bootstrap
         self._latest = directory / "latest"
@@ -35,7 +35,9 @@ class Tables:
         ]
 
     def check_whole(self) -> str:
-        """The table of last values is that of some moment; windows are counted in full, one after the other."""
+        """Check that the table of last values is a consistent state, and that windows are complete and in
+        order.
+        """
         latest = numbers(_rows(self._latest))
         if latest:
             end = latest[-1] + 1
@@ -51,7 +53,7 @@ class Tables:
         replayed = [b"value %d" % record.number for record in read_topic(self._bootstrap, "target")]
         told = _told(self._bootstrap, "counts")
         _check_windows(told)
-        # A window is over when a record is a minute behind its end.
+        # A window is closed by a record one minute after its end.
         windows = (self.written - 2) // WINDOW
         found = {
             "archive": len(archived) == self.written and digest(archived) == wanted,
@@ -79,7 +81,7 @@ def _rows(place: Path) -> list[dict[str, Any]]:
 
 
 def _told(bootstrap: str, topic: str) -> list[dict[str, Any]]:
-    """Everything that readers of committed data get from its one partition."""
+    """All committed records of a topic with one partition."""
     settings = {"isolation.level": "read_committed", "enable.partition.eof": True}
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "told", **settings})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])

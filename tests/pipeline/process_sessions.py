@@ -1,4 +1,4 @@
-"""All processes that began with one, wherever they are in the tree by now."""
+"""Kill all processes of a session, also those that were reparented."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def kill_session(session: int) -> None:
-    """Everybody in it, at once; oneself last."""
+    """Kill all processes of the session at once, the caller last."""
     for entry in Path("/proc").glob("[0-9]*"):
         pid = int(entry.name)
         try:

@@ -1,7 +1,9 @@
-"""Kills a task of a replay at every step of its transactions, one process after another.
+"""Kill a task of a replay at every step of its transactions, one process after another.
 
-A script, because its children are forks of a process that has everything loaded and has started nothing:
-`replay_crashes.py BOOTSTRAP SOURCE TARGET` prints one line for each crash and ends with a run that is left alone.
+This is a script, because its children are forks of a process that has loaded all modules and started no
+thread:
+`replay_crashes.py BOOTSTRAP SOURCE TARGET` prints one line for each crash and ends with an undisturbed
+run.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ STEPS = [
 
 
 class Dying(Producer):  # type: ignore[misc]
-    """Dies before or after the nth call of a method."""
+    """Producer that dies before or after the nth call of a method."""
 
     name, call, is_after = "", 0, False
     calls = 0
@@ -47,7 +49,7 @@ class Dying(Producer):  # type: ignore[misc]
             os.kill(os.getpid(), signal.SIGKILL)
         result = getattr(Producer, name)(self, *arguments, **options)
         if dies:
-            self.flush(10)  # so that what was sent is there, in a transaction that nobody ends
+            self.flush(10)  # the records are stored, in a transaction that stays open
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 

@@ -1,4 +1,4 @@
-"""A streaming query without Spark: its tasks and its driver are called as Spark calls them, in any order."""
+"""Streaming query without Spark: calls tasks and driver of the sink as Spark does, in any order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rows_of(values: Iterable[str], **columns: Sequence[object]) -> pa.RecordBatc
 
 
 class Query:
-    """Each call is what one process would do."""
+    """Streaming query. Each call stands for one process."""
 
     def __init__(self, bootstrap: str, topic: str, patch: pytest.MonkeyPatch, **options: str) -> None:
         self.bootstrap = bootstrap
@@ -50,7 +50,7 @@ class Query:
         return written
 
     def run(self, batch: int, values: Sequence[str]) -> list[TaskResult]:
-        """All tasks of a batch."""
+        """Run all tasks of a batch."""
         return [
             self.write(batch, 0, [rows_of(values[::2])]),
             self.write(batch, 1, [rows_of(values[1::2])]),
@@ -82,7 +82,9 @@ def reading(bootstrap: str, topic: str) -> Iterator[Consumer]:
 
 
 def committed(bootstrap: str, topic: str) -> list[str]:
-    """Every value that a reader of committed data gets, sorted; it must get to the end of each partition."""
+    """All committed values, sorted. Fails if a reader of committed records does not reach the end of a
+    partition.
+    """
     with reading(bootstrap, topic) as consumer:
         ends = {
             each.partition: consumer.get_watermark_offsets(each, 30, cached=False)[1]

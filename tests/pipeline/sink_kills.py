@@ -1,5 +1,7 @@
-"""Kills drivers, tasks and brokers under the streaming sink of a real Spark, one run after another with new rows before
-each, and counts at the end: `make pipeline-crashes`, most of an hour on two cores; `--cases N` takes N of them."""
+"""Kill drivers, tasks and brokers under the streaming sink of a real Spark, with new rows before each run,
+and check the
+rows at the end: `make pipeline-crashes`, most of an hour on two cores. `--cases N` runs N cases.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 PATIENCE_S = 600.0
 ROWS = 300
 LATEST_DRIVER, LATEST_TASK = 40, 16
-"""Neither asks a broker as often in one batch."""
+"""Upper bound of the requests that a driver or task sends in one batch."""
 BROKER_DEATH_S = 4.0
 
 
@@ -39,7 +41,7 @@ class Plan:
 
 
 class Runs:
-    """Runs of one query, each in a session of processes of its own."""
+    """Runs of one query, each in a process session of its own."""
 
     def __init__(self, bootstrap: str, source: str, target: str, directory: Path) -> None:
         self._bootstrap = bootstrap
@@ -50,7 +52,7 @@ class Runs:
         self.checkpoint = directory / "checkpoint"
 
     def run(self, *plans: Plan) -> bool:
-        """Whether it came to its end; the deaths that were planned come in their order."""
+        """Run the query with these deaths, in order. Returns whether it completed."""
         for place, plan in enumerate(plans):
             (self._deaths / f"{place}.json").write_text(json.dumps(asdict(plan)))
         with (self._directory / "query.log").open("ab") as log:
@@ -69,7 +71,7 @@ class Runs:
             process.wait()
 
     def deaths(self) -> int:
-        """How many have come since the last look; the others will not any more."""
+        """Number of planned deaths that have happened since the last call. Removes the others."""
         died = [*self._deaths.glob("*.died")]
         for path in self._deaths.iterdir():
             path.unlink()
@@ -91,7 +93,7 @@ def _path() -> str:
 
 
 def _plans() -> list[Plan]:
-    """Drivers and tasks by turns, spread, so that the first few are a sample of all."""
+    """Deaths of drivers and tasks in turn, shuffled so that the first few are a sample of all."""
     drivers = [Plan("driver", at, is_sent) for at in range(1, LATEST_DRIVER) for is_sent in (False, True)]
     tasks = [Plan("task", at, is_sent) for at in range(1, LATEST_TASK) for is_sent in (False, True)]
     drivers = [drivers[place * 31 % len(drivers)] for place in range(len(drivers))]

@@ -1,4 +1,4 @@
-"""The driver of a streaming query from topic to topic: reads what is there and ends. As a process it can be killed."""
+"""Driver process of a streaming query from topic to topic that reads up to the current end and stops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def copy(spark: SparkSession, bootstrap: str, source: str, target: str, checkpoi
 
 
 def main() -> None:
-    # A task that dies is tried again.
+    # Spark retries a task that dies.
     spark = open_session("sink", "local[2,4]", {"spark.driver.extraJavaOptions": JAVA_OPTIONS})
     copy(spark, *sys.argv[1:])
     spark.stop()

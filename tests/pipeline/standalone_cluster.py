@@ -1,6 +1,6 @@
-"""The jobs on a standalone Spark of a master and two workers, all on this machine: `make spark-cluster`.
+"""Pipeline jobs on a standalone Spark with a master and two workers on this machine: `make spark-cluster`.
 
-An archiver that goes on by itself while records come, a query over archive and log, a replay; each result is checked.
+Runs a continuous archiver, a query over archive and log, and a replay, and checks each result.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _archived(place: Path) -> int:
 
 
 def _answers(port: int) -> bool:
-    """A master is no broker: that it takes connections is all there is to know."""
+    """Wait until the port of the Spark master accepts connections."""
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""Topics archived to a Delta table, by a real Spark from a real broker."""
+"""Archiving to a Delta table with a real Spark and a real broker."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def bootstrap(penstock_session_broker: BrokerProcess) -> str:
     return penstock_session_broker.bootstrap
 
 
-def test_every_record_becomes_a_row_once_however_often_it_runs(
-    spark: SparkSession, bootstrap: str, tmp_path: Path
-) -> None:
+def test_repeated_runs_archive_every_record_once(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
     make(bootstrap, "archived")
     produce(bootstrap, "archived", range(100))
     work = job(bootstrap, tmp_path / "archive", "archived")
@@ -45,7 +43,7 @@ def test_every_record_becomes_a_row_once_however_often_it_runs(
     assert row["date"] == row["timestamp"].date()
 
 
-def test_nothing_new_needs_no_spark(bootstrap: str, tmp_path: Path) -> None:
+def test_archiver_without_new_records_does_not_start_spark(bootstrap: str, tmp_path: Path) -> None:
     make(bootstrap, "idle")
 
     def no_spark() -> SparkSession:
@@ -55,7 +53,7 @@ def test_nothing_new_needs_no_spark(bootstrap: str, tmp_path: Path) -> None:
     assert [done.rows for done in archiver.run()] == [0]
 
 
-def test_a_topic_that_was_made_again_is_another_one(
+def test_topic_created_again_is_archived_separately(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     make(bootstrap, "reborn")
@@ -71,7 +69,7 @@ def test_a_topic_that_was_made_again_is_another_one(
     assert len({row["topic_id"] for row in found}) == 2
 
 
-def test_a_run_in_small_rounds_archives_all(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
+def test_run_in_small_rounds_archives_all(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
     make(bootstrap, "rounds")
     produce(bootstrap, "rounds", range(100))
     work = job(bootstrap, tmp_path / "archive", "rounds", offsets_a_round=30)
@@ -81,7 +79,7 @@ def test_a_run_in_small_rounds_archives_all(spark: SparkSession, bootstrap: str,
     assert numbers(rows(tmp_path / "archive")) == list(range(100))
 
 
-def test_of_two_archivers_one_has_its_work_refused_and_looks_again(
+def test_archiver_retries_after_another_commits_first(
     spark: SparkSession, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(bootstrap, "contended")
@@ -127,7 +125,7 @@ def test_only_committed_transactions_are_archived(
     assert numbers(rows(tmp_path / "archive")) == [*range(10), *range(20, 30), 99]
 
 
-def test_truncation_waits_for_its_grace_time(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
+def test_truncation_waits_for_grace_period(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
     make(bootstrap, "truncated")
     produce(bootstrap, "truncated", range(50))
     place = tmp_path / "archive"
@@ -140,7 +138,7 @@ def test_truncation_waits_for_its_grace_time(spark: SparkSession, bootstrap: str
     assert numbers(rows(place)) == list(range(60))
 
 
-def test_records_that_went_before_they_were_archived_are_told_of(
+def test_records_deleted_before_archiving_are_reported(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     make(bootstrap, "too-late", 1)
@@ -154,7 +152,7 @@ def test_records_that_went_before_they_were_archived_are_told_of(
     assert numbers(rows(tmp_path / "archive")) == [*range(10), *range(20, 30)]
 
 
-def test_what_is_no_archive_is_refused_and_left_alone(bootstrap: str, tmp_path: Path) -> None:
+def test_location_without_archive_is_refused_and_unchanged(bootstrap: str, tmp_path: Path) -> None:
     make(bootstrap, "refused")
     produce(bootstrap, "refused", range(10))
 
@@ -185,7 +183,7 @@ def test_what_is_no_archive_is_refused_and_left_alone(bootstrap: str, tmp_path: 
         list(Archiver(job(bootstrap, file, "refused"), pytest.fail, pytest.fail).run())
 
 
-def test_a_topic_that_is_not_there_is_said_before_anything_is_made(bootstrap: str, tmp_path: Path) -> None:
+def test_missing_topic_fails_before_anything_is_created(bootstrap: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="there is no topic"):
         list(Archiver(job(bootstrap, tmp_path / "archive", "nowhere"), pytest.fail, pytest.fail).run())
     assert not (tmp_path / "archive").exists()

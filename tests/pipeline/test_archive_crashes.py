@@ -1,4 +1,4 @@
-"""Archivers, tasks and brokers that are killed; the archive holds every record once."""
+"""Crashes of archivers, tasks and brokers: the archive holds every record once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     broker.stop()
 
 
-def test_an_archiver_killed_at_any_step_leaves_every_record_to_be_archived_once(
+def test_archiver_killed_at_any_step_archives_every_record_once(
     penstock_session_broker: BrokerProcess, tmp_path: Path
 ) -> None:
     bootstrap = penstock_session_broker.bootstrap
@@ -47,9 +47,7 @@ def test_an_archiver_killed_at_any_step_leaves_every_record_to_be_archived_once(
     assert digest(row["value"] for row in found) == digest(b"value %d" % number for number in range(count))
 
 
-def test_of_attempts_of_the_same_task_one_counts(
-    penstock_session_broker: BrokerProcess, tmp_path: Path
-) -> None:
+def test_only_one_attempt_of_a_task_counts(penstock_session_broker: BrokerProcess, tmp_path: Path) -> None:
     bootstrap = penstock_session_broker.bootstrap
     make(bootstrap, "speculative")
     produce(bootstrap, "speculative", range(100))
@@ -57,7 +55,7 @@ def test_of_attempts_of_the_same_task_one_counts(
     assert numbers(rows(tmp_path / "archive")) == list(range(100))
 
 
-def test_a_broker_that_is_killed_and_comes_back_meanwhile_costs_nothing(
+def test_archiving_survives_broker_restart(
     broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(broker.bootstrap, "failover")
@@ -74,7 +72,7 @@ def test_a_broker_that_is_killed_and_comes_back_meanwhile_costs_nothing(
     assert numbers(rows(tmp_path / "archive")) == list(range(100))
 
 
-def test_where_there_is_no_space_nothing_is_left_and_the_next_run_goes_on(
+def test_full_disk_leaves_no_files_and_next_run_continues(
     penstock_session_broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bootstrap, place = penstock_session_broker.bootstrap, tmp_path / "archive"

@@ -1,4 +1,4 @@
-"""Others read the archive as it is, also from an S3-compatible store."""
+"""Other tools read the archive, also from an S3-compatible store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def run(bootstrap: str, place: str, topic: str) -> None:
     list(Archiver(job(bootstrap, place, topic), InProcess(), pytest.fail).run())
 
 
-def test_duckdb_pandas_and_polars_read_it(penstock_session_broker: BrokerProcess, tmp_path: Path) -> None:
+def test_duckdb_pandas_and_polars_read_the_archive(
+    penstock_session_broker: BrokerProcess, tmp_path: Path
+) -> None:
     bootstrap, place = penstock_session_broker.bootstrap, str(tmp_path / "archive")
     make(bootstrap, "shared")
     produce(bootstrap, "shared", range(100))
@@ -51,7 +53,9 @@ def test_duckdb_pandas_and_polars_read_it(penstock_session_broker: BrokerProcess
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """In a process of its own: deltalake's files keep Python's lock while they wait for it."""
+    """S3-compatible server in a process of its own, because deltalake holds the GIL while it waits for the
+    server.
+    """
     [port] = free_ports(1)
     command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -72,9 +76,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.wait()
 
 
-def test_an_object_store_holds_an_archive_as_well(
-    penstock_session_broker: BrokerProcess, bucket: str
-) -> None:
+def test_archive_in_object_store(penstock_session_broker: BrokerProcess, bucket: str) -> None:
     bootstrap = penstock_session_broker.bootstrap
     make(bootstrap, "remote")
     with pytest.raises(ArchiveError, match="there is no archive"):
@@ -100,7 +102,7 @@ def test_an_object_store_holds_an_archive_as_well(
 
 
 @pytest.mark.parametrize("count", [1, 12])
-def test_files_that_are_missing_or_short_in_an_object_store_are_found(bucket: str, count: int) -> None:
+def test_missing_or_short_files_in_object_store_are_found(bucket: str, count: int) -> None:
     store, objects = store_at(bucket), boto3.client("s3")
     sizes = {f"topic=a/date=2026-01-0{n % 2}/{n}.parquet": 10 + n for n in range(2 * count)}
     assert "there is no file s3://archives/topics/topic=a" in (store.problem_with(sizes) or "")

@@ -1,4 +1,4 @@
-"""Files that tasks wrote, but the driver does not see whole: nothing is committed, truncated or released for them."""
+"""Files of tasks that the driver does not see completely: nothing is committed, truncated or released."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Damage = Callable[[Path], None]
 
 
 def remove(file: Path) -> None:
-    """As a driver sees the file of a worker that has a directory of its own under the same name."""
+    """Damage a file as a driver sees it if the worker wrote to a directory of its own with the same name."""
     file.unlink()
 
 
@@ -43,7 +43,7 @@ def shorten(file: Path) -> None:
 
 
 class Unshared(InProcess):
-    """Tasks whose first new file is damaged, in the driver's view, when the driver gets their results."""
+    """Session in which the driver sees the first new file of the tasks damaged."""
 
     def __init__(self, place: Path, damage: Damage) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ def test_archive_that_lost_a_file_releases_nothing(
     work = truncating(bootstrap, tmp_path, topic)
     with monkeypatch.context() as patch:
         # An archiver that dies right after its commit has released nothing yet.
-        patch.setattr(Archiver, "_tell", lambda *_: None)
+        patch.setattr(Archiver, "_release", lambda *_: None)
         list(Archiver(work, InProcess(), pytest.fail).run())
     damage(min(tmp_path.rglob("*.parquet")))
     with pytest.raises(FilesMissing, match=r"is not complete: .*Nothing is truncated or released"):
@@ -133,9 +133,7 @@ def test_archive_that_lost_a_file_releases_nothing(
     assert released(bootstrap, topic) == ""
 
 
-def test_files_of_records_that_were_truncated_before_are_not_looked_for(
-    bootstrap: str, topic: str, tmp_path: Path
-) -> None:
+def test_files_of_truncated_records_are_not_checked(bootstrap: str, topic: str, tmp_path: Path) -> None:
     work = truncating(bootstrap, tmp_path, topic)
     list(Archiver(work, InProcess(), pytest.fail).run())
     for file in tmp_path.rglob("*.parquet"):
@@ -145,7 +143,7 @@ def test_files_of_records_that_were_truncated_before_are_not_looked_for(
     assert starts(bootstrap, topic) == {0: 30, 1: 30}
 
 
-def test_topic_made_again_during_a_run_is_not_truncated(
+def test_topic_created_again_during_a_run_is_not_truncated(
     bootstrap: str, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = ArchiveTable.commit

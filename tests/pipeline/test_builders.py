@@ -1,4 +1,4 @@
-"""Both builders of rows, in Python and compiled: the same rows for what is right, a refusal for what is not."""
+"""Native and Python builder: equal rows for valid batches, an error for invalid ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.records.building import NewRecord, build_batch
 
 BUILDERS: list[BuilderType] = [PureBuilder]
-if find_spec("penstock.pipeline._decoder") is not None:  # there was a compiler
+if find_spec("penstock.pipeline._decoder") is not None:  # the extension was compiled
     from penstock.pipeline.native_builder import NativeBuilder
 
     BUILDERS.append(NativeBuilder)
@@ -66,7 +66,7 @@ def rows_of(
 
 @given(st.lists(st.lists(records, min_size=1, max_size=5), max_size=4), st.integers(0, 6), st.integers(0, 20))
 @settings(max_examples=300, deadline=None)
-def test_all_make_the_rows_that_were_written(batches: list[list[NewRecord]], first: int, end: int) -> None:
+def test_builders_return_the_written_records(batches: list[list[NewRecord]], first: int, end: int) -> None:
     flat = [record for batch in batches for record in batch]
     wanted = list(enumerate(flat))[first:end]
     for make in BUILDERS:
@@ -82,14 +82,14 @@ def test_all_make_the_rows_that_were_written(batches: list[list[NewRecord]], fir
 
 @pytest.mark.parametrize("make", BUILDERS)
 @pytest.mark.parametrize("columns", [(False, False, False), (True, False, False), (False, True, True)])
-def test_only_the_columns_asked_for_are_made(make: BuilderType, columns: tuple[bool, bool, bool]) -> None:
+def test_only_requested_columns_are_built(make: BuilderType, columns: tuple[bool, bool, bool]) -> None:
     taken = rows_of(make, [[NewRecord(b"k", b"v", 1, (("h", b"x"),))]], columns=columns)
     wanted = {name for name, is_wanted in zip(("key", "value", "headers"), columns, strict=True) if is_wanted}
     assert taken.keys() == wanted | {"offset", "timestamp"}
 
 
 @pytest.mark.parametrize("make", BUILDERS)
-def test_the_time_of_the_append_is_that_of_all_records(make: BuilderType) -> None:
+def test_append_time_applies_to_all_records_of_a_batch(make: BuilderType) -> None:
     built = build_batch([NewRecord(None, b"a", 5), NewRecord(None, b"b", 9)])
     builder = make(True, True, False)
     builder.append(memoryview(built)[HEADER_SIZE:], 2, 0, 5, 77, 0, 10)
@@ -101,7 +101,7 @@ def test_the_time_of_the_append_is_that_of_all_records(make: BuilderType) -> Non
     st.data(),
 )
 @settings(max_examples=600, deadline=None)
-def test_damaged_bytes_are_refused_or_read_alike_and_spoil_nothing(
+def test_builders_agree_on_damaged_bytes_and_keep_earlier_rows(
     batch: list[NewRecord], data: st.DataObject
 ) -> None:
     body = bytearray(build_batch(batch)[HEADER_SIZE:])
@@ -119,7 +119,7 @@ def test_damaged_bytes_are_refused_or_read_alike_and_spoil_nothing(
         except REFUSED:
             is_refused = True
         except OverflowError:
-            return  # a time that no Arrow column holds: the native one wraps, the other says so
+            return  # a timestamp outside Arrow's range: the native builder wraps, the Python builder raises
         taken = builder.take()
         for array in taken.values():
             array.validate(full=True)
@@ -132,7 +132,7 @@ def test_damaged_bytes_are_refused_or_read_alike_and_spoil_nothing(
 @given(st.binary(max_size=400), st.integers(-5, 2**31 - 1))
 @example(b"\x02\x00", 1)
 @settings(max_examples=500, deadline=None)
-def test_any_bytes_at_all_do_no_harm(body: bytes, count: int) -> None:
+def test_builders_survive_arbitrary_bytes(body: bytes, count: int) -> None:
     for make in BUILDERS:
         builder = make(True, True, True)
         with suppress(*REFUSED, OverflowError):

@@ -1,4 +1,4 @@
-"""One row for each key, on a real Spark and a real broker."""
+"""Compaction to one row for each key, with a real Spark and a real broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def values(place: Path) -> dict[bytes, bytes]:
     return found
 
 
-def test_the_last_value_of_each_key_is_kept_and_a_deletion_deletes(
+def test_last_value_of_each_key_is_kept_and_tombstones_delete(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     make(bootstrap, "states")
@@ -54,9 +54,7 @@ def test_the_last_value_of_each_key_is_kept_and_a_deletion_deletes(
     assert values(tmp_path / "states") == last
 
 
-def test_the_first_of_those_that_are_alike_is_kept(
-    spark: SparkSession, bootstrap: str, tmp_path: Path
-) -> None:
+def test_first_of_duplicates_is_kept(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
     make(bootstrap, "doubled", 1)
     for _ in range(3):
         produce(bootstrap, "doubled", range(20), 1)
@@ -76,7 +74,7 @@ def test_topic_without_records_makes_a_table_without_rows(
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
-def test_a_driver_that_dies_at_the_commit_leaves_a_whole_table_and_the_next_run_replaces_it(
+def test_driver_death_at_commit_leaves_table_unchanged_until_next_run(
     spark: SparkSession, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
     topic, place = f"committed-{is_committed}", tmp_path / "table"
@@ -103,7 +101,7 @@ def test_a_driver_that_dies_at_the_commit_leaves_a_whole_table_and_the_next_run_
     assert values(place) == last
 
 
-def test_files_that_no_version_of_the_last_week_has_are_deleted(
+def test_files_unreferenced_for_a_week_are_deleted(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     make(bootstrap, "tidy")
@@ -120,7 +118,7 @@ def test_files_that_no_version_of_the_last_week_has_are_deleted(
     assert len(values(tmp_path / "table")) == 10
 
 
-def test_a_place_that_holds_something_else_is_left_alone(
+def test_location_with_other_content_is_not_changed(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     make(bootstrap, "misplaced")

@@ -1,4 +1,4 @@
-"""Columns `size` and `crc` of rows, from the log and from an archive."""
+"""Columns `size` and `crc` of rows from the log and from an archive."""
 
 from __future__ import annotations
 

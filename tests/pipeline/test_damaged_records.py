@@ -1,4 +1,4 @@
-"""Batches whose CRC does not match are never rows, of a topic or of an archive."""
+"""Batches whose CRC does not match never become rows of a topic or of an archive."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ TOPIC = "damaged"
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker whose topic has twenty batches of one record, before one byte changes in the tenth."""
+    """Broker with a topic of twenty batches of one record, with one byte changed in the tenth batch."""
     broker = BrokerProcess(tmp_path)
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -89,7 +89,7 @@ def change_a_byte(broker: BrokerProcess, before: bytes, after: bytes) -> None:
 
 
 @pytest.mark.process
-def test_archive_takes_nothing_of_a_damaged_batch(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_damaged_batch_is_not_archived(broker: BrokerProcess, tmp_path: Path) -> None:
     change_a_byte(broker, b"value 10;", b"value 1x;")
     place = tmp_path / "archive"
     work = job(broker.bootstrap, place, TOPIC, truncates=True, grace_ms=-1000)
@@ -104,7 +104,7 @@ def test_archive_takes_nothing_of_a_damaged_batch(broker: BrokerProcess, tmp_pat
 
 @pytest.mark.process
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_damage_is_an_error_also_where_data_loss_is_none(broker: BrokerProcess, fails: str) -> None:
+def test_damage_is_an_error_with_fail_on_data_loss_off(broker: BrokerProcess, fails: str) -> None:
     change_a_byte(broker, b"value 10;", b"value 1x;")
     options = {"bootstrap": broker.bootstrap, "subscribe": TOPIC, "failOnDataLoss": fails}
     reader = BatchReader(parse(options))

@@ -1,4 +1,4 @@
-"""The examples of docs/pipeline.md, run in this process with the session that all tests share."""
+"""Examples of docs/pipeline.md, run in this process with the shared Spark session."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def carry_out(example: Example) -> str:
-    """Those for Spark in this process, whose session they get; the others as a shell would."""
+    """Run Spark examples in this process with the shared session, and the others in a shell."""
     if " pipeline " not in example.command:
         command = example.command.replace("penstock ", f"{Path(sys.executable).parent}/penstock ")
         return subprocess.run(
@@ -45,7 +45,7 @@ def carry_out(example: Example) -> str:
 
 
 @pytest.mark.timeout(300)
-def test_the_document_says_what_happens(
+def test_documented_examples(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,7 +62,7 @@ def test_the_document_says_what_happens(
 
 
 def _here(code: str, bootstrap: str, directory: Path) -> str:
-    """Spark was started elsewhere, and from there it takes relative paths."""
+    """Resolve relative paths: Spark was started in another directory."""
     for option, name in (("archive", "archive"), ("checkpointLocation", "checkpoint")):
         code = code.replace(f'.option("{option}", "{name}")', f'.option("{option}", "{directory}/{name}")')
     return code.replace("localhost:9092", bootstrap)

@@ -1,4 +1,4 @@
-"""Ranges of offsets read from a real broker as Arrow."""
+"""Offset ranges read from a real broker as Arrow."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_every_record_is_a_row(penstock_session_broker: BrokerProcess, codec: st
 
 
 @pytest.mark.process
-def test_only_the_offsets_and_columns_asked_for_are_read(penstock_session_broker: BrokerProcess) -> None:
+def test_only_requested_offsets_and_columns_are_read(penstock_session_broker: BrokerProcess) -> None:
     bootstrap = penstock_session_broker.bootstrap
     wanted = fill(bootstrap, "part", 1_000)
     part = OffsetRange("part", wanted.topic_id, 0, 333, 777)
@@ -96,7 +96,7 @@ def test_only_the_offsets_and_columns_asked_for_are_read(penstock_session_broker
         lambda wanted: OffsetRange(wanted.topic, "0" * 31 + "7", 0, 0, 10),
     ],
 )
-def test_offsets_that_are_not_there_are_said_to_be_lost(
+def test_missing_offsets_raise_offsets_lost(
     penstock_session_broker: BrokerProcess,
     change: Callable[[OffsetRange], OffsetRange],
     request: pytest.FixtureRequest,
@@ -108,7 +108,7 @@ def test_offsets_that_are_not_there_are_said_to_be_lost(
 
 
 @pytest.mark.process
-def test_a_new_leader_that_does_not_know_yet_what_is_committed_has_lost_nothing(
+def test_new_leader_without_high_watermark_is_not_data_loss(
     penstock_session_broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bootstrap = penstock_session_broker.bootstrap
@@ -124,7 +124,7 @@ def test_a_new_leader_that_does_not_know_yet_what_is_committed_has_lost_nothing(
 
 
 @pytest.mark.process
-def test_when_a_record_was_made_is_told_beside_when_it_was_stored(
+def test_create_timestamp_is_read_beside_append_time(
     penstock_session_broker: BrokerProcess,
 ) -> None:
     bootstrap = penstock_session_broker.bootstrap

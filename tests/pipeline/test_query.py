@@ -1,4 +1,4 @@
-"""Topics as tables of SQL."""
+"""Topics as SQL tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.testing.process import BrokerProcess
 pytestmark = [pytest.mark.process, pytest.mark.spark]
 
 
-def test_topics_are_tables_with_what_is_archived_and_what_is_not(
+def test_sql_tables_include_archive_and_log(
     spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path
 ) -> None:
     bootstrap = penstock_session_broker.bootstrap

@@ -1,4 +1,4 @@
-"""Records replayed into another topic, on a real Spark and a real broker."""
+"""Replay into another topic with a real Spark and a real broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bootstrap(penstock_session_broker: BrokerProcess) -> str:
 
 
 def run(spark: SparkSession, bootstrap: str, source: dict[str, str], target: str, **settings: object) -> int:
-    """How many records were written."""
+    """Run a replay. Returns the number of records written."""
     options = parse({"bootstrap": bootstrap, **source})
     *_, done = replay(ReplayJob(options, target, **settings), lambda: spark)  # type: ignore[arg-type]
     return done.written
@@ -56,7 +56,7 @@ def test_archive_and_log_are_replayed_in_order_and_once(
     assert (one.timestamp_ms, one.headers) == (START_MS + 7 * 3_600_000, {"number": b"7"})
 
 
-def test_a_range_of_time_and_a_filter_choose_what_is_replayed(spark: SparkSession, bootstrap: str) -> None:
+def test_time_range_and_filter_select_replayed_records(spark: SparkSession, bootstrap: str) -> None:
     make(bootstrap, "chosen-from")
     make(bootstrap, "chosen-to", retention_ms="-1")
     produce(bootstrap, "chosen-from", range(100))
@@ -70,7 +70,7 @@ def test_a_range_of_time_and_a_filter_choose_what_is_replayed(spark: SparkSessio
     assert numbers == [n for n in range(20, 60) if n % 10 in (3, 5)]
 
 
-def test_a_time_that_retention_would_not_keep_goes_into_a_header(spark: SparkSession, bootstrap: str) -> None:
+def test_timestamp_beyond_retention_is_kept_in_a_header(spark: SparkSession, bootstrap: str) -> None:
     make(bootstrap, "old-from", 1)
     make(bootstrap, "old-to", 1, retention_ms="86400000")
     produce(bootstrap, "old-from", range(3), 1)
@@ -81,7 +81,7 @@ def test_a_time_that_retention_would_not_keep_goes_into_a_header(spark: SparkSes
     assert record.headers == {"number": b"0", ORIGINAL_TIMESTAMP: b"%d" % START_MS}
 
 
-def test_it_goes_no_faster_than_it_may(
+def test_replay_respects_rate_limit(
     spark: SparkSession, bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(bootstrap, "fast-from", 1)
@@ -92,10 +92,8 @@ def test_it_goes_no_faster_than_it_may(
     assert time.monotonic() - began >= 1.0
 
 
-def test_an_attempt_that_another_has_taken_over_from_writes_nothing_more(
-    bootstrap: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Speculation, or a task that was given up and still runs."""
+def test_fenced_attempt_writes_nothing_more(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two attempts of one task at the same time: speculation, or an abandoned task that still runs."""
     from penstock.pipeline.columns import ALL
     from penstock.pipeline.fetching import read_range
     from penstock.pipeline.offsets import topics_of
@@ -126,7 +124,7 @@ def test_an_attempt_that_another_has_taken_over_from_writes_nothing_more(
     assert [record.number for record in read_topic(bootstrap, "twice-to")] == list(range(50))
 
 
-def test_a_topic_is_not_replayed_into_itself_nor_into_none(spark: SparkSession, bootstrap: str) -> None:
+def test_replay_into_itself_or_missing_topic_is_refused(spark: SparkSession, bootstrap: str) -> None:
     make(bootstrap, "itself")
     with pytest.raises(OptionError, match="cannot be replayed into itself"):
         run(spark, bootstrap, {"subscribe": "itself"}, "itself")

@@ -1,4 +1,4 @@
-"""Tasks of a replay that are killed; the target holds every record once."""
+"""Killed tasks of a replay: the target holds every record once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.testing.process import BrokerProcess
 pytestmark = pytest.mark.process
 
 
-def test_a_task_killed_at_any_step_leaves_every_record_to_be_replayed_once(
+def test_task_killed_at_any_step_replays_every_record_once(
     penstock_session_broker: BrokerProcess,
 ) -> None:
     bootstrap = penstock_session_broker.bootstrap

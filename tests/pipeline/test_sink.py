@@ -1,4 +1,4 @@
-"""Writing with `.format("penstock")`, on a real Spark and a real broker."""
+"""Batch and streaming sink with a real Spark and a real broker."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def load(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
     return reader.option("subscribe", topic).option("includeHeaders", "true").load()
 
 
-def test_rows_become_records_in_the_partition_that_every_client_gives_their_key(
-    spark: SparkSession, bootstrap: str
-) -> None:
+def test_rows_are_partitioned_by_key_as_in_kafka_clients(spark: SparkSession, bootstrap: str) -> None:
     ours, theirs = new_topic(bootstrap, 5), new_topic(bootstrap, 5)
     write(numbers(spark, 1000), bootstrap, topic=ours, **{"kafka.compression.type": "lz4"})
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
@@ -76,7 +74,7 @@ def test_all_columns_of_spark_s_own_sink_are_written(spark: SparkSession, bootst
     assert (bytes(second.key), second.value, second.partition, second.headers) == (b"k", None, 0, None)
 
 
-def test_rows_without_a_key_are_spread(spark: SparkSession, bootstrap: str) -> None:
+def test_rows_without_key_use_all_partitions(spark: SparkSession, bootstrap: str) -> None:
     topic = new_topic(bootstrap, 4)
     write(numbers(spark, 8000, 2).drop("key"), bootstrap, topic=topic)
     counted = load(spark, bootstrap, topic).groupBy("partition").count().collect()
@@ -97,7 +95,7 @@ def test_rows_without_a_key_are_spread(spark: SparkSession, bootstrap: str) -> N
         ({"value": "string"}, {"topic": "t", "kafka.compression.type": "rar"}, "give none or gzip or"),
     ],
 )
-def test_what_cannot_be_written_is_one_clear_sentence_before_anything_is(
+def test_invalid_options_and_columns_fail_before_any_write(
     spark: SparkSession, bootstrap: str, columns: dict[str, str], options: dict[str, str], said: str
 ) -> None:
     if options.get("topic") == "t":
@@ -109,9 +107,7 @@ def test_what_cannot_be_written_is_one_clear_sentence_before_anything_is(
         assert committed(bootstrap, options["topic"]) == []
 
 
-def test_topic_is_not_overwritten_and_rows_that_belong_nowhere_are_told(
-    spark: SparkSession, bootstrap: str
-) -> None:
+def test_overwrite_and_rows_without_partition_are_refused(spark: SparkSession, bootstrap: str) -> None:
     topic = new_topic(bootstrap)
     frame = numbers(spark, 10)
     writer = frame.write.format("penstock").options(bootstrap=bootstrap, topic=topic).mode("overwrite")
@@ -125,7 +121,7 @@ def test_topic_is_not_overwritten_and_rows_that_belong_nowhere_are_told(
 
 
 def stream(spark: SparkSession, bootstrap: str, source: str, target: str, checkpoint: Path) -> None:
-    """What is there, in batches of 100 rows."""
+    """Run a stream over the current records, in batches of 100 rows."""
     reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", bootstrap)
     query = (
         reader.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="100")
@@ -140,7 +136,7 @@ def stream(spark: SparkSession, bootstrap: str, source: str, target: str, checkp
     assert query.awaitTermination(100)
 
 
-def test_stream_is_written_once_also_when_its_last_batch_is_run_again(
+def test_stream_is_written_once_if_last_batch_is_run_again(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     source, target = new_topic(bootstrap), new_topic(bootstrap)
@@ -157,7 +153,7 @@ def test_stream_is_written_once_also_when_its_last_batch_is_run_again(
     assert committed(bootstrap, target) == sorted([*wanted, *map(str, range(10))])
 
 
-def test_missing_topic_of_a_stream_is_named_with_the_command_that_creates_it(
+def test_missing_topic_of_a_stream_is_named_with_create_command(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     source = new_topic(bootstrap)
@@ -175,7 +171,7 @@ def test_missing_topic_of_a_stream_is_named_with_the_command_that_creates_it(
         query.stop()
 
 
-def test_reader_of_committed_data_sees_nothing_of_a_stream_that_failed(
+def test_committed_reader_sees_no_rows_of_failed_stream(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     source, target = new_topic(bootstrap), new_topic(bootstrap)
@@ -183,7 +179,7 @@ def test_reader_of_committed_data_sees_nothing_of_a_stream_that_failed(
     write(numbers(spark, 50).withColumn("partition", lit(1)), bootstrap, topic=source)
     reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", bootstrap)
     frame = reader.options(subscribe=source, startingOffsets="earliest").load()
-    # One of two tasks has a row that is refused.
+    # One of two tasks has a row that is rejected.
     broken = frame.selectExpr("key", "value", "if(partition = 1 and offset = 30, 9, 0) as partition")
     writer = broken.writeStream.format("penstock").option("kafka.bootstrap.servers", bootstrap)
     query = (

@@ -25,7 +25,7 @@ from penstock.testing.process import BrokerProcess
 pytestmark = pytest.mark.process
 
 STRIDE = 1 if os.environ.get("PENSTOCK_ALL_FAULTS") else 3
-"""Not every request when there is little time."""
+"""Step between the tested requests: all of them only with PENSTOCK_ALL_FAULTS."""
 FIRST, SECOND = [f"a{n}" for n in range(10)], [f"b{n}" for n in range(10)]
 
 
@@ -47,14 +47,14 @@ def query(bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> Query:
 
 
 def operator_aborts(bootstrap: str, transactional_ids: Sequence[str]) -> None:
-    """As `penstock transaction abort` does."""
+    """Abort as `penstock transaction abort` does."""
     for each in transactional_ids:
         found = run(bootstrap, lambda routes, name=each: describe(routes, name))  # type: ignore[misc]
         run(bootstrap, lambda routes, open_=found: abort_as_operator(routes, open_))  # type: ignore[misc]
 
 
 def decided(query: Query, patch: pytest.MonkeyPatch, commits: int = 0) -> list[TaskResult]:
-    """Batch 1 is decided, and the driver dies after it has committed this many of the transactions."""
+    """Decide batch 1, and let the driver die after it has committed this many of the transactions."""
     messages = query.run(1, SECOND)
     carry_out = stream_writer.carry_out
 
@@ -72,7 +72,7 @@ def decided(query: Query, patch: pytest.MonkeyPatch, commits: int = 0) -> list[T
 
 
 def restart(query: Query, batch: int = 1) -> None:
-    """Spark runs the batch again, and tells the sink where that fails."""
+    """Run the batch again, as Spark does, and call `abort` on failure."""
     messages = query.run(batch, SECOND)
     try:
         query.writer.commit(messages, batch)
@@ -95,7 +95,7 @@ def test_decided_batch_aborted_before_any_commit_is_written_again(
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
 
 
-def test_loss_of_a_batch_that_was_committed_in_part_is_told_until_accepted(
+def test_loss_of_partly_committed_batch_is_an_error_until_accepted(
     query: Query, bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decided(query, monkeypatch, commits=1)
@@ -115,7 +115,7 @@ def test_loss_of_a_batch_that_was_committed_in_part_is_told_until_accepted(
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND[::2] + SECOND)
 
 
-def test_transaction_fenced_by_another_producer_is_not_taken_for_committed(
+def test_fenced_transaction_is_not_assumed_committed(
     query: Query, bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decided(query, monkeypatch)
@@ -125,10 +125,10 @@ def test_transaction_fenced_by_another_producer_is_not_taken_for_committed(
         restart(query)
 
 
-def test_claim_of_a_committed_transactions_id_is_not_taken_for_an_abort(
+def test_claim_of_committed_transactions_id_is_not_an_abort(
     query: Query, bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A late attempt of a task claims the id when the driver has committed, but Spark does not know it yet."""
+    """A late attempt of a task claims the id after the driver has committed, before Spark knows it."""
     decided(query, monkeypatch, commits=2)
     for number in (0, 1):
         prefix = f"spark-sink/{query.id}/{number}-"
@@ -137,7 +137,7 @@ def test_claim_of_a_committed_transactions_id_is_not_taken_for_an_abort(
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
 
 
-def test_decided_rows_are_committed_though_the_next_run_has_no_rows(
+def test_decided_rows_are_committed_if_next_run_has_no_rows(
     query: Query, bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The input was deleted between the two runs of the batch."""
@@ -159,10 +159,10 @@ def test_transaction_aborted_before_the_decision_leaves_the_batch_undecided(
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
 
 
-def test_driver_that_was_replaced_cannot_undo_what_its_successor_wrote(
+def test_fenced_driver_cannot_undo_batch_of_its_successor(
     query: Query, bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old driver has decided, and goes on when the new one has undone that and written the batch again."""
+    """The old driver continues after the new one has undone its decision and written the batch again."""
     messages = query.run(1, SECOND)
     carry_out = stream_writer.carry_out
 
@@ -181,7 +181,7 @@ def test_driver_that_was_replaced_cannot_undo_what_its_successor_wrote(
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
 
 
-def test_commit_of_the_old_driver_is_seen_by_the_one_that_would_undo(
+def test_new_driver_sees_commit_of_old_driver_before_undoing(
     query: Query, bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decided(query, monkeypatch)

@@ -1,4 +1,4 @@
-"""Driver, task and broker of the streaming sink die at each request that is made, and Spark runs the batch again."""
+"""Driver, task and broker of the streaming sink die at each request, and Spark runs the batch again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 FIRST, SECOND = [f"a{n}" for n in range(10)], [f"b{n}" for n in range(10)]
 WITH_ALL = bool(os.environ.get("PENSTOCK_ALL_FAULTS"))
 STRIDE = 1 if WITH_ALL else 8
-"""Not every step when there is little time."""
+"""Step between the tested requests: all of them only with PENSTOCK_ALL_FAULTS."""
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.mark.timeout(600)
-def test_broker_that_is_killed_at_a_request_costs_at_most_another_run_of_the_batch(
+def test_broker_killed_at_any_request_costs_at_most_a_retry_of_the_batch(
     broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = new_topic(broker.bootstrap)
@@ -89,7 +89,7 @@ def test_broker_that_is_killed_at_a_request_costs_at_most_another_run_of_the_bat
 
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not WITH_ALL, reason="a cluster takes a while: make pipeline-crashes")
-def test_broker_of_three_that_is_killed_at_a_request_stops_nothing(
+def test_cluster_of_three_survives_broker_killed_at_any_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = ClusterProcesses(tmp_path)

@@ -1,4 +1,4 @@
-"""The streaming sink step by step, without Spark: whatever dies and is done again, each row is read once."""
+"""Streaming sink step by step, without Spark: after any crash and retry, each row is read once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def query(bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> Query:
     return Query(bootstrap, topic, monkeypatch)
 
 
-def test_batches_are_read_once_they_are_committed(query: Query, bootstrap: str, topic: str) -> None:
+def test_batches_are_readable_after_commit(query: Query, bootstrap: str, topic: str) -> None:
     messages = query.run(0, FIRST)
     assert len(query.open_ids) == 2
     query.writer.commit(messages, 0)
@@ -53,9 +53,7 @@ def test_batches_are_read_once_they_are_committed(query: Query, bootstrap: str, 
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
 
 
-def test_batch_that_is_run_again_after_it_was_decided_writes_nothing(
-    query: Query, bootstrap: str, topic: str
-) -> None:
+def test_decided_batch_that_is_run_again_writes_nothing(query: Query, bootstrap: str, topic: str) -> None:
     query.writer.commit(query.run(0, FIRST), 0)
     messages = query.run(0, FIRST)
     assert all(each.is_decided for each in messages)
@@ -63,7 +61,7 @@ def test_batch_that_is_run_again_after_it_was_decided_writes_nothing(
     assert committed(bootstrap, topic) == sorted(FIRST)
 
 
-def test_attempt_that_was_left_behind_is_aborted(query: Query, bootstrap: str, topic: str) -> None:
+def test_abandoned_attempt_is_aborted(query: Query, bootstrap: str, topic: str) -> None:
     query.write(0, 0, [rows_of(FIRST)])
     query.write(0, 0, [rows_of(FIRST)])
     query.writer.commit(query.run(0, FIRST), 0)
@@ -71,9 +69,7 @@ def test_attempt_that_was_left_behind_is_aborted(query: Query, bootstrap: str, t
     assert committed(bootstrap, topic) == sorted(FIRST)
 
 
-def test_batch_that_failed_leaves_nothing_and_can_be_run_again(
-    query: Query, bootstrap: str, topic: str
-) -> None:
+def test_failed_batch_leaves_nothing_and_can_be_run_again(query: Query, bootstrap: str, topic: str) -> None:
     query.writer.abort([query.write(0, 0, [rows_of(FIRST)]), None], 0)
     assert query.open_ids == []
     assert committed(bootstrap, topic) == []
@@ -81,7 +77,7 @@ def test_batch_that_failed_leaves_nothing_and_can_be_run_again(
     assert committed(bootstrap, topic) == sorted(FIRST)
 
 
-def test_batch_of_which_no_task_came_back_is_found_by_its_checkpoint(
+def test_batch_without_task_results_is_aborted_by_checkpoint(
     bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     query = Query(bootstrap, topic, monkeypatch, checkpointLocation=tmp_path.as_uri())
@@ -92,7 +88,7 @@ def test_batch_of_which_no_task_came_back_is_found_by_its_checkpoint(
     assert query.open_ids == []
 
 
-def test_task_that_fails_aborts_what_it_wrote(query: Query, bootstrap: str, topic: str) -> None:
+def test_failed_task_aborts_its_transaction(query: Query, bootstrap: str, topic: str) -> None:
     def broken() -> object:
         yield rows_of(FIRST)
         raise ValueError("the input broke off")
@@ -102,21 +98,23 @@ def test_task_that_fails_aborts_what_it_wrote(query: Query, bootstrap: str, topi
     assert query.open_ids == []
 
 
-def test_row_that_is_too_large_is_told_and_leaves_nothing_open(query: Query, topic: str) -> None:
+def test_too_large_row_fails_and_leaves_no_open_transaction(query: Query, topic: str) -> None:
     rows = rows_of(["small", "x" * 3_000_000])
     with pytest.raises(NotWritten, match=rf"cannot write to {topic}-\d: message_too_large"):
         query.write(0, 0, [rows])
     assert query.open_ids == []
 
 
-def test_cluster_that_does_not_answer_is_told_before_anything_is_written() -> None:
+def test_unreachable_cluster_fails_before_anything_is_written() -> None:
     schema = StructType([StructField("value", StringType())])
     options = {"bootstrap": "127.0.0.1:1", "topic": "t"}
     with pytest.raises(Unreachable, match=r"no broker answers at 127\.0\.0\.1:1"):
         SinkStreamWriter.checked(options, schema)
 
 
-def test_failure_after_the_decision_aborts_none_of_it(query: Query, bootstrap: str, topic: str) -> None:
+def test_failure_after_decision_aborts_no_decided_transaction(
+    query: Query, bootstrap: str, topic: str
+) -> None:
     messages = query.run(0, FIRST)
     query.writer.commit(messages, 0)
     query.writer.abort([*messages], 0)
@@ -130,7 +128,7 @@ def test_batch_without_rows_decides_nothing(query: Query, bootstrap: str) -> Non
     assert DecisionLog(bootstrap, query.id).last() == SinkDecision()
 
 
-def test_tasks_of_a_driver_that_was_replaced_do_not_count(query: Query, bootstrap: str, topic: str) -> None:
+def test_tasks_of_fenced_driver_do_not_count(query: Query, bootstrap: str, topic: str) -> None:
     of_the_old = query.run(0, FIRST)
     of_the_new = query.run(0, FIRST)
     query.writer.commit(of_the_new, 0)
@@ -144,7 +142,7 @@ def test_tasks_of_a_driver_that_was_replaced_do_not_count(query: Query, bootstra
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
 
 
-def test_decision_that_another_query_hides_is_waited_for(
+def test_driver_waits_for_decision_hidden_by_another_query(
     query: Query, bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query.writer.commit(query.run(0, FIRST), 0)
@@ -158,25 +156,25 @@ def test_decision_that_another_query_hides_is_waited_for(
     other.produce(DECISIONS_TOPIC, b"", b"other", partition)
     assert other.flush(30) == 0
     with monkeypatch.context() as patch:
-        # The driver is given up when it has decided, but nobody can read it yet.
+        # The driver loses contact after its decision is stored, before it is readable.
         patch.setattr(decisions, "_until_readable", Mock(side_effect=Killed))
         with pytest.raises(Killed):
             log.record(driver, SinkDecision(1, tuple(winners)))
     until_readable = decisions._until_readable
 
     async def waited_for(*arguments: Any) -> None:
-        with suppress(KafkaException):  # it was ended before
+        with suppress(KafkaException):  # the transaction has ended already
             other.abort_transaction(30)
         await until_readable(*arguments)
 
     monkeypatch.setattr(decisions, "_until_readable", waited_for)
     query.writer.commit(query.run(1, SECOND), 1)
-    # It was not dead, and goes on.
+    # The old driver is alive and continues.
     run(bootstrap, lambda routes: commit(routes, winners))
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
 
 
-def test_transactional_ids_are_used_again(query: Query) -> None:
+def test_transactional_ids_are_reused(query: Query) -> None:
     used = set()
     for batch in range(4):
         messages = query.run(batch, FIRST)

@@ -1,5 +1,7 @@
-"""Tasks and a driver of a real Spark are killed under the streaming sink: a part of `make pipeline-crashes`, for it
-starts Spark four times; CI has the same deaths without Spark (`test_sink_deaths.py`)."""
+"""Killed tasks and driver of a real Spark under the streaming sink. Part of `make pipeline-crashes` only,
+because it
+starts Spark four times; `test_sink_deaths.py` has the same deaths without Spark.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,14 @@ ATTEMPTS = 4
 
 
 @pytest.mark.timeout(900)
-def test_task_and_driver_are_killed_and_each_row_is_there_once(
+def test_each_row_is_written_once_after_task_and_driver_deaths(
     spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path
 ) -> None:
     bootstrap = penstock_session_broker.bootstrap
     source, target = new_topic(bootstrap), new_topic(bootstrap)
     feed(bootstrap, source, range(ROWS))
     runs = Runs(bootstrap, source, target, tmp_path)
-    # The task when its first rows are written, the driver when all is decided and one transaction of two is committed.
+    # The task dies at its first rows, the driver after the decision with one of two transactions committed.
     plans = [Plan("task", 1, is_sent=True, api=PRODUCE), Plan("driver", 3, api=END_TXN)]
     assert not runs.run(*plans)
     assert runs.deaths() == 2, runs.log_tail()
@@ -50,7 +52,7 @@ def test_task_and_driver_are_killed_and_each_row_is_there_once(
 
 
 @pytest.mark.timeout(900)
-def test_task_that_is_killed_at_each_attempt_leaves_no_transaction_open(
+def test_task_killed_at_each_attempt_leaves_no_open_transaction(
     spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path
 ) -> None:
     bootstrap = penstock_session_broker.bootstrap

@@ -1,4 +1,4 @@
-"""`.format("penstock")` on a real Spark and a real broker."""
+"""`.format("penstock")` with a real Spark and a real broker."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def numbers(frame: DataFrame) -> list[int]:
     return sorted(int(row.value) for row in frame.select("value").collect())
 
 
-def test_a_topic_is_a_table_with_the_columns_of_sparks_own_source(
-    spark: SparkSession, bootstrap: str
-) -> None:
+def test_topic_is_a_table_with_columns_of_sparks_own_source(spark: SparkSession, bootstrap: str) -> None:
     make(bootstrap, "table")
     produce(bootstrap, "table", range(1000))
     frame = load(spark, bootstrap, subscribe="table")
@@ -80,7 +78,7 @@ def test_a_topic_is_a_table_with_the_columns_of_sparks_own_source(
         ({"minPartitions": "7"}, list(range(100))),
     ],
 )
-def test_where_reading_starts_and_ends_is_chosen(
+def test_start_and_end_options_select_rows(
     spark: SparkSession, bootstrap: str, topic_name: str, options: dict[str, str], wanted: list[int]
 ) -> None:
     make(bootstrap, topic_name)
@@ -116,14 +114,14 @@ def test_topics_are_subscribed_to_by_pattern_and_assigned_by_partition(
         ({"subscribePattern": "("}, "not a valid regular expression"),
     ],
 )
-def test_a_wrong_option_is_one_clear_sentence(
+def test_wrong_option_is_explained(
     spark: SparkSession, bootstrap: str, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(PySparkException, match=said):
         load(spark, bootstrap, **options).count()
 
 
-def test_filters_are_handed_down_where_spark_does_so(spark: SparkSession, bootstrap: str) -> None:
+def test_filters_are_pushed_down(spark: SparkSession, bootstrap: str) -> None:
     make(bootstrap, "filtered")
     produce(bootstrap, "filtered", range(100))
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
@@ -161,7 +159,7 @@ def test_topics_without_records_are_tables_without_rows(spark: SparkSession, boo
 
 
 def stream(spark: SparkSession, bootstrap: str, directory: Path, **options: str) -> list[int]:
-    """What a query that reads what is there has seen so far."""
+    """Run a query up to the current end. Returns all rows it has written so far."""
     reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", bootstrap)
     query = (
         reader.options(**{"startingOffsets": "earliest", **options})
@@ -182,7 +180,7 @@ def stream(spark: SparkSession, bootstrap: str, directory: Path, **options: str)
 batches: list[int] = []
 
 
-def test_a_stream_goes_on_from_its_checkpoint_with_new_partitions_too(
+def test_stream_continues_from_checkpoint_with_new_partitions(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     make(bootstrap, "stream")
@@ -198,7 +196,7 @@ def test_a_stream_goes_on_from_its_checkpoint_with_new_partitions_too(
     assert stream(spark, bootstrap, tmp_path, **options) == list(range(180))
 
 
-def test_stream_goes_on_when_one_of_its_topics_is_deleted(
+def test_stream_continues_after_one_topic_is_deleted(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     for topic in ("stays", "leaves"):
@@ -216,7 +214,7 @@ def test_stream_goes_on_when_one_of_its_topics_is_deleted(
     assert stream(spark, bootstrap, tmp_path, **options) == list(range(90))
 
 
-def test_a_stream_whose_topic_was_made_again_says_what_it_lost(
+def test_stream_reports_loss_if_topic_is_created_again(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     make(bootstrap, "again")

@@ -1,4 +1,4 @@
-"""Statistics as a stream, to a table and a topic; and their charts."""
+"""Statistics as a stream to a table and a topic, and charts of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def produce(bootstrap: str, topic: str, times_ms: list[int]) -> None:
 
 @pytest.mark.process
 @pytest.mark.spark
-def test_windows_that_are_over_are_counted_once(
+def test_closed_windows_are_counted_once(
     spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path, topic_name: str
 ) -> None:
     bootstrap = penstock_session_broker.bootstrap
@@ -71,7 +71,7 @@ def test_windows_that_are_over_are_counted_once(
 
 @pytest.mark.process
 @pytest.mark.spark
-def test_a_query_that_dies_between_table_and_topic_goes_on_and_counts_once(
+def test_query_death_between_table_and_topic_counts_each_window_once(
     spark: SparkSession,
     penstock_session_broker: BrokerProcess,
     tmp_path: Path,
@@ -129,10 +129,10 @@ ROWS = [
 
 
 @pytest.mark.process
-def test_a_batch_that_comes_again_is_not_written_again(
+def test_repeated_batch_is_written_once(
     penstock_session_broker: BrokerProcess, tmp_path: Path, topic_name: str
 ) -> None:
-    """As after a crash between writing it and noting that it was."""
+    """A batch is repeated after a crash between the write and Spark's checkpoint."""
     bootstrap = penstock_session_broker.bootstrap
     make(bootstrap, topic_name, 1)
     table = pa.Table.from_pylist(ROWS[:2], schema=SCHEMA)
@@ -143,13 +143,13 @@ def test_a_batch_that_comes_again_is_not_written_again(
     assert len(read_json(bootstrap, topic_name)) == 4
 
 
-def test_a_chart_for_the_terminal_has_a_line_for_each_topic() -> None:
+def test_terminal_chart_has_a_line_for_each_topic() -> None:
     assert in_terminal(ROWS, "records", 5) == [
         "a  ▄▅▆▇█  highest 80, last 80",
         "b  ▄▅▆▇█  highest 80, last 80",
     ]
 
 
-def test_a_chart_is_a_picture(tmp_path: Path) -> None:
+def test_chart_is_a_png(tmp_path: Path) -> None:
     to_png(ROWS, str(tmp_path / "chart.png"))
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")

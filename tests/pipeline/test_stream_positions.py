@@ -1,4 +1,4 @@
-"""Positions of a streaming query over a real broker, planned as Spark does it, without Spark."""
+"""Positions of a streaming query on a real broker, planned as Spark does, without Spark."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_limit_holds_for_topics_and_partitions_new_to_a_query(
     assert batch(source, position)[0] == position
 
 
-def test_topic_subscribed_to_again_is_read_on_from_its_position(bootstrap: str, name: str) -> None:
+def test_topic_subscribed_again_continues_from_its_position(bootstrap: str, name: str) -> None:
     a, b = f"{name}-a", f"{name}-b"
     for topic in (a, b):
         make(bootstrap, topic)
@@ -105,7 +105,7 @@ def test_topic_subscribed_to_again_is_read_on_from_its_position(bootstrap: str, 
     assert batch(both, position) == (position, {})
 
 
-def test_partition_assigned_again_is_read_on_from_its_position(bootstrap: str, name: str) -> None:
+def test_partition_assigned_again_continues_from_its_position(bootstrap: str, name: str) -> None:
     make(bootstrap, name)
     produce(bootstrap, name, range(20))
     both = reader(bootstrap, assign=f'{{"{name}": [0, 1]}}')
@@ -118,7 +118,7 @@ def test_partition_assigned_again_is_read_on_from_its_position(bootstrap: str, n
 
 
 @pytest.mark.parametrize("kind", ["subscribe", "subscribePattern", "assign"])
-def test_deleted_topic_is_an_error_that_names_it_or_is_left_out(bootstrap: str, name: str, kind: str) -> None:
+def test_deleted_topic_is_a_named_error_or_skipped(bootstrap: str, name: str, kind: str) -> None:
     a, b = f"{name}-a", f"{name}-b"
     for topic in (a, b):
         make(bootstrap, topic)
@@ -139,14 +139,14 @@ def test_deleted_topic_is_an_error_that_names_it_or_is_left_out(bootstrap: str, 
         end = tolerant.latestOffset(position, ReadAllAvailable())
     assert read(tolerant, position, end) == {a: list(range(20, 30))}
     assert batch(tolerant, end) == (end, {})
-    # The loss was accepted once: a query that fails on data loss goes on from here.
+    # The loss was accepted once: a query with failOnDataLoss=true continues from here.
     assert batch(source, end) == (end, {})
     make(bootstrap, b)
     produce(bootstrap, b, range(100, 110))
     assert batch(tolerant, end)[1] == {b: list(range(100, 110))}
 
 
-def test_topic_deleted_between_plan_and_batch_is_left_out(bootstrap: str, name: str) -> None:
+def test_topic_deleted_between_plan_and_batch_is_skipped(bootstrap: str, name: str) -> None:
     a, b = f"{name}-a", f"{name}-b"
     for topic in (a, b):
         make(bootstrap, topic)
@@ -161,7 +161,7 @@ def test_topic_deleted_between_plan_and_batch_is_left_out(bootstrap: str, name: 
         reader(bootstrap, subscribe=f"{a},{b}").partitions(start, end)
 
 
-def test_topic_made_again_between_plan_and_batch_is_read_once(bootstrap: str, name: str) -> None:
+def test_topic_created_again_between_plan_and_batch_is_read_once(bootstrap: str, name: str) -> None:
     make(bootstrap, name)
     produce(bootstrap, name, range(20))
     source = reader(bootstrap, subscribe=name, failOnDataLoss="false")
@@ -177,7 +177,7 @@ def test_topic_made_again_between_plan_and_batch_is_read_once(bootstrap: str, na
     assert batch(source, position) == (position, {})
 
 
-def test_topic_deleted_while_a_task_reads_it_ends_the_task_only(bootstrap: str, name: str) -> None:
+def test_topic_deletion_during_read_ends_only_the_task(bootstrap: str, name: str) -> None:
     make(bootstrap, name, 1)
     produce(bootstrap, name, range(20), 1)
     source = reader(bootstrap, subscribe=name, failOnDataLoss="false")
@@ -188,7 +188,7 @@ def test_topic_deleted_while_a_task_reads_it_ends_the_task_only(bootstrap: str, 
         assert list(source.read(part)) == []
 
 
-def test_topic_deleted_between_two_requests_of_a_plan_is_planned_anew(
+def test_topic_deleted_during_planning_causes_a_new_plan(
     bootstrap: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = f"{name}-a", f"{name}-b"
@@ -232,7 +232,7 @@ def test_topic_that_never_existed_is_refused_by_name(bootstrap: str, name: str) 
             wrong.latestOffset(position, ReadAllAvailable())
 
 
-def test_available_now_ends_at_what_was_there_though_a_topic_is_deleted(bootstrap: str, name: str) -> None:
+def test_available_now_ends_at_initial_end_if_a_topic_is_deleted(bootstrap: str, name: str) -> None:
     a, b = f"{name}-a", f"{name}-b"
     for topic in (a, b):
         make(bootstrap, topic)
@@ -247,7 +247,7 @@ def test_available_now_ends_at_what_was_there_though_a_topic_is_deleted(bootstra
     assert batch(source, position) == (position, {})
 
 
-def test_position_of_an_older_version_is_read_on(bootstrap: str, name: str) -> None:
+def test_position_of_older_version_is_continued(bootstrap: str, name: str) -> None:
     make(bootstrap, name)
     produce(bootstrap, name, range(20))
     source = reader(bootstrap, subscribe=name)

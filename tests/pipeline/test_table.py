@@ -1,4 +1,4 @@
-"""Archive and log read as one table, on a real Spark and a real broker."""
+"""Archive and log read as one table, with a real Spark and a real broker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def numbers(frame: DataFrame) -> list[int]:
 
 
 def truncated(spark: SparkSession, bootstrap: str, place: Path, topic: str) -> None:
-    """Records 0 to 59 are archived, 0 to 29 are only there, 60 to 99 only in the log."""
+    """Fill a topic: records 0 to 59 are archived, 0 to 29 are only there, 60 to 99 are only in the log."""
     make(bootstrap, topic)
     produce(bootstrap, topic, range(60))
     archive(spark, job(bootstrap, place, topic))
@@ -43,7 +43,7 @@ def truncated(spark: SparkSession, bootstrap: str, place: Path, topic: str) -> N
     produce(bootstrap, topic, range(60, 100))
 
 
-def test_what_is_archived_and_what_is_not_is_one_table_without_gap_or_duplicate(
+def test_archive_and_log_form_one_table_without_gap_or_duplicate(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     place = tmp_path / "archive"
@@ -67,7 +67,7 @@ def bounded(
     penstock_session_broker: BrokerProcess,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """Archive of the topic `bounded`, which the tests of bounds share."""
+    """Archive of the topic `bounded`, shared by the tests of bounds."""
     place = tmp_path_factory.mktemp("bounded") / "archive"
     truncated(spark, penstock_session_broker.bootstrap, place, "bounded")
     return place
@@ -105,7 +105,7 @@ def test_table_without_rows_in_archive_and_log_is_empty(
     assert load(spark, bootstrap, place, "emptied-table", startingOffsets=none).collect() == []
 
 
-def test_topic_that_is_archived_and_truncated_as_a_whole_is_read(
+def test_fully_archived_and_truncated_topic_is_read(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     place, topic = tmp_path / "archive", "all-truncated"
@@ -119,7 +119,7 @@ def test_topic_that_is_archived_and_truncated_as_a_whole_is_read(
     assert reader.options(subscribe=topic).load().collect() == []
 
 
-def test_rows_of_a_topic_that_was_deleted_are_not_those_of_the_new_one(
+def test_rows_of_deleted_topic_are_not_rows_of_new_topic(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     place = tmp_path / "archive"
@@ -132,9 +132,7 @@ def test_rows_of_a_topic_that_was_deleted_are_not_those_of_the_new_one(
     assert numbers(load(spark, bootstrap, place, "anew")) == list(range(200, 220))
 
 
-def test_a_topic_that_is_only_archived_is_read_from_there(
-    spark: SparkSession, bootstrap: str, tmp_path: Path
-) -> None:
+def test_deleted_topic_is_read_from_archive(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
     place = tmp_path / "archive"
     for numbers_ in (range(10), range(50, 80)):
         make(bootstrap, "departed")
@@ -150,7 +148,7 @@ def test_a_topic_that_is_only_archived_is_read_from_there(
         load(spark, bootstrap, place, "unheard").count()
 
 
-def test_partitions_of_a_topic_that_is_only_archived_are_assigned(bootstrap: str, tmp_path: Path) -> None:
+def test_partitions_of_deleted_archived_topic_can_be_assigned(bootstrap: str, tmp_path: Path) -> None:
     place = tmp_path / "archive"
     make(bootstrap, "assigned")
     produce(bootstrap, "assigned", range(30))
@@ -167,7 +165,7 @@ def test_partitions_of_a_topic_that_is_only_archived_are_assigned(bootstrap: str
     assert found == list(range(5, 15))
 
 
-def test_what_is_archived_and_truncated_while_it_is_read_is_found_in_the_archive(
+def test_records_truncated_during_read_are_found_in_archive(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     place = tmp_path / "archive"
@@ -185,7 +183,7 @@ def test_what_is_archived_and_truncated_while_it_is_read_is_found_in_the_archive
     assert sorted(found) == [(partition, offset) for partition in (0, 1) for offset in range(50)]
 
 
-def test_records_that_went_unarchived_are_an_error_or_left_out(
+def test_records_deleted_before_archiving_are_an_error_or_skipped(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     place = tmp_path / "archive"
@@ -198,7 +196,7 @@ def test_records_that_went_unarchived_are_an_error_or_left_out(
     assert numbers(left) == [*range(60), *range(80, 100)]
 
 
-def test_a_stream_begins_in_the_archive_and_goes_on_in_the_log(
+def test_stream_starts_in_archive_and_continues_in_log(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     place = tmp_path / "archive"
@@ -225,13 +223,13 @@ def test_a_stream_begins_in_the_archive_and_goes_on_in_the_log(
     assert run() == list(range(120))
 
 
-def test_no_archive_is_one_clear_sentence(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
+def test_missing_archive_is_explained(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
     make(bootstrap, "unarchived")
     with pytest.raises(PySparkException, match="there is no archive at"):
         load(spark, bootstrap, tmp_path / "nothing", "unarchived").count()
 
 
-def test_a_table_that_other_tools_have_reorganised_is_read_as_before(
+def test_table_reorganised_by_other_tools_is_read_correctly(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     from deltalake import DeltaTable
@@ -239,7 +237,9 @@ def test_a_table_that_other_tools_have_reorganised_is_read_as_before(
     place = tmp_path / "archive"
     truncated(spark, bootstrap, place, "tidied")
     DeltaTable(str(place)).optimize.compact()
-    assert len(ArchiveTable.at(str(place)).view().files("tidied")) == 3  # one a day, of both partitions
+    assert (
+        len(ArchiveTable.at(str(place)).view().files("tidied")) == 3
+    )  # one file for each day, with both partitions
     assert numbers(load(spark, bootstrap, place, "tidied")) == list(range(100))
     archive(spark, job(bootstrap, place, "tidied"))
     assert numbers(load(spark, bootstrap, place, "tidied")) == list(range(100))

@@ -1,8 +1,8 @@
-/* Takes record batches (format 2, decompressed) apart into Arrow's buffers, without a Python object per record.
+/* Parser of record batches (format 2, decompressed) into Arrow buffers, without a Python object for each record.
 
-   A RawBuilder grows a few byte strings, the buffers of the columns, and gives them away as they are. Every length that
-   is read is checked against what is left of the record and of the batch; a batch that is not right is a ValueError and
-   leaves the builder as it was. */
+   A RawBuilder appends to the buffers of its columns, which are byte strings, and returns them without a copy. Every
+   length is checked against the remaining bytes of the record and of the batch. An invalid batch raises ValueError and
+   leaves the builder unchanged. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -12,14 +12,14 @@
 #define FIRST_CAPACITY 4096
 
 typedef struct {
-    PyObject *bytes; /* its first `used` bytes count */
+    PyObject *bytes; /* only the first `used` bytes are valid */
     Py_ssize_t used;
 } Buffer;
 
 typedef struct {
-    Buffer ends;  /* int32: where each value ends in `data`, after a leading 0 */
+    Buffer ends;  /* int32: end of each value in `data`, after a leading 0 */
     Buffer data;
-    Buffer valid; /* one byte each; packed to bits when taken */
+    Buffer valid; /* one byte for each value; packed to bits by take */
     Py_ssize_t nulls;
 } Column;
 
@@ -89,7 +89,7 @@ static int put_valid(Column *column, int is_valid)
     return put(&column->valid, &flag, 1);
 }
 
-/* A value, or null where `size` is negative. */
+/* Append a value, or null if `size` is negative. */
 static int put_value(Column *column, const char *data, Py_ssize_t size)
 {
     if (size > 0 && put(&column->data, data, size) < 0)
@@ -135,7 +135,7 @@ static int start_columns(RawBuilder *self)
     return 0;
 }
 
-/* --- reading; a Cursor that has failed stays so */
+/* --- reading; a failed Cursor stays failed */
 
 typedef struct {
     const unsigned char *at, *end;
@@ -165,7 +165,7 @@ static int64_t read_int(Cursor *cursor)
     return value;
 }
 
-/* Its length, -1 for null; `data` points at it. */
+/* Read a field: returns its length, or -1 for null, and points `data` at it. */
 static Py_ssize_t read_bytes(Cursor *cursor, const char **data)
 {
     int64_t size = read_int(cursor);
@@ -190,7 +190,7 @@ static int is_ascii(const char *data, Py_ssize_t size)
     return 1;
 }
 
-/* 0 where it is UTF-8, as Arrow's strings must be; a ValueError where it is not. */
+/* Return 0 for valid UTF-8, which Arrow's strings require; otherwise set ValueError. */
 static int check_name(const char *data, Py_ssize_t size)
 {
     if (is_ascii(data, size))
@@ -200,7 +200,7 @@ static int check_name(const char *data, Py_ssize_t size)
     return text == NULL ? -1 : 0;
 }
 
-/* 0, or -1 with an error set; a cursor that fails sets none. */
+/* Return 0, or -1 with an exception set. A failed cursor sets no exception. */
 static int append_headers(RawBuilder *self, Cursor *cursor, int is_wanted)
 {
     int64_t count = read_int(cursor);
@@ -238,7 +238,7 @@ typedef struct {
 static int append_record(RawBuilder *self, Cursor *cursor, const Batch *batch)
 {
     const char *key, *value;
-    cursor->at++; /* a record's attributes are unused */
+    cursor->at++; /* skip the attributes of the record, which are unused */
     int64_t timestamp_delta = read_varint(cursor, 10);
     int64_t offset_delta = read_int(cursor);
     Py_ssize_t key_size = read_bytes(cursor, &key);
@@ -285,7 +285,7 @@ invalid:
     return -1;
 }
 
-/* What a failed append has to be taken back to. */
+/* Sizes of a column before an append, to restore after a failure. */
 typedef struct {
     Py_ssize_t ends, data, valid, nulls;
 } ColumnMark;
@@ -372,7 +372,7 @@ static PyObject *take_valid(Column *column)
     return packed;
 }
 
-/* (validity or None, ends, data, how many are null) */
+/* Build the tuple (validity or None, ends, data, number of nulls). */
 static PyObject *take_column(Column *column)
 {
     Py_ssize_t nulls = column->nulls;

@@ -1,8 +1,11 @@
-"""The source and sinks of Penstock, for a Spark whose processes are to be killed: found instead of the package of this
-name when its folder comes first.
+"""Source and sinks for a Spark whose processes are killed. Replaces the package of this name when its folder
+comes first
+in the path.
 
-PENSTOCK_DEATHS names a folder with one file a death, taken in their order: who dies (`task` or `driver`), at which
-request to a broker (`at`), or at which of one API (`api`), and whether that is sent before.
+PENSTOCK_DEATHS names a folder with one file for each death, used in order: the process (`task` or
+`driver`), the number
+of the request to a broker (`at`), counted over all requests or over one API (`api`), and whether it is
+sent first.
 """
 
 from __future__ import annotations
@@ -78,7 +81,7 @@ def _take(who: str) -> Mapping[str, Any] | None:
         try:
             path.rename(taken)
         except FileNotFoundError:
-            continue  # another task was faster
+            continue  # another task took the file
         return {**plan, "taken": taken}
     return None
 

@@ -1,4 +1,4 @@
-"""Small files merged, old days gone; what is read stays the same."""
+"""Archive maintenance: merged files and deleted days, with unchanged rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.process, pytest.mark.spark]
 
 @pytest.fixture
 def place(spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path) -> Path:
-    """Three runs of forty hours in two partitions: each partition has files of six days, two days with two files."""
+    """Archive of three runs of forty hours in two partitions: files of six days for each partition, two days
+    with two files.
+    """
     bootstrap = penstock_session_broker.bootstrap
     topic = f"kept-{tmp_path.name}"
     make(bootstrap, topic)
@@ -28,7 +30,7 @@ def place(spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path:
     return tmp_path / "archive"
 
 
-def test_small_files_of_a_day_become_one_and_no_row_changes(spark: SparkSession, place: Path) -> None:
+def test_merge_of_small_files_keeps_all_rows(spark: SparkSession, place: Path) -> None:
     table = ArchiveTable.at(str(place))
     before, files = rows(place), len(table.view().all_files())
     done = maintain(table, lambda: spark, None, worthwhile=2)
@@ -38,7 +40,7 @@ def test_small_files_of_a_day_become_one_and_no_row_changes(spark: SparkSession,
     assert maintain(table, pytest.fail, None, worthwhile=2) == MaintenanceResult()
 
 
-def test_a_merge_that_somebody_else_has_done_meanwhile_is_dropped(
+def test_merge_is_dropped_if_another_merge_commits_first(
     spark: SparkSession, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ArchiveTable.at(str(place))
@@ -55,7 +57,7 @@ def test_a_merge_that_somebody_else_has_done_meanwhile_is_dropped(
     assert rows(place) == before
 
 
-def test_days_before_a_date_go(place: Path) -> None:
+def test_days_before_a_date_are_deleted(place: Path) -> None:
     table = ArchiveTable.at(str(place))
     third_day = datetime.fromtimestamp(START_MS / 1000 + 2 * 86_400, UTC).date()
     assert maintain(table, pytest.fail, third_day).expired > 0
