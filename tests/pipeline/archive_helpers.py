@@ -22,8 +22,10 @@ START_MS = 1_700_000_000_000 // DAY_MS * DAY_MS
 
 
 def make(bootstrap: str, topic: str, partitions: int = 2, **config: str) -> None:
+    """Create a topic. By default retention keeps all records, because the timestamps of `produce` are years old."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    settings = {name.replace("_", "."): value for name, value in config.items()}
+    given = {name.replace("_", "."): value for name, value in config.items()}
+    settings = {"retention.ms": "-1", **given}
     admin.create_topics([NewTopic(topic, partitions, config=settings)])[topic].result(30)
 
 

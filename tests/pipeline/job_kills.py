@@ -32,6 +32,7 @@ STEP_MS = 60_000
 require.
 """
 WAIT_SECONDS = 600.0
+WEEK_MS = "604800000"
 EARLIEST, LATEST = 0.3, 1.1
 """Moment of the fault, as a fraction of the duration of the job. Earlier, Spark is still starting."""
 
@@ -54,9 +55,9 @@ def main() -> int:
 
 def _cycles(broker: BrokerProcess, directory: Path, cycles: int, chance: random.Random) -> int:
     bootstrap, tables = broker.bootstrap, Tables(broker.bootstrap, directory)
-    make(bootstrap, "source", archive_required="true")
-    make(bootstrap, "counted", retention_ms="-1")  # the timestamps are years old
-    make(bootstrap, "target")
+    make(bootstrap, "source", archive_required="true", retention_ms=WEEK_MS)
+    make(bootstrap, "counted")
+    make(bootstrap, "target", retention_ms=WEEK_MS)
     make(bootstrap, "counts", 1)
     jobs = tables.jobs()
     usual: dict[str, float] = {}

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from archive_helpers import make
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewTopic,
     ResourceType,
 )
 
@@ -30,7 +30,7 @@ from penstock.wire.fetch import FetchResult
 
 def fill(bootstrap: str, topic: str, count: int, **settings: str) -> OffsetRange:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
+    make(bootstrap, topic, 1)
     producer = Producer({"bootstrap.servers": bootstrap, **settings})
     for number in range(count):
         producer.produce(

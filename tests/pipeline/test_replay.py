@@ -34,7 +34,7 @@ def test_archive_and_log_are_replayed_in_order_and_once(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
     make(bootstrap, "source")
-    make(bootstrap, "copy", 3, retention_ms="-1")
+    make(bootstrap, "copy", 3)
     produce(bootstrap, "source", range(60))
     archive(spark, job(bootstrap, tmp_path / "archive", "source"))
     for partition in (0, 1):
@@ -58,7 +58,7 @@ def test_archive_and_log_are_replayed_in_order_and_once(
 
 def test_time_range_and_filter_select_replayed_records(spark: SparkSession, bootstrap: str) -> None:
     make(bootstrap, "chosen-from")
-    make(bootstrap, "chosen-to", retention_ms="-1")
+    make(bootstrap, "chosen-to")
     produce(bootstrap, "chosen-from", range(100))
     source = {
         "subscribe": "chosen-from",
