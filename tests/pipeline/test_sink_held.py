@@ -136,7 +136,7 @@ def test_tasks_of_fenced_driver_do_not_count(query: Query, bootstrap: str, topic
     assert committed(bootstrap, topic) == sorted(FIRST)
     late = query.run(1, SECOND)
     query.writer.commit(query.run(0, FIRST), 0)
-    with pytest.raises(Overtaken, match="start it again"):
+    with pytest.raises(Overtaken, match="start the query again"):
         query.writer.commit(late, 1)
     query.writer.commit(query.run(1, SECOND), 1)
     assert committed(bootstrap, topic) == sorted(FIRST + SECOND)
