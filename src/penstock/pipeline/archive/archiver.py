@@ -113,8 +113,8 @@ class Archiver:
             refused_rounds += 1
             if refused_rounds == _ATTEMPTS:
                 raise ArchivingFailed(
-                    f"{self._job.table.store.uri}: {refused_rounds} commits in a row were refused, because other writers "
-                    "changed the table; stop the other writers and run the archiver again"
+                    f"{self._job.table.store.uri}: {refused_rounds} commits in a row were refused, because "
+                    "other writers changed the table; stop them and run the archiver again"
                 )
             topics, targets = self._without_deleted(topics, targets)
             view = self._job.table.view()
