@@ -21,7 +21,7 @@ from penstock.cluster.expulsion import Expulsion
 from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, Partition
 from penstock.cluster.membership import Identity
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
-from penstock.cluster.peers import PING_SECONDS, Peers, PeerServices, peers_of
+from penstock.cluster.peers import PING_SECONDS, PeerContext, Peers, peers_of
 from penstock.cluster.topics import NewTopic
 from penstock.model import BrokerEpoch, BrokerId
 from penstock.net.network import Listener, Socket
@@ -55,10 +55,10 @@ class SimulatedNode:
         metadata = self.cluster.metadata
         self.expulsion = Expulsion(self.store, metadata, change_list, self.id)
         clock = SimulatedClock(world.loop.time)
-        services = PeerServices(
+        context = PeerContext(
             self.id, self.network, clock, quiet_log(), self.lost.append, self.failovers.append
         )
-        self.peers = Peers(metadata, self.expulsion, services)
+        self.peers = Peers(metadata, self.expulsion, context)
 
     async def listen(self) -> None:
         self.listener = await self.network.listen("0.0.0.0", PORT, self._accept)

@@ -25,11 +25,11 @@ from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
+from penstock.replication.context import ReplicationContext
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync_writer import InSyncOutcome, InSyncWrite, InSyncWriter, WriteResult
 from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
-from penstock.replication.services import ReplicaServices
 from penstock.server.acceptor import Acceptor
 from penstock.server.connection_numbers import ConnectionNumbers
 from penstock.server.context import BrokerContext
@@ -95,10 +95,10 @@ class Node:
         apis = all_apis()
         metrics = BrokerMetrics({api.key: api_name(api.key) for api in apis}, 10)
         self.alarms = Alarms(clock, self.log, metrics)
-        services = ReplicaServices(
+        context = ReplicationContext(
             self.id, self.logs, self.flusher, self.threads, clock, network, random, self.log, self.alarms
         )
-        self.replicas = ReplicaManager(services, self.config)
+        self.replicas = ReplicaManager(context, self.config)
         self.metadata = Metadata(self.cluster.image)
         context = BrokerContext(
             node_id=self.id,

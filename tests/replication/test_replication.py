@@ -227,7 +227,7 @@ def test_a_replica_that_hears_of_itself_before_its_leader_does_joins_the_set(
     take, answered = Fetcher.take, []
 
     def noting_take(fetcher: Fetcher, response: FetchResponse, session_epoch: int) -> None:
-        if fetcher._services.node_id == 4:
+        if fetcher._context.node_id == 4:
             answered.extend(response.topics)
         take(fetcher, response, session_epoch)
 

@@ -41,7 +41,7 @@ def cut_at_the_high_watermark() -> AbstractContextManager[Any]:
 
     def cut_and_follow(self: Fetchers, copy: Replica, leader: BrokerId) -> None:
         if copy.log.log_end_offset > copy.log.high_watermark and copy.log.begin_cut():
-            self._services.logs.truncate(copy.log, copy.log.high_watermark, self._services.clock.now_ms())
+            self._context.logs.truncate(copy.log, copy.log.high_watermark, self._context.clock.now_ms())
             copy.log.finish_cut()
             copy.on_cut()
         follow(self, copy, leader)

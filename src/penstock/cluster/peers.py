@@ -45,7 +45,7 @@ def peers_of(image: ClusterImage, me: BrokerId) -> dict[Life, Broker]:
 
 
 @dataclass(frozen=True, slots=True)
-class PeerServices:
+class PeerContext:
     """What watching others takes of the broker it is done in."""
 
     node_id: BrokerId
@@ -59,11 +59,11 @@ class PeerServices:
 
 
 class Peers:
-    def __init__(self, metadata: ClusterMetadata, expulsion: Expulsion, services: PeerServices) -> None:
+    def __init__(self, metadata: ClusterMetadata, expulsion: Expulsion, context: PeerContext) -> None:
         self.found_dead = 0
         self._metadata = metadata
         self._expulsion = expulsion
-        self._services = services
+        self._context = context
         self._watching: dict[Life, asyncio.Task[None]] = {}
         self._expelling: dict[Life, asyncio.Task[None]] = {}
         self._is_stopped = False
@@ -87,7 +87,7 @@ class Peers:
             self._follow(after)
 
     def _follow(self, image: ClusterImage) -> None:
-        wanted = peers_of(image, self._services.node_id)
+        wanted = peers_of(image, self._context.node_id)
         for life in self._watching.keys() - wanted.keys():
             self._watching.pop(life).cancel()
         for life in wanted.keys() - self._watching.keys():
@@ -113,18 +113,18 @@ class Peers:
                 refusals, pause_seconds = 0, RETRY_SECONDS
             else:
                 refusals = 0
-                reached = self._services.clock.monotonic()
+                reached = self._context.clock.monotonic()
                 await self._hold(client)
-                since = self._services.clock.monotonic()
+                since = self._context.clock.monotonic()
                 # One that takes connections only to close them is not asked ever faster.
                 fleeting = 0 if since - reached >= RETRY_SECONDS else fleeting + 1
                 pause_seconds = min(CONFIRM_SECONDS * 2**fleeting, RETRY_SECONDS)
-                self._services.on_lost(peer.node_id)
+                self._context.on_lost(peer.node_id)
             await asyncio.sleep(pause_seconds)
 
     async def _connect(self, peer: Broker) -> Client:
-        name = f"penstock-broker-{self._services.node_id}"
-        return await Client.connect(self._services.network, peer.host, peer.port, name)
+        name = f"penstock-broker-{self._context.node_id}"
+        return await Client.connect(self._context.network, peer.host, peer.port, name)
 
     async def _hold(self, client: Client) -> None:
         """Until the connection has ended."""
@@ -148,7 +148,7 @@ class Peers:
             task.add_done_callback(lambda _: self._expelling.pop(life))
 
     async def _expel(self, peer: Broker, since: float) -> None:
-        log, clock = self._services.log, self._services.clock
+        log, clock = self._context.log, self._context.clock
         try:
             if not await self._expulsion.expel(peer):
                 return
@@ -158,7 +158,7 @@ class Peers:
         self.found_dead += 1
         log.warning("broker is dead: its port is refused", broker=peer.node_id, epoch=peer.epoch)
         await self._metadata.until(lambda image: peer.node_id in image.brokers or not _leads(image, peer))
-        self._services.observe_failover(clock.monotonic() - since)
+        self._context.observe_failover(clock.monotonic() - since)
 
 
 def _leads(image: ClusterImage, broker: Broker) -> bool:

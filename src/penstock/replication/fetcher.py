@@ -27,9 +27,9 @@ from penstock.net.client import Client, ConnectionLost
 from penstock.observability.alarms import AlarmKind
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.replication.authentication import prove
+from penstock.replication.context import ReplicationContext
 from penstock.replication.leader_session import LeaderSession
 from penstock.replication.replica import Replica
-from penstock.replication.services import ReplicaServices
 from penstock.replication.truncation import truncation_offset
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic, ForgottenTopic
 from penstock.wire.fetch_client import FetchResponse
@@ -42,7 +42,7 @@ _PARTITION_MAX_BYTES = 1 << 20
 Key = tuple[TopicId, int]
 
 
-class Surroundings(Protocol):
+class ReplicaOwner(Protocol):
     """What a fetcher asks of whoever knows the cluster."""
 
     config: BrokerConfig
@@ -74,10 +74,10 @@ class _Followed:
 
 
 class Fetcher:
-    def __init__(self, leader: BrokerId, around: Surroundings, services: ReplicaServices) -> None:
+    def __init__(self, leader: BrokerId, owner: ReplicaOwner, context: ReplicationContext) -> None:
         self._leader = leader
-        self._around = around
-        self._services = services
+        self._owner = owner
+        self._context = context
         self._followed: dict[Key, _Followed] = {}
         self._unsaid: dict[Key, None] = {}
         """To be named in the next request."""
@@ -138,25 +138,25 @@ class Fetcher:
                 await self._follow_leader()
             except (OSError, PenstockError, TimeoutError) as error:
                 if isinstance(error, ConnectionLost):
-                    self._services.on_leader_lost(self._leader)
-                self._services.log.error_rarely("leader could not be followed", error, leader=self._leader)
+                    self._context.on_leader_lost(self._leader)
+                self._context.logger.error_rarely("leader could not be followed", error, leader=self._leader)
             except Exception as error:  # noqa: BLE001 - a loop that dies would end replication for good
-                self._services.log.error("following a leader failed", error, leader=self._leader)
+                self._context.logger.error("following a leader failed", error, leader=self._leader)
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _follow_leader(self) -> None:
-        broker, config = self._around.broker(self._leader), self._around.config
+        broker, config = self._owner.broker(self._leader), self._owner.config
         if broker is None:
             raise ConnectionError("the leader is not registered")
         timeout_seconds = config[REPLICA_SOCKET_TIMEOUT_MS] / 1000
-        me = self._services.node_id
+        me = self._context.node_id
         async with asyncio.timeout(timeout_seconds):
             client = await Client.connect(
-                self._services.network, broker.host, broker.port, f"penstock-broker-{me}"
+                self._context.network, broker.host, broker.port, f"penstock-broker-{me}"
             )
         try:
             async with asyncio.timeout(timeout_seconds):
-                await prove(client, self._around.secret, me, self._leader, self._services.random)
+                await prove(client, self._owner.secret, me, self._leader, self._context.random)
             self._unsaid = dict.fromkeys(self._followed)
             self._said.clear()
             self._forgotten.clear()
@@ -177,7 +177,7 @@ class Fetcher:
         return bool(self._said)
 
     def request(self, session_id: int, session_epoch: int) -> FetchRequest:
-        config = self._around.config
+        config = self._owner.config
         topics: dict[TopicId, FetchTopic] = {}
         unsaid, self._unsaid = self._unsaid, {}
         for topic_id, index in unsaid:
@@ -207,8 +207,8 @@ class Fetcher:
             min_bytes=1,
             topics=list(topics.values()),
             forgotten=[ForgottenTopic(None, topic_id, [index]) for topic_id, index in forgotten],
-            replica_id=self._services.node_id,
-            replica_epoch=self._around.broker_epoch,
+            replica_id=self._context.node_id,
+            replica_epoch=self._owner.broker_epoch,
             max_bytes=config[REPLICA_FETCH_MAX_BYTES],
             session_id=session_id,
             session_epoch=session_epoch,
@@ -237,7 +237,7 @@ class Fetcher:
             await work
             self._say(key)
         except (BrokerError, StorageError, OSError) as error:
-            self._services.log.error_rarely("replica could not follow", error, partition=replica.name)
+            self._context.logger.error_rarely("replica could not follow", error, partition=replica.name)
             self._say_later(key)
 
     def _take_one(self, key: Key, replica: Replica, result: FetchResult) -> Awaitable[None] | None:
@@ -262,12 +262,12 @@ class Fetcher:
         except BrokerError as error:
             if error.code is ErrorCode.corrupt_message:
                 detail = f"broker {self._leader} sent a batch that cannot be appended: {error}"
-                self._services.alarms.set(AlarmKind.CORRUPT_FETCH, replica.name, detail)
-            self._services.log.error_rarely("replica could not follow", error, partition=replica.name)
+                self._context.alarms.set(AlarmKind.CORRUPT_FETCH, replica.name, detail)
+            self._context.logger.error_rarely("replica could not follow", error, partition=replica.name)
             self._say_later(key)
             return None
         if result.records:
-            pause_seconds = self._around.pause_seconds(replica, len(result.records))
+            pause_seconds = self._owner.pause_seconds(replica, len(result.records))
             if pause_seconds:
                 return self._rest(replica, pause_seconds)
             on_flushed = partial(self._on_flushed, key, replica)
@@ -280,15 +280,15 @@ class Fetcher:
     def _apply(self, replica: Replica, result: FetchResult) -> None:
         if result.records:
             assert isinstance(result.records, memoryview)
-            replica.append_fetched(result.records, self._services.clock.now_ms())
-            self._services.alarms.clear(AlarmKind.CORRUPT_FETCH, replica.name)
+            replica.append_fetched(result.records, self._context.clock.now_ms())
+            self._context.alarms.clear(AlarmKind.CORRUPT_FETCH, replica.name)
         replica.on_heard(Offset(result.high_watermark), Offset(result.log_start_offset))
 
     async def _begin_within_a_batch(self, replica: Replica, first: Offset, result: FetchResult) -> None:
         """Records were deleted up to the middle of a batch, and this log, which is empty, has begun there. It takes the
         whole batch, and starts where the leader's does all the same."""
         epoch = replica.partition.leader_epoch
-        await self._cut(replica, partial(self._services.logs.restart, replica.log, first))
+        await self._cut(replica, partial(self._context.logs.restart, replica.log, first))
         if replica.partition.leader_epoch == epoch:
             self._apply(replica, result)
             if replica.flushes_as_follower:
@@ -298,7 +298,7 @@ class Fetcher:
         if error is None:
             self._say(key)
         else:
-            self._services.log.error_rarely("replica could not follow", error, partition=replica.name)
+            self._context.logger.error_rarely("replica could not follow", error, partition=replica.name)
             self._say_later(key)
 
     async def _rest(self, replica: Replica, seconds: float) -> None:
@@ -316,15 +316,15 @@ class Fetcher:
         if replica.must_keep(offset):
             await self._refuse_truncation(replica, offset)
             return
-        self._services.alarms.clear(AlarmKind.TRUNCATION_REFUSED, replica.name)
-        self._services.log.info(
+        self._context.alarms.clear(AlarmKind.TRUNCATION_REFUSED, replica.name)
+        self._context.logger.info(
             "log is cut where it parts from the leader's",
             partition=replica.name,
             offset=offset,
             log_end=log.log_end_offset,
             high_watermark=log.high_watermark,
         )
-        await self._cut(replica, partial(self._services.logs.truncate, log, offset))
+        await self._cut(replica, partial(self._context.logs.truncate, log, offset))
 
     async def _refuse_truncation(self, replica: Replica, offset: Offset) -> None:
         """The leader lacks committed records: keep them, stay out of sync, and ask again after a while."""
@@ -334,7 +334,7 @@ class Fetcher:
             f"records up to the high watermark {replica.partition.high_watermark} are committed and kept here "
             f"(log end {log.log_end_offset})"
         )
-        self._services.alarms.set(AlarmKind.TRUNCATION_REFUSED, replica.name, detail)
+        self._context.alarms.set(AlarmKind.TRUNCATION_REFUSED, replica.name, detail)
         await asyncio.sleep(REFUSED_RETRY_SECONDS)
 
     async def _restart(self, replica: Replica, log_start: Offset) -> None:
@@ -342,11 +342,11 @@ class Fetcher:
         log = replica.log
         if log_start < 0 or (log.log_start_offset < log.log_end_offset and log.log_end_offset >= log_start):
             raise StorageError(f"{replica.name} ends at {log.log_end_offset}, which its leader does not have")
-        await self._cut(replica, partial(self._services.logs.restart, log, log_start))
+        await self._cut(replica, partial(self._context.logs.restart, log, log_start))
 
     async def _cut(self, replica: Replica, cut: Callable[[int], None]) -> None:
-        now_ms = self._services.clock.now_ms()
-        if not await self._around.cut(replica, lambda: cut(now_ms)):
+        now_ms = self._context.clock.now_ms()
+        if not await self._owner.cut(replica, lambda: cut(now_ms)):
             raise StorageError(f"{replica.name} cannot be cut while another job changes its files")
 
 

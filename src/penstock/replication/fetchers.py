@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from penstock.model import BrokerId
-from penstock.replication.fetcher import Fetcher, Surroundings
+from penstock.replication.context import ReplicationContext
+from penstock.replication.fetcher import Fetcher, ReplicaOwner
 from penstock.replication.replica import Replica
-from penstock.replication.services import ReplicaServices
 
 
 class Fetchers:
-    def __init__(self, around: Surroundings, services: ReplicaServices) -> None:
-        self._around = around
-        self._services = services
+    def __init__(self, owner: ReplicaOwner, context: ReplicationContext) -> None:
+        self._owner = owner
+        self._context = context
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._leaders: dict[Replica, BrokerId] = {}
 
@@ -23,7 +23,7 @@ class Fetchers:
         self._leaders[replica] = leader
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
-            fetcher = self._fetchers[leader] = Fetcher(leader, self._around, self._services)
+            fetcher = self._fetchers[leader] = Fetcher(leader, self._owner, self._context)
         fetcher.follow(replica)
 
     def unfollow(self, replica: Replica) -> None:

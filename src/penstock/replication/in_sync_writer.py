@@ -89,11 +89,11 @@ def _is_idle(proposal: _Proposal) -> bool:
 
 
 class InSyncWriter:
-    def __init__(self, replicas: ReplicaManager, store: InSyncStore, clock: Clock, log: Logger) -> None:
+    def __init__(self, replicas: ReplicaManager, store: InSyncStore, clock: Clock, logger: Logger) -> None:
         self._replicas = replicas
         self._store = store
         self._clock = clock
-        self._log = log
+        self._logger = logger
         self._task: asyncio.Task[None] | None = None
         self.shrinks = self.expansions = 0
 
@@ -111,7 +111,7 @@ class InSyncWriter:
             try:
                 await self._write(await self._propose())
             except Exception as error:  # noqa: BLE001 - a loop that dies would end commits for good
-                self._log.error_rarely("in-sync sets could not be changed", error)
+                self._logger.error_rarely("in-sync sets could not be changed", error)
             # Whoever catches up meanwhile shares the next write.
             await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -166,7 +166,7 @@ class InSyncWriter:
         try:
             outcomes = await self._store.write_in_sync(writes)
         except (OSError, PenstockError) as error:
-            self._log.error_rarely("in-sync sets may not have been written", error, partitions=len(writes))
+            self._logger.error_rarely("in-sync sets may not have been written", error, partitions=len(writes))
         finally:
             for proposal, outcome in zip(current, outcomes, strict=True):
                 if outcome.result is WriteResult.RECORDED:

@@ -17,7 +17,7 @@ from penstock.net.routes import check
 from penstock.records.batch import crc_matches
 from penstock.records.iteration import read_batches
 from penstock.replication.authentication import prove
-from penstock.replication.services import ReplicaServices
+from penstock.replication.context import ReplicationContext
 from penstock.storage.damage import DamagedRange
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
@@ -29,7 +29,7 @@ _FETCH_BYTES = 1 << 20
 
 
 async def fetch_range(
-    services: ReplicaServices,
+    context: ReplicationContext,
     secret: str | None,
     source: Broker,
     partition: tuple[TopicId, int],
@@ -39,17 +39,17 @@ async def fetch_range(
     """The batches of the range, not yet checked. BrokerError, OSError or TimeoutError where they cannot be had."""
     async with asyncio.timeout(timeout_seconds):
         client = await Client.connect(
-            services.network, source.host, source.port, f"penstock-broker-{services.node_id}"
+            context.network, source.host, source.port, f"penstock-broker-{context.node_id}"
         )
         try:
-            await prove(client, secret, services.node_id, source.node_id, services.random)
+            await prove(client, secret, context.node_id, source.node_id, context.random)
             return await _collect(client, partition, damaged)
         finally:
             client.close()
 
 
 async def verify_range(
-    services: ReplicaServices,
+    context: ReplicationContext,
     secret: str | None,
     source: Broker,
     partition: tuple[TopicId, int],
@@ -62,16 +62,16 @@ async def verify_range(
     """
     async with asyncio.timeout(timeout_seconds):
         client = await Client.connect(
-            services.network, source.host, source.port, f"penstock-broker-{services.node_id}"
+            context.network, source.host, source.port, f"penstock-broker-{context.node_id}"
         )
     try:
         async with asyncio.timeout(timeout_seconds):
-            await prove(client, secret, services.node_id, source.node_id, services.random)
+            await prove(client, secret, context.node_id, source.node_id, context.random)
         offset = wanted.base_offset
         while offset < wanted.end_offset:
             async with asyncio.timeout(timeout_seconds):
                 records = await _fetch(client, partition, offset)
-            reached = await services.threads.run("background", partial(_whole_until, records, offset))
+            reached = await context.threads.run("background", partial(_whole_until, records, offset))
             if reached <= offset:
                 raise BrokerError(ErrorCode.offset_not_available, f"offset {offset} cannot be fetched")
             offset = reached

@@ -32,12 +32,12 @@ from penstock.config import LEADER_REPLICATION_THROTTLED_REPLICAS as LEADER_THRO
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import BrokerEpoch, BrokerId, Offset, TopicPartition
 from penstock.observability.alarms import AlarmKind
+from penstock.replication.context import ReplicationContext
 from penstock.replication.fetchers import Fetchers
 from penstock.replication.in_sync import InSync
 from penstock.replication.partition import Partition
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica
-from penstock.replication.services import ReplicaServices
 from penstock.replication.throttle import Throttle
 from penstock.storage.log_config import LogConfig
 
@@ -45,7 +45,7 @@ RETRY_SECONDS = 1.0
 
 
 class ReplicaManager:
-    def __init__(self, services: ReplicaServices, config: BrokerConfig) -> None:
+    def __init__(self, context: ReplicationContext, config: BrokerConfig) -> None:
         self.config = config
         self.changed: dict[Replica, None] = {}
         """Those appended to since they were last checkpointed."""
@@ -53,18 +53,18 @@ class ReplicaManager:
         """Held while the logs' checkpoints are written: one writer at a time."""
         self.in_sync_due = asyncio.Event()
         """Set when an in-sync set may have to change: a follower has caught up, or brokers came or went."""
-        self.refused = RefusedBatches(services.clock)
-        self.leader_throttle = Throttle(services.clock)
+        self.refused = RefusedBatches(context.clock)
+        self.leader_throttle = Throttle(context.clock)
         """What this broker sends to followers that catch up."""
-        self._follower_throttle = Throttle(services.clock)
-        self._services = services
-        self._node_id = services.node_id
-        self._logs = services.logs
-        self._threads = services.threads
-        self._log = services.log
+        self._follower_throttle = Throttle(context.clock)
+        self._context = context
+        self._node_id = context.node_id
+        self._logs = context.logs
+        self._threads = context.threads
+        self._logger = context.logger
         self._image: ClusterImage | None = None
         self._replicas: dict[tuple[str, int], Replica] = {}
-        self._fetchers = Fetchers(self, services)
+        self._fetchers = Fetchers(self, context)
         self._following: asyncio.Task[None] | None = None
         self._set_rates()
 
@@ -103,8 +103,8 @@ class ReplicaManager:
         return replica
 
     @property
-    def services(self) -> ReplicaServices:
-        return self._services
+    def context(self) -> ReplicationContext:
+        return self._context
 
     def get_any(self, topic: str, partition: int) -> Replica:
         """The replica, whatever its role: for another replica that repairs its damage."""
@@ -227,13 +227,13 @@ class ReplicaManager:
             if before is not None and (after is None or after.id != before.id):
                 await self._remove_topic(before)
         except OSError as error:
-            self._log.error("topic could not be removed", error, topic=before.name if before else None)
+            self._logger.error("topic could not be removed", error, topic=before.name if before else None)
         if after is None:
             return
         try:
             await self._apply_topic(after)
         except (OSError, StorageError) as error:
-            self._log.error("topic could not be taken up", error, topic=after.name)
+            self._logger.error("topic could not be taken up", error, topic=after.name)
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry, after)
 
     def _retry(self, topic: Topic) -> None:
@@ -287,7 +287,7 @@ class ReplicaManager:
             topic.id,
             log,
             partition,
-            self._services.flusher,
+            self._context.flusher,
             self._threads,
             self.changed,
             self.refused,
@@ -305,7 +305,7 @@ class ReplicaManager:
         partition = replica.partition
         replica.unclean_epoch = state.unclean_epoch
         if state.leader_epoch > partition.leader_epoch:
-            self._services.alarms.clear(AlarmKind.TRUNCATION_REFUSED, replica.name)
+            self._context.alarms.clear(AlarmKind.TRUNCATION_REFUSED, replica.name)
             if state.leader == self._node_id:
                 self._fetchers.unfollow(replica)
                 replica.become_leader(state.leader_epoch, self._in_sync(replica, state))
@@ -317,7 +317,7 @@ class ReplicaManager:
                     self._fetchers.follow(replica, state.leader)
         elif partition.is_leader:
             in_sync = partition.in_sync
-            in_sync.set_replicas(state.replicas, monotonic_ms(self._services.clock))
+            in_sync.set_replicas(state.replicas, monotonic_ms(self._context.clock))
             in_sync.recorded_as(frozenset(state.isr), state.partition_epoch, has_eligible=state.has_eligible)
             replica.on_moved(partition.on_in_sync())
         if partition.is_leader:
@@ -342,7 +342,7 @@ class ReplicaManager:
             state.partition_epoch,
             replica.log.log_end_offset,
             self._machines(),
-            monotonic_ms(self._services.clock),
+            monotonic_ms(self._context.clock),
             has_eligible=state.has_eligible,
             min_in_sync=replica.min_insync_replicas,
         )
@@ -432,7 +432,7 @@ class ReplicaManager:
             and state.partition_epoch > self._known_epoch(topic.name, index)
         ]
         if moved:
-            self._log.info("partitions have moved to other brokers", topic=topic.name, partitions=moved)
+            self._logger.info("partitions have moved to other brokers", topic=topic.name, partitions=moved)
             await self._retire(topic, moved)
             await self._threads.run("background", self._logs.begin_delete(topic.id, moved).work)
 
@@ -449,5 +449,5 @@ class ReplicaManager:
                 if replica.cutting is not None:
                     await asyncio.wait([replica.cutting])
                 replica.retire()
-                self._services.alarms.forget(replica.name)
+                self._context.alarms.forget(replica.name)
                 self.changed.pop(replica, None)

@@ -47,12 +47,12 @@ class _Watched:
 
 
 class Acceptor:
-    def __init__(self, broker: BrokerContext, dispatcher: Dispatcher, log: Logger) -> None:
-        config = broker.config
-        self.traffic = Traffic(RequestMemory(config[QUEUED_MAX_REQUEST_BYTES]), broker.clock)
-        self._broker = broker
+    def __init__(self, context: BrokerContext, dispatcher: Dispatcher, logger: Logger) -> None:
+        config = context.config
+        self.traffic = Traffic(RequestMemory(config[QUEUED_MAX_REQUEST_BYTES]), context.clock)
+        self._context = context
         self._dispatcher = dispatcher
-        self._log = log
+        self._logger = logger
         self._limits = ConnectionLimits(
             max_frame_bytes=config[SOCKET_REQUEST_MAX_BYTES],
             max_in_flight_requests=config[CONNECTION_MAX_IN_FLIGHT_REQUESTS],
@@ -112,44 +112,46 @@ class Acceptor:
             return False
         self._accepted_this_second += 1
         host = socket.peer.rpartition(":")[0]
-        config = self._broker.config
+        config = self._context.config
         if (
             self.connections >= config[MAX_CONNECTIONS]
             or self._by_host[host] >= config[MAX_CONNECTIONS_PER_IP]
         ):
-            self._broker.metrics.refused("connection limit")
-            self._log.warning_rarely("connection refused: too many", host=host, connections=self.connections)
+            self._context.metrics.refused("connection limit")
+            self._logger.warning_rarely(
+                "connection refused: too many", host=host, connections=self.connections
+            )
             socket.close()
             return self._accepts_more()
-        session = Session(socket.peer, host, ANONYMOUS, self._broker.connection_numbers.next())
+        session = Session(socket.peer, host, ANONYMOUS, self._context.connection_numbers.next())
         connection = Connection(
             socket,
             lambda frame: self._dispatcher.dispatch(session, frame),
             self._on_close,
             limits=self._limits,
-            threads=self._broker.threads,
+            threads=self._context.threads,
             traffic=self.traffic,
         )
-        self._watched[connection] = _Watched(session, 0, self._broker.clock.monotonic())
+        self._watched[connection] = _Watched(session, 0, self._context.clock.monotonic())
         self._by_host[host] += 1
         return self._accepts_more()
 
     def _accepts_more(self) -> bool:
-        return self._accepted_this_second < self._broker.config[MAX_CONNECTION_CREATION_RATE]
+        return self._accepted_this_second < self._context.config[MAX_CONNECTION_CREATION_RATE]
 
     def _on_close(self, connection: Connection, error: Exception | None) -> None:
         session = self._watched.pop(connection).session
         self._by_host[session.host] -= 1
         if not self._by_host[session.host]:
             del self._by_host[session.host]
-        self._broker.fetch_sessions.close(session)
+        self._context.fetch_sessions.close(session)
         if session.follower is not None:
             session.follower.close()
         if session.keys is not None:
             session.keys.close()
         if error is not None:
-            self._broker.metrics.refused(type(error).__name__)
-            self._log.error_rarely("connection closed", error, peer=session.peer)
+            self._context.metrics.refused(type(error).__name__)
+            self._logger.error_rarely("connection closed", error, peer=session.peer)
 
     def _schedule_sweep(self) -> None:
         self._sweep_timer = asyncio.get_running_loop().call_later(self._sweep_seconds, self._sweep)
@@ -160,11 +162,11 @@ class Acceptor:
             self._begin_round()
         part = -(-len(self._unswept) // self._sweeps_left)
         self._sweeps_left -= 1
-        now = self._broker.clock.monotonic()
+        now = self._context.clock.monotonic()
         if now >= self._second_ends:
             self._second_ends = now + _ACCEPTING_SECONDS
             self._accepted_this_second = 0
-        config = self._broker.config
+        config = self._context.config
         for _ in range(part):
             connection = self._unswept.pop()
             watched = self._watched.get(connection)

@@ -24,7 +24,7 @@ from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.cluster.membership import Identity, Membership
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.moves import Moves
-from penstock.cluster.peers import Peers, PeerServices
+from penstock.cluster.peers import PeerContext, Peers
 from penstock.cluster.topics import draw_uuid
 from penstock.config import (
     BROKER_RACK,
@@ -53,13 +53,13 @@ from penstock.observability.alarms import Alarms
 from penstock.observability.logs import Logger
 from penstock.observability.loop_lag import LoopLag
 from penstock.observability.metrics import BrokerMetrics
+from penstock.replication.context import ReplicationContext
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync_store import RecordedInSync
 from penstock.replication.in_sync_writer import InSyncWriter
 from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.replication.replication_metrics import ReplicationMetrics
-from penstock.replication.services import ReplicaServices
 from penstock.server.acceptor import Acceptor
 from penstock.server.connection_numbers import ConnectionNumbers
 from penstock.server.context import BrokerContext
@@ -96,7 +96,7 @@ class Broker:
         self,
         config: BrokerConfig,
         environment: Environment,
-        log: Logger,
+        logger: Logger,
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_lost` is called when the broker is in its cluster no more: it serves nobody, and has to be stopped."""
@@ -107,7 +107,7 @@ class Broker:
         self.http_port = config[HTTP_PORT]
         self._config = config
         self._environment = environment
-        self._log = log
+        self._logger = logger
         self._node_id = BrokerId(config[NODE_ID])
         self._epoch = BrokerEpoch(-1)
         self._on_lost = on_lost
@@ -115,11 +115,11 @@ class Broker:
         self._metrics = BrokerMetrics(
             {api.key: api_name(api.key) for api in apis}, config[METRICS_MAX_TOPICS]
         )
-        self._alarms = Alarms(clock, log, self._metrics)
+        self._alarms = Alarms(clock, logger, self._metrics)
         self._logs = LogManager(environment.disk, self._node_id, config[LOG_OPEN_FILES_MAX])
         self._join_cluster()
         self._flusher = Flusher(environment.disk, threads, clock, self._metrics.flushes.observe)
-        services = ReplicaServices(
+        context = ReplicationContext(
             self._node_id,
             self._logs,
             self._flusher,
@@ -127,15 +127,15 @@ class Broker:
             clock,
             environment.network,
             environment.random,
-            log,
+            logger,
             self._alarms,
             self._on_connection_lost,
         )
-        self._replicas = ReplicaManager(services, config)
+        self._replicas = ReplicaManager(context, config)
         in_sync_store = RecordedInSync(self._changes, self._node_id)
-        self._in_sync_writer = InSyncWriter(self._replicas, in_sync_store, clock, log)
+        self._in_sync_writer = InSyncWriter(self._replicas, in_sync_store, clock, logger)
         self._groups = GroupCoordinator(
-            self._node_id, self._metadata, self._administration, self._replicas, clock, threads, log
+            self._node_id, self._metadata, self._administration, self._replicas, clock, threads, logger
         )
         self._coordinate_transactions()
         self._context = BrokerContext(
@@ -146,7 +146,7 @@ class Broker:
             disk=environment.disk,
             metadata=self._metadata,
             administration=self._administration,
-            moves=Moves(self._metadata, self._changes, log),
+            moves=Moves(self._metadata, self._changes, logger),
             logs=self._logs,
             replicas=self._replicas,
             groups=self._groups,
@@ -164,37 +164,39 @@ class Broker:
             random=environment.random,
         )
         self._dispatcher = Dispatcher(self._context, apis)
-        self._acceptor = Acceptor(self._context, self._dispatcher, log)
-        self._maintenance = Maintenance(self._context, self._logs, environment.disk, log, self._on_failed_log)
+        self._acceptor = Acceptor(self._context, self._dispatcher, logger)
+        self._maintenance = Maintenance(
+            self._context, self._logs, environment.disk, logger, self._on_failed_log
+        )
         self._http = HttpService(threads, self._metrics, self._health)
         self._loop_lag = LoopLag(self._metrics.event_loop_lag)
 
     def _join_cluster(self) -> None:
-        store, random, node_id, log = (
+        store, random, node_id, logger = (
             self._environment.store,
             self._environment.random,
             self._node_id,
-            self._log,
+            self._logger,
         )
-        self._metadata = ClusterMetadata(store, node_id, self._config, log)
+        self._metadata = ClusterMetadata(store, node_id, self._config, logger)
         change_list = ChangeList(store, f"{node_id}-{random.getrandbits(64):x}")
         self._changes = ChangeMaker(store, self._metadata, node_id, change_list)
         self._administration = Administration(store, self._metadata, self._changes, random)
         self._membership = Membership(store, self._metadata, self._changes, node_id)
-        self._controller = Controller(store, self._metadata, self._changes, change_list, node_id, log)
-        peer_services = PeerServices(
+        self._controller = Controller(store, self._metadata, self._changes, change_list, node_id, logger)
+        peer_context = PeerContext(
             node_id,
             self._environment.network,
             self._environment.clock,
-            log,
+            logger,
             self._on_connection_lost,
             self._metrics.failovers.observe,
         )
         expulsion = Expulsion(store, self._metadata, change_list, node_id)
-        self._peers = Peers(self._metadata, expulsion, peer_services)
+        self._peers = Peers(self._metadata, expulsion, peer_context)
 
     def _coordinate_transactions(self) -> None:
-        metadata, clock, log = self._metadata, self._environment.clock, self._log
+        metadata, clock, logger = self._metadata, self._environment.clock, self._logger
         self._producer_ids = ProducerIds(self._administration.allocate_producer_ids)
         self._connection_numbers = ConnectionNumbers()
         self._marker_writer = MarkerWriter(self._replicas, clock)
@@ -205,12 +207,12 @@ class Broker:
             self._replicas,
             clock,
             self._environment.threads,
-            log,
-            Markers(self._node_id, metadata, self._make_links(), self._marker_writer.write, log),
+            logger,
+            Markers(self._node_id, metadata, self._make_links(), self._marker_writer.write, logger),
             self._producer_ids.next,
             lambda: self._connection_numbers.newest,
         )
-        self._verifier = Verifier(self._node_id, self._transactions, self._make_links(), log)
+        self._verifier = Verifier(self._node_id, self._transactions, self._make_links(), logger)
         self._hanging_transactions = HangingTransactions(
             self._node_id,
             metadata,
@@ -219,7 +221,7 @@ class Broker:
             self._make_links(),
             self._marker_writer.write,
             clock,
-            log,
+            logger,
         )
 
     def _make_links(self) -> BrokerLinks:
@@ -259,7 +261,7 @@ class Broker:
         self._loop_lag.start()
         self._acceptor.open()
         self.state = BrokerState.SERVING
-        self._log.info("serving", address=address, node_id=self._node_id, partitions=len(self._replicas))
+        self._logger.info("serving", address=address, node_id=self._node_id, partitions=len(self._replicas))
         if config[HTTP_PORT] >= 0:
             self.http_port = await self._start_http(config)
 
@@ -273,7 +275,7 @@ class Broker:
                 config,
                 environment.clock,
                 environment.threads,
-                self._log,
+                self._logger,
                 self._metrics,
                 self._alarms,
                 f"{self._node_id}-{environment.random.getrandbits(32):08x}",
@@ -321,13 +323,13 @@ class Broker:
             "background", lambda: self._logs.open(now_ms, directory_id, boot_id)
         )
         if self._logs.is_copy:
-            self._log.warning(
+            self._logger.warning(
                 "data directory is a copy and counts as another disk; its logs lead only where no other replica can",
                 directory_id=self._logs.directory_id,
             )
         self._report_problems()
         for report in self._logs.reports:
-            self._log.info(
+            self._logger.info(
                 "log recovered",
                 partition=report.topic_partition,
                 checked_bytes=report.checked_bytes,
@@ -336,7 +338,7 @@ class Broker:
                 has_lost_records=report.has_lost,
             )
             for damaged in report.damage:
-                self._log.error(
+                self._logger.error(
                     "log is damaged",
                     topic=report.topic_partition.topic,
                     partition=report.topic_partition.partition,
@@ -348,19 +350,19 @@ class Broker:
     def _report_problems(self) -> None:
         problems, self._logs.problems = self._logs.problems, []
         for problem in problems:
-            self._log.warning("data directory damaged", problem=problem)
+            self._logger.warning("data directory damaged", problem=problem)
 
     async def _remove_deleted(self, image: ClusterImage) -> None:
         """Topics were deleted while this broker was away."""
         deleted = await deleted_topics(self._environment.store)
         for topic_id in {log.topic_id for log in self._logs.orphans(image.topic_names)} & deleted:
             job = self._logs.begin_delete(topic_id)
-            self._log.info("logs of a deleted topic go", directories=job.directories)
+            self._logger.info("logs of a deleted topic go", directories=job.directories)
             await self._environment.threads.run("background", job.work)
 
     def _report_orphans(self, image: ClusterImage) -> None:
         for orphan in self._logs.orphans(image.topic_names):
-            self._log.warning("log of an unknown topic is kept", directory=orphan.directory)
+            self._logger.warning("log of an unknown topic is kept", directory=orphan.directory)
 
     async def stop(self) -> None:
         """Answer what is under way, make everything durable and leave the mark of a clean stop."""
@@ -370,7 +372,7 @@ class Broker:
         self._acceptor.close_listener()
         await self._drain()
         await self._end(self._epoch)
-        self._log.info("stopped", node_id=self._node_id)
+        self._logger.info("stopped", node_id=self._node_id)
 
     async def abandon(self) -> None:
         """After a start that failed: nothing goes on, and the next one finds what this one found."""
@@ -410,7 +412,7 @@ class Broker:
             async with asyncio.timeout(LEAVE_SECONDS):
                 await self._membership.leave()
         except (TimeoutError, PenstockError) as error:
-            self._log.warning("leadership was not handed over", reason=str(error) or "no answer in time")
+            self._logger.warning("leadership was not handed over", reason=str(error) or "no answer in time")
 
     async def _drain(self) -> None:
         """Let appends that wait for a flush be answered; long polls are not waited for."""
@@ -418,7 +420,7 @@ class Broker:
         try:
             await asyncio.wait_for(self._flusher.drain(), timeout_seconds)
         except TimeoutError:
-            self._log.warning("stopping with unanswered requests", waited_seconds=timeout_seconds)
+            self._logger.warning("stopping with unanswered requests", waited_seconds=timeout_seconds)
 
     def _make_fetch_sessions(self) -> FetchSessions:
         slots = self._config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
@@ -438,7 +440,7 @@ class Broker:
         if self.is_lost or self.state is BrokerState.STOPPING:
             return
         self.is_lost = True
-        self._log.error("in the cluster no more", reason=reason, node_id=self._node_id)
+        self._logger.error("in the cluster no more", reason=reason, node_id=self._node_id)
         self._acceptor.close_listener()
         self._acceptor.close()
         self._replicas.on_lost_session()

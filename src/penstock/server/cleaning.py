@@ -19,9 +19,9 @@ from penstock.storage.retention import retained_from
 
 
 class Cleaning:
-    def __init__(self, broker: BrokerContext, log: Logger, stopping: asyncio.Event) -> None:
-        self._broker = broker
-        self._log = log
+    def __init__(self, context: BrokerContext, logger: Logger, stopping: asyncio.Event) -> None:
+        self._context = context
+        self._logger = logger
         self._stopping = stopping
         self.held: dict[Replica, int] = {}
         """Offsets that retention would have removed at its last look, and that are not archived."""
@@ -29,17 +29,17 @@ class Cleaning:
     async def retain(self) -> None:
         """Delete what retention no longer keeps."""
         self.held = {}
-        for replica in self._broker.replicas:
+        for replica in self._context.replicas:
             if replica.log.segments and not self._stopping.is_set():
                 try:
                     await self._retain(replica)
                 except (OSError, StorageError) as error:
-                    self._log.error("retention failed", error, partition=replica.name)
+                    self._logger.error("retention failed", error, partition=replica.name)
 
     async def compact(self) -> None:
         """Make one pass over every compacted log that is due."""
-        if self._broker.config[LOG_CLEANER_ENABLE]:
-            for replica in self._broker.replicas:
+        if self._context.config[LOG_CLEANER_ENABLE]:
+            for replica in self._context.replicas:
                 if replica.log.config.compacts and not self._stopping.is_set():
                     await self._compact(replica)
 
@@ -47,7 +47,7 @@ class Cleaning:
         start_offset = await self._retained_from(replica, replica.partition.high_watermark)
         if start_offset > replica.removable_offset:
             self.held[replica] = start_offset - replica.removable_offset
-            self._log.warning_rarely(
+            self._logger.warning_rarely(
                 "retention waits for the archive",
                 partition=replica.name,
                 archived_offset=replica.removable_offset,
@@ -58,41 +58,41 @@ class Cleaning:
             replica.log.advance_log_start(start_offset)
         if replica.log.can_delete():
             kept_offset = replica.log.log_start_offset
-            await self._broker.write_checkpoints()
-            await delete_segments(self._broker, replica, kept_offset)
+            await self._context.write_checkpoints()
+            await delete_segments(self._context, replica, kept_offset)
 
     async def _retained_from(self, replica: Replica, limit: Offset) -> Offset:
-        decide = partial(retained_from, replica.log, self._broker.clock.now_ms(), limit)
-        return await self._broker.threads.run("background", decide)
+        decide = partial(retained_from, replica.log, self._context.clock.now_ms(), limit)
+        return await self._context.threads.run("background", decide)
 
     async def _compact(self, replica: Replica) -> None:
         compaction = begin_compaction(
             replica.log,
-            self._broker.logs.context.files,
-            self._broker.clock.now_ms(),
+            self._context.logs.context.files,
+            self._context.clock.now_ms(),
             replica.removable_offset,
-            self._broker.config[LOG_CLEANER_DEDUPE_BUFFER_SIZE],
+            self._context.config[LOG_CLEANER_DEDUPE_BUFFER_SIZE],
         )
         if compaction is None:
             return
         try:
             await self._run(replica, compaction)
         except (OSError, StorageError) as error:
-            self._log.error("compaction failed", error, partition=replica.name)
-            await self._broker.threads.run("background", compaction.abandon)
+            self._logger.error("compaction failed", error, partition=replica.name)
+            await self._context.threads.run("background", compaction.abandon)
 
     async def _run(self, replica: Replica, compaction: Compaction) -> None:
         while True:
-            started = self._broker.clock.monotonic()
-            progress = await self._broker.threads.run("background", compaction.step)
+            started = self._context.clock.monotonic()
+            progress = await self._context.threads.run("background", compaction.step)
             if progress is Progress.DONE:
                 compaction.finish()
                 return
             swapped = progress is not Progress.CLEANED or await self._swap(replica, compaction)
             if not swapped or self._stopping.is_set():
-                await self._broker.threads.run("background", compaction.abandon)
+                await self._context.threads.run("background", compaction.abandon)
                 return
-            await asyncio.sleep(self._broker.clock.monotonic() - started)
+            await asyncio.sleep(self._context.clock.monotonic() - started)
 
     async def _swap(self, replica: Replica, compaction: Compaction) -> bool:
         """Put the cleaned segment in place; false when the log has moved on meanwhile."""
@@ -100,7 +100,7 @@ class Cleaning:
         if cleaned is None or not log.begin_swap(cleaned.replaced):
             return False
         try:
-            await self._broker.threads.run("background", cleaned.swap)
+            await self._context.threads.run("background", cleaned.swap)
         except StorageError:
             log.cancel_swap(cleaned.replaced)
             raise
@@ -111,11 +111,11 @@ class Cleaning:
         return True
 
 
-async def delete_segments(broker: BrokerContext, replica: Replica, kept_offset: Offset) -> None:
+async def delete_segments(context: BrokerContext, replica: Replica, kept_offset: Offset) -> None:
     """Free the segments below the log start, which is `kept_offset` or more in the checkpoints."""
     job = replica.log.begin_delete(kept_offset)
     if job is not None:
         try:
-            await broker.threads.run("background", job.work)
+            await context.threads.run("background", job.work)
         finally:
             replica.log.finish_delete(job)

@@ -71,14 +71,14 @@ class Request:
 
     header: RequestHeader
     session: Session
-    broker: BrokerContext
+    context: BrokerContext
 
     @property
     def version(self) -> int:
         return self.header.api_version
 
     def allowed(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        return self.broker.authorizer.authorize(
+        return self.context.authorizer.authorize(
             self.session.principal, self.session.host, operation, kind, name
         )
 
@@ -96,11 +96,11 @@ class Request:
 class Dispatcher:
     """The table of APIs, and the way through it."""
 
-    def __init__(self, broker: BrokerContext, apis: Iterable[Api]) -> None:
-        self._broker = broker
+    def __init__(self, context: BrokerContext, apis: Iterable[Api]) -> None:
+        self._context = context
         self._apis = {api.key: api for api in apis}
-        self._metrics = broker.metrics
-        self._monotonic = broker.clock.monotonic
+        self._metrics = context.metrics
+        self._monotonic = context.clock.monotonic
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dispatch(self, session: Session, frame: memoryview) -> Answer:
@@ -115,15 +115,15 @@ class Dispatcher:
                 raise ProtocolError(f"unsupported version {header.api_version} of api key {api.key}")
             # Answered in version 0, which every client can read; it then asks again with one we have (KIP-511).
             header = RequestHeader(header.api_key, 0, header.correlation_id, header.client_id)
-            answer: Answer = self._answer_message(api, Request(header, session, self._broker), None)
+            answer: Answer = self._answer_message(api, Request(header, session, self._context), None)
         elif api.handle_raw is not None:
-            answer = api.handle_raw(Request(header, session, self._broker), frame, position)
+            answer = api.handle_raw(Request(header, session, self._context), frame, position)
         else:
             if api.decode is None:
                 message = decode_request(header.api_key, header.api_version, frame, position)
             else:
                 message = api.decode(frame, position, header.api_version)
-            answer = self._answer_message(api, Request(header, session, self._broker), message)
+            answer = self._answer_message(api, Request(header, session, self._context), message)
         if type(answer) is Later:
             answer.when_done(lambda: self._metrics.observe_request(api.key, self._monotonic() - started))
         else:

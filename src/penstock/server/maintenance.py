@@ -40,21 +40,21 @@ _REPLICAS_PER_TURN = 200
 class Maintenance:
     def __init__(
         self,
-        broker: BrokerContext,
+        context: BrokerContext,
         logs: LogManager,
         disk: Disk,
-        log: Logger,
+        logger: Logger,
         on_failed_log: Callable[[Replica], None],
     ) -> None:
-        self._broker = broker
+        self._context = context
         self._logs = logs
         self._disk = disk
-        self._log = log
+        self._logger = logger
         self._on_failed_log = on_failed_log
         self._stopping = asyncio.Event()
-        self._cleaning = Cleaning(broker, log, self._stopping)
-        self._scrubbing = Scrubbing(broker, log, self._stopping)
-        self._repairing = Repairing(broker, log)
+        self._cleaning = Cleaning(context, logger, self._stopping)
+        self._scrubbing = Scrubbing(context, logger, self._stopping)
+        self._repairing = Repairing(context, logger)
         self._is_outdated = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -93,11 +93,11 @@ class Maintenance:
 
     def _every(self, interval: Callable[[BrokerConfig], float], work: Callable[[], Awaitable[None]]) -> None:
         async def run() -> None:
-            while not await self._stops_within(interval(self._broker.config)):
+            while not await self._stops_within(interval(self._context.config)):
                 try:
                     await work()
                 except Exception as error:  # noqa: BLE001 - a loop that dies would end retention for good
-                    self._log.error_rarely("maintenance failed", error, work=work.__name__)
+                    self._logger.error_rarely("maintenance failed", error, work=work.__name__)
 
         self._tasks.append(asyncio.get_running_loop().create_task(run()))
 
@@ -109,16 +109,16 @@ class Maintenance:
         return True
 
     async def _watch_free_space(self) -> None:
-        free_bytes = await self._broker.threads.run("background", self._disk.free_bytes)
-        floor_bytes = self._broker.config[LOG_DIR_MIN_FREE_BYTES]
+        free_bytes = await self._context.threads.run("background", self._disk.free_bytes)
+        floor_bytes = self._context.config[LOG_DIR_MIN_FREE_BYTES]
         full = free_bytes < floor_bytes
         if full != self._logs.full:
             self._logs.full = full
             message = "disk is full: writes are refused" if full else "disk has space again: writes go on"
-            self._log.warning(message, free_bytes=free_bytes, floor_bytes=floor_bytes)
+            self._logger.warning(message, free_bytes=free_bytes, floor_bytes=floor_bytes)
 
     async def _watch_failed_logs(self) -> None:
-        failed = next((replica for replica in self._broker.replicas if replica.log.failed), None)
+        failed = next((replica for replica in self._context.replicas if replica.log.failed), None)
         if failed is not None:
             self._on_failed_log(failed)
 
@@ -127,8 +127,8 @@ class Maintenance:
 
         So does every one while too many have unsynced files, which are kept open until then.
         """
-        limit = 0 if self._logs.crowded else self._broker.config[LOG_FLUSH_CHECKPOINT_BYTES]
-        changed = list(self._broker.replicas.changed)
+        limit = 0 if self._logs.crowded else self._context.config[LOG_FLUSH_CHECKPOINT_BYTES]
+        changed = list(self._context.replicas.changed)
         for start in range(0, len(changed), _REPLICAS_PER_TURN):
             turn = changed[start : start + _REPLICAS_PER_TURN]
             await self._checkpoint([replica for replica in turn if replica.log.unmarked_bytes >= limit])
@@ -136,26 +136,26 @@ class Maintenance:
 
     async def _index_keys(self) -> None:
         """On followers too: who leads next has to know them at once."""
-        for replica in self._broker.replicas:
+        for replica in self._context.replicas:
             try:
                 while replica.keyed is not None and replica.cutting is None and self._goes_on():
                     if not await replica.keyed.maintain(self._goes_on):
                         break
             except (OSError, StorageError) as error:
-                self._log.error_rarely("keys could not be indexed", error, partition=replica.name)
+                self._logger.error_rarely("keys could not be indexed", error, partition=replica.name)
 
     def _goes_on(self) -> bool:
         return not self._stopping.is_set()
 
     async def _checkpoint_logs(self) -> None:
-        await self._checkpoint(list(self._broker.replicas.changed))
+        await self._checkpoint(list(self._context.replicas.changed))
 
     async def _compact(self) -> None:
         """Compact logs, after a checkpoint of those that have closed segments behind their recovery point.
 
         Compaction leaves every segment from the recovery point on alone.
         """
-        changed = list(self._broker.replicas.changed)
+        changed = list(self._context.replicas.changed)
         await self._checkpoint([replica for replica in changed if _has_unmarked_segments(replica)])
         await self._cleaning.compact()
 
@@ -166,13 +166,13 @@ class Maintenance:
             job = replica.log.begin_checkpoint()
             if job is None and replica.log.is_busy:
                 continue  # another job changes its files: next time
-            self._broker.replicas.changed.pop(replica, None)
+            self._context.replicas.changed.pop(replica, None)
             if job is None:
                 continue
             try:
-                await self._broker.threads.run("background", job.work)
+                await self._context.threads.run("background", job.work)
             except OSError as error:
-                self._log.error("checkpoint failed", error, partition=replica.name)
+                self._logger.error("checkpoint failed", error, partition=replica.name)
                 replica.log.abandon_checkpoint(job, error)
                 replica.on_checkpoint_failed()
             else:
@@ -180,9 +180,9 @@ class Maintenance:
                 self._is_outdated = True
 
     async def _write_checkpoints(self) -> None:
-        if self._is_outdated or self._broker.replicas.changed:
+        if self._is_outdated or self._context.replicas.changed:
             self._is_outdated = False
-            await self._broker.write_checkpoints()
+            await self._context.write_checkpoints()
 
 
 def _has_unmarked_segments(replica: Replica) -> bool:

@@ -24,15 +24,15 @@ def check_reach(replica: Replica, offset: int) -> None:
 
 
 def preferred_read_replica(
-    broker: BrokerContext, replica: Replica, rack: str, offset: int
+    context: BrokerContext, replica: Replica, rack: str, offset: int
 ) -> BrokerId | None:
     """The broker that a consumer in this rack should read from instead, as the leader sees it."""
-    if not rack or not replica.partition.is_leader or broker.image.rack_of(broker.node_id) == rack:
+    if not rack or not replica.partition.is_leader or context.image.rack_of(context.node_id) == rack:
         return None
-    in_sync, image = replica.partition.in_sync, broker.image
+    in_sync, image = replica.partition.in_sync, context.image
     near = [
         (in_sync.followers[member].log_end, -member)
-        for member in in_sync.recorded - {broker.node_id}
+        for member in in_sync.recorded - {context.node_id}
         if image.rack_of(member) == rack
         and not image.is_stopping(member)
         and in_sync.followers[member].log_end >= offset

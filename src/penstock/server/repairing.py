@@ -31,9 +31,9 @@ _RETRY_SECONDS = 30.0
 
 
 class Repairing:
-    def __init__(self, broker: BrokerContext, log: Logger) -> None:
-        self._broker = broker
-        self._log = log
+    def __init__(self, context: BrokerContext, logger: Logger) -> None:
+        self._context = context
+        self._logger = logger
         self._tried: dict[tuple[Replica, DamagedRange], float] = {}
         """When a repair of a range was tried last, by the monotonic clock."""
         self._refetched: dict[Replica, float] = {}
@@ -44,7 +44,7 @@ class Repairing:
         metrics.add_gauge(
             "penstock_damaged_ranges",
             "Ranges of offsets whose stored records cannot be read.",
-            lambda: sum(len(replica.log.damage) for replica in self._broker.replicas),
+            lambda: sum(len(replica.log.damage) for replica in self._context.replicas),
         )
         metrics.add_counter(
             "penstock_repaired_ranges",
@@ -54,26 +54,26 @@ class Repairing:
 
     async def run(self) -> None:
         """Try to repair what is damaged; a range that could not be repaired is tried again later."""
-        for replica in self._broker.replicas:
+        for replica in self._context.replicas:
             for damaged in replica.log.damage:
                 await self._repair_if_due(replica, damaged)
             self._watch(replica)
             if replica.log.damage and replica.may_refetch:
                 await self._refetch_if_due(replica)
-        present = {(replica, each) for replica in self._broker.replicas for each in replica.log.damage}
+        present = {(replica, each) for replica in self._context.replicas for each in replica.log.damage}
         self._tried = {key: time for key, time in self._tried.items() if key in present}
 
     def _watch(self, replica: Replica) -> None:
-        damage, alarms = replica.log.damage, self._broker.alarms
+        damage, alarms = replica.log.damage, self._context.alarms
         if not damage:
             if alarms.has(AlarmKind.DAMAGED_LOG, replica.name):
-                self._broker.replicas.say_again(replica)
+                self._context.replicas.say_again(replica)
             alarms.clear(AlarmKind.DAMAGED_LOG, replica.name)
         elif not alarms.is_set(AlarmKind.DAMAGED_LOG, replica.name, str(damage[0])):
             alarms.set(AlarmKind.DAMAGED_LOG, replica.name, str(damage[0]))
 
     async def _repair_if_due(self, replica: Replica, damaged: DamagedRange) -> None:
-        now = self._broker.clock.monotonic()
+        now = self._context.clock.monotonic()
         if now < self._tried.get((replica, damaged), now - _RETRY_SECONDS) + _RETRY_SECONDS:
             return
         self._tried[replica, damaged] = now
@@ -81,7 +81,7 @@ class Repairing:
         try:
             await self._repair(replica, damaged)
         except (PenstockError, OSError, TimeoutError) as error:
-            self._log.error_rarely(
+            self._logger.error_rarely(
                 "damaged records could not be repaired", error, partition=replica.name, damage=damaged
             )
 
@@ -90,13 +90,13 @@ class Repairing:
         extent = extent_of(log, damaged)
         if extent is None or damaged.end_offset > replica.partition.high_watermark:
             raise StorageError("the range is not within one segment, or not committed yet")
-        target = await self._broker.threads.run("background", partial(locate, extent, damaged))
+        target = await self._context.threads.run("background", partial(locate, extent, damaged))
         content = await self._fetch(replica, damaged, target.end - target.position)
         if not log.begin_patch(target.segment):
             raise StorageError("another job changes the files of the log")
-        patch = Patch(self._broker.disk, target, content)
+        patch = Patch(self._context.disk, target, content)
         try:
-            await self._broker.threads.run("background", patch.work)
+            await self._context.threads.run("background", patch.work)
         except OSError as error:
             log.abandon_patch(target.segment, error)
             raise
@@ -104,41 +104,41 @@ class Repairing:
         if replica.keyed is not None:
             replica.keyed.on_repaired(target.segment)
         self.repaired_ranges += 1
-        self._log.info("damaged records repaired", partition=replica.name, damage=damaged)
+        self._logger.info("damaged records repaired", partition=replica.name, damage=damaged)
 
     async def _refetch_if_due(self, replica: Replica) -> None:
-        now = self._broker.clock.monotonic()
+        now = self._context.clock.monotonic()
         if now < self._refetched.get(replica, now - _RETRY_SECONDS) + _RETRY_SECONDS:
             return
         self._refetched[replica] = now
         try:
             await self._refetch(replica)
         except (PenstockError, OSError, TimeoutError) as error:
-            self._log.error_rarely("damaged log could not be fetched again", error, partition=replica.name)
+            self._logger.error_rarely("damaged log could not be fetched again", error, partition=replica.name)
 
     async def _refetch(self, replica: Replica) -> None:
         """Truncate to the first damage, if this is a follower out of sync and its leader has all that goes."""
-        broker, log, start = self._broker, replica.log, replica.log.damage[0].base_offset
+        context, log, start = self._context, replica.log, replica.log.damage[0].base_offset
         epoch = replica.partition.leader_epoch
-        state = broker.image.partition(replica.name)
-        leader = None if state is None else broker.image.brokers.get(state.leader)
+        state = context.image.partition(replica.name)
+        leader = None if state is None else context.image.brokers.get(state.leader)
         if leader is None or not self._may_refetch(replica, epoch):
             raise StorageError("this broker leads or is in sync, or no broker leads")
         end = max(start, min(replica.partition.high_watermark, log.log_end_offset))
         await verify_range(
-            broker.replicas.services,
-            broker.replicas.secret,
+            context.replicas.context,
+            context.replicas.secret,
             leader,
             (replica.topic_id, replica.name.partition),
             DamagedRange(start, end, ""),
-            broker.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000,
+            context.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000,
         )
         if not self._may_refetch(replica, epoch):
             raise StorageError("the role of the replica has changed")
-        work = partial(broker.logs.truncate, log, start, broker.clock.now_ms())
-        if not await broker.replicas.refetch(replica, leader.node_id, work):
+        work = partial(context.logs.truncate, log, start, context.clock.now_ms())
+        if not await context.replicas.refetch(replica, leader.node_id, work):
             raise StorageError("another job changes the files of the log")
-        self._log.info("damaged log is fetched again", partition=replica.name, offset=start, log_end=end)
+        self._logger.info("damaged log is fetched again", partition=replica.name, offset=start, log_end=end)
 
     def _may_refetch(self, replica: Replica, epoch: LeaderEpoch) -> bool:
         partition = replica.partition
@@ -146,23 +146,23 @@ class Repairing:
             replica.may_refetch
             and not partition.is_leader
             and partition.leader_epoch == epoch
-            and not self._broker.replicas.is_in_sync(replica)
+            and not self._context.replicas.is_in_sync(replica)
         )
 
     async def _fetch(self, replica: Replica, damaged: DamagedRange, size: int) -> memoryview:
         """The batches of the range from the first replica that has them, as many bytes as they take up here."""
-        broker, log = self._broker, replica.log
+        context, log = self._context, replica.log
         is_sparse = log.config.compacts or log.cleaned_offset > 0
         failures: list[str] = []
         for source in self._sources(replica):
             try:
                 content = await fetch_range(
-                    broker.replicas.services,
-                    broker.replicas.secret,
+                    context.replicas.context,
+                    context.replicas.secret,
                     source,
                     (replica.topic_id, replica.name.partition),
                     damaged,
-                    broker.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000,
+                    context.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000,
                 )
                 check_copy(content, damaged, log.leader_epochs, is_sparse=is_sparse)
                 if len(content) != size:
@@ -175,11 +175,11 @@ class Repairing:
 
     def _sources(self, replica: Replica) -> list[Broker]:
         """Living brokers with another replica: the leader first, then members of the in-sync set, then the others."""
-        image = self._broker.image
+        image = self._context.image
         state = image.partition(replica.name)
         if state is None:
             return []
         order = dict.fromkeys((state.leader, *state.isr, *state.replicas))
         return [
-            image.brokers[each] for each in order if each in image.brokers and each != self._broker.node_id
+            image.brokers[each] for each in order if each in image.brokers and each != self._context.node_id
         ]

@@ -27,11 +27,11 @@ _REST_FACTOR = 19.0
 
 
 class Scrubbing:
-    def __init__(self, broker: BrokerContext, log: Logger, stopping: asyncio.Event) -> None:
-        self._broker = broker
-        self._log = log
+    def __init__(self, context: BrokerContext, logger: Logger, stopping: asyncio.Event) -> None:
+        self._context = context
+        self._logger = logger
         self._stopping = stopping
-        self._began = broker.clock.monotonic()
+        self._began = context.clock.monotonic()
         """When the last pass began; before the first one, when the broker started."""
         self.read_bytes = 0
         self.damaged_ranges = 0
@@ -55,29 +55,29 @@ class Scrubbing:
 
     async def run_if_due(self) -> None:
         """Make one pass over all logs, if it is time."""
-        broker, now = self._broker, self._broker.clock.monotonic()
+        context, now = self._context, self._context.clock.monotonic()
         seconds = self._interval_seconds()
         if not self.passes:
             seconds = min(seconds, FIRST_PASS_SECONDS)
-        if not seconds or not broker.config[LOG_SCRUB_BYTES_PER_SECOND] or now < self._began + seconds:
+        if not seconds or not context.config[LOG_SCRUB_BYTES_PER_SECOND] or now < self._began + seconds:
             return
         self._began = now
-        replicas = list(broker.replicas)
-        first = broker.random.randrange(len(replicas)) if replicas else 0
+        replicas = list(context.replicas)
+        first = context.random.randrange(len(replicas)) if replicas else 0
         for replica in (*replicas[first:], *replicas[:first]):
             await self._scrub(replica)
         self.passes += 1
 
     async def scrub_suspects(self) -> None:
         """Scrub logs in which readers have met damage, whatever the interval is."""
-        for replica in self._broker.replicas:
+        for replica in self._context.replicas:
             suspects = frozenset() if replica.keyed is None else replica.keyed.suspects
             if replica.keyed is not None and suspects:
                 await self._scrub(replica, suspects)
                 replica.keyed.on_scrubbed(suspects)
 
     def _interval_seconds(self) -> float:
-        return self._broker.config[LOG_SCRUB_INTERVAL_MS] / 1000
+        return self._context.config[LOG_SCRUB_INTERVAL_MS] / 1000
 
     async def _scrub(self, replica: Replica, only: frozenset[Segment] = frozenset()) -> None:
         """Scrub a log, or at once some of its segments."""
@@ -94,7 +94,7 @@ class Scrubbing:
         self, replica: Replica, extent: Extent, place: Place, *, is_urgent: bool
     ) -> Place | None:
         """Verify a piece and rest; the place to go on at, None where the segment cannot be read."""
-        started = self._broker.clock.monotonic()
+        started = self._context.clock.monotonic()
         try:
             piece = await self._read(extent, place)
             if piece.found is not None:
@@ -102,21 +102,21 @@ class Scrubbing:
                 piece = await self._read(extent, place)
         except (OSError, StorageError) as error:
             if self._is_there(replica, extent):
-                self._log.error_rarely("segment could not be scrubbed", error, partition=replica.name)
+                self._logger.error_rarely("segment could not be scrubbed", error, partition=replica.name)
             return None
         if not self._is_there(replica, extent):
             return None
         self.read_bytes += piece.read_bytes
         if piece.found is not None:
             self._report(replica, piece.found)
-        elapsed = self._broker.clock.monotonic() - started
-        rate = max(1, self._broker.config[LOG_SCRUB_BYTES_PER_SECOND])
+        elapsed = self._context.clock.monotonic() - started
+        rate = max(1, self._context.config[LOG_SCRUB_BYTES_PER_SECOND])
         if not is_urgent:
             await self._rest(max(piece.read_bytes / rate, elapsed * _REST_FACTOR))
         return piece.after
 
     async def _read(self, extent: Extent, place: Place) -> Piece:
-        return await self._broker.threads.run("background", partial(scrub_piece, extent, place))
+        return await self._context.threads.run("background", partial(scrub_piece, extent, place))
 
     async def _rest(self, seconds: float) -> None:
         try:
@@ -133,4 +133,4 @@ class Scrubbing:
         replica.log.add_damage(found.damaged)
         if replica.log.damage != before:
             self.damaged_ranges += 1
-            self._log.error("scrub found damaged records", partition=replica.name, damage=found.damaged)
+            self._logger.error("scrub found damaged records", partition=replica.name, damage=found.damaged)

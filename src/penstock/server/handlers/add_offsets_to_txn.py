@@ -35,8 +35,8 @@ async def _add(request: Request, message: Any) -> None:
     request.require(Operation.READ, ResourceType.GROUP, message.group_id)
     if not message.group_id:
         raise BrokerError(ErrorCode.invalid_group_id, "the group id must not be empty")
-    await request.broker.groups.find(message.group_id)  # there may be no offsets yet, nor a topic for them
-    topic = request.broker.image.topics[OFFSETS_TOPIC]
+    await request.context.groups.find(message.group_id)  # there may be no offsets yet, nor a topic for them
+    topic = request.context.image.topics[OFFSETS_TOPIC]
     partition = TopicPartition(OFFSETS_TOPIC, partition_of(message.group_id, len(topic.partitions)))
     producer = producer_of(message)
     shard.check_connection(message.transactional_id, producer, request.session.number)

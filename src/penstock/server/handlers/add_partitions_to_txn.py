@@ -63,7 +63,7 @@ def _refused(request: Request, partitions: Iterable[TopicPartition]) -> Codes:
             Operation.WRITE, ResourceType.TOPIC, partition.topic
         ):
             refused[partition] = ErrorCode.topic_authorization_failed
-        elif request.broker.image.partition(partition) is None:
+        elif request.context.image.partition(partition) is None:
             refused[partition] = ErrorCode.unknown_topic_or_partition
     return refused
 
@@ -81,7 +81,7 @@ async def _of_transaction(request: Request, asked: Any) -> Fields:
     partitions = _partitions(asked.topics)
     codes: Codes
     try:
-        shard = request.broker.transactions.shard_of(transactional_id)
+        shard = request.context.transactions.shard_of(transactional_id)
         if asked.verify_only:
             codes = await shard.verify(transactional_id, producer, partitions)
         else:

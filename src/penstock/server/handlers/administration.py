@@ -30,7 +30,7 @@ async def carried_out(
             results = await change
         except BrokerError as error:
             return [error] * count
-        await request.broker.replicas.settled()
+        await request.context.replicas.settled()
         return results
 
     limit_s = timeout.total_seconds() if timeout > NO_TIME else None

@@ -25,7 +25,7 @@ async def handle(request: Request, message: Any) -> Fields:
         for topic in message.topics
         for asked in topic.partitions
     ]
-    change = request.broker.moves.reassign(wanted, may_change_count=may_change_count)
+    change = request.context.moves.reassign(wanted, may_change_count=may_change_count)
     results = iter(await carried_out(request, change, len(wanted), message.timeout))
     responses = [
         {"name": topic.name, "partitions": [_partition(asked, next(results)) for asked in topic.partitions]}

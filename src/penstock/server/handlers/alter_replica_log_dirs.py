@@ -31,10 +31,10 @@ API = Api(34, 1, 2, handle)
 def _check(request: Request, path: str, topic: str, index: int) -> ErrorCode:
     if not request.allowed(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
         return ErrorCode.cluster_authorization_failed
-    if path != os.path.abspath(request.broker.config[LOG_DIR]):
+    if path != os.path.abspath(request.context.config[LOG_DIR]):
         return ErrorCode.log_dir_not_found
-    partition = request.broker.image.partition(TopicPartition(topic, index))
+    partition = request.context.image.partition(TopicPartition(topic, index))
     if partition is None:
         return ErrorCode.unknown_topic_or_partition
-    is_here = request.broker.node_id in partition.replicas
+    is_here = request.context.node_id in partition.replicas
     return ErrorCode.none if is_here else ErrorCode.not_leader_or_follower

@@ -29,13 +29,13 @@ API = Api(BROKER_HANDSHAKE, 0, 0, handle_raw=handle)
 
 
 def _answer(request: Request, asked: HandshakeRequest) -> HandshakeResponse:
-    session, broker = request.session, request.broker
-    secret = broker.replicas.secret
+    session, context = request.session, request.context
+    secret = context.replicas.secret
     session.broker_id = None
-    if secret is None or asked.answering != broker.node_id or asked.asking == broker.node_id:
+    if secret is None or asked.answering != context.node_id or asked.asking == context.node_id:
         return _REFUSED
     if asked.proof == NO_PROOF:
-        nonce = broker.random.randbytes(NONCE_BYTES)
+        nonce = context.random.randbytes(NONCE_BYTES)
         session.challenge = Challenge(asked.asking, asked.answering, asked.nonce, nonce)
         return HandshakeResponse(ErrorCode.none, nonce, session.challenge.answering_proof(secret))
     challenge, session.challenge = session.challenge, None

@@ -14,12 +14,12 @@ DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 """Kafka's number for what was set at run time for all brokers."""
 
 
-def topic_config(broker: BrokerContext, topic: Topic) -> TopicConfig:
-    return TopicConfig(broker.config, topic.configs)
+def topic_config(context: BrokerContext, topic: Topic) -> TopicConfig:
+    return TopicConfig(context.config, topic.configs)
 
 
 def config_fields(
-    broker: BrokerContext,
+    context: BrokerContext,
     config: BrokerConfig | TopicConfig | GroupConfig,
     option: Option[Any],
     *,
@@ -27,7 +27,7 @@ def config_fields(
 ) -> Fields:
     synonyms = [
         {"name": name, "value": None if option.sensitive else value, "source": source}
-        for name, value, source in _places(broker, config.synonyms(option))
+        for name, value, source in _places(context, config.synonyms(option))
     ]
     in_force = synonyms[0]
     return {
@@ -42,14 +42,14 @@ def config_fields(
     }
 
 
-def _places(broker: BrokerContext, synonyms: Iterator[Synonym]) -> Iterator[tuple[str, str, int]]:
+def _places(context: BrokerContext, synonyms: Iterator[Synonym]) -> Iterator[tuple[str, str, int]]:
     """The places that have a value, with those of this broker alone and of all brokers told apart."""
-    image = broker.image
+    image = context.image
     for synonym in synonyms:
         if synonym.source is not Source.DYNAMIC_BROKER_CONFIG:
             yield synonym.name, synonym.value, int(synonym.source)
             continue
-        own = image.configs_of(broker.node_id).values.get(synonym.name)
+        own = image.configs_of(context.node_id).values.get(synonym.name)
         if own is not None:
             yield synonym.name, own, int(Source.DYNAMIC_BROKER_CONFIG)
         everyones = image.configs_of(None).values.get(synonym.name)

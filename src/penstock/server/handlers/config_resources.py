@@ -35,7 +35,7 @@ def check_resource(request: Request, operation: Operation, resource: Any) -> Con
 async def alter(request: Request, message: Any, changes: list[ConfigChange | BrokerError]) -> Fields:
     """Make the changes of a request, in the order of its resources; some may be refused already."""
     good = [change for change in changes if isinstance(change, ConfigChange)]
-    altering = request.broker.administration.alter_configs(good, validate_only=message.validate_only)
+    altering = request.context.administration.alter_configs(good, validate_only=message.validate_only)
     outcomes = iter(await carried_out(request, altering, len(good)))
     responses = []
     for resource, change in zip(message.resources, changes, strict=True):

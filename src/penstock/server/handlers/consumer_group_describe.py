@@ -59,7 +59,7 @@ def _group(request: Request, group_id: str) -> dict[str, Any]:
 
 def _check_topics(request: Request, group: GroupDescription) -> None:
     """Members tell of topics: all of them must be ones the client may know of."""
-    known = request.broker.image.topic_names
+    known = request.context.image.topic_names
     names = {name for member in group.members for name in member.subscribed_topics}
     for member in group.members:
         names.update(known[topic_id] for topic_id in (*member.current, *member.target) if topic_id in known)
@@ -85,7 +85,7 @@ def _member(request: Request, member: DescribedMember) -> Fields:
 
 def _assignment(request: Request, assignment: Assignment) -> Fields:
     """Topics that were deleted meanwhile are left out."""
-    names = request.broker.image.topic_names
+    names = request.context.image.topic_names
     partitions = [
         {"topic_id": topic_id, "topic_name": names[topic_id], "partitions": sorted(partitions)}
         for topic_id, partitions in assignment.items()

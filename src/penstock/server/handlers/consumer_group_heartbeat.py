@@ -81,7 +81,7 @@ def _check_topics(request: Request, names: Iterable[str] | None) -> None:
 def _heartbeat(request: Request, message: Any) -> ConsumerHeartbeat:
     names, owned = message.subscribed_topic_names, message.topic_partitions
     return ConsumerHeartbeat(
-        member_id=message.member_id or str(draw_uuid(request.broker.random)),
+        member_id=message.member_id or str(draw_uuid(request.context.random)),
         member_epoch=message.member_epoch,
         instance_id=message.instance_id,
         rack_id=message.rack_id,

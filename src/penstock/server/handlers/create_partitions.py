@@ -19,7 +19,7 @@ async def handle(request: Request, message: Any) -> Fields:
         for asked, refusal in zip(message.topics, refusals, strict=True)
         if refusal is None
     ]
-    change = request.broker.administration.create_partitions(wanted, validate_only=message.validate_only)
+    change = request.context.administration.create_partitions(wanted, validate_only=message.validate_only)
     outcomes = iter(await carried_out(request, change, len(wanted), message.timeout))
     results = []
     for asked, refusal in zip(message.topics, refusals, strict=True):

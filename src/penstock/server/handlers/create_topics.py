@@ -22,7 +22,7 @@ async def handle(request: Request, message: Any) -> Fields:
     wanted = [
         _new_topic(asked) for asked, refusal in zip(message.topics, refusals, strict=True) if refusal is None
     ]
-    change = request.broker.administration.create_topics(wanted, validate_only=message.validate_only)
+    change = request.context.administration.create_topics(wanted, validate_only=message.validate_only)
     outcomes = iter(await carried_out(request, change, len(wanted), message.timeout))
     topics = [
         _result(request, asked.name, refusal or next(outcomes))
@@ -76,7 +76,7 @@ def _result(request: Request, name: str, outcome: Topic | BrokerError) -> Fields
     fields["topic_id"] = outcome.id
     if not request.allowed(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
         return fields | {"topic_config_error_code": int(ErrorCode.topic_authorization_failed)}
-    config = topic_config(request.broker, outcome)
+    config = topic_config(request.context, outcome)
     return fields | {
         "num_partitions": len(outcome.partitions),
         "replication_factor": len(outcome.partitions[0].replicas),
@@ -86,5 +86,5 @@ def _result(request: Request, name: str, outcome: Topic | BrokerError) -> Fields
 
 def _config_fields(request: Request, config: TopicConfig, option: Option[Any]) -> Fields:
     """What CreateTopics has room for of what DescribeConfigs tells."""
-    described = config_fields(request.broker, config, option, read_only=False)
+    described = config_fields(request.context, config, option, read_only=False)
     return {name: described[name] for name in CONFIG_FIELDS}

@@ -56,7 +56,7 @@ def _advance(request: Request, topic: str, partition: int, offset: int) -> Repli
     try:
         request.require(Operation.DELETE, ResourceType.TOPIC, topic)
         refuse_internal(topic)
-        replica = request.broker.replicas.get(topic, partition)
+        replica = request.context.replicas.get(topic, partition)
         if not replica.log.config.deletes:
             raise BrokerError(ErrorCode.policy_violation, f"{topic} is compacted and not deleted from")
         high_watermark = replica.partition.high_watermark
@@ -76,15 +76,15 @@ def _advance(request: Request, topic: str, partition: int, offset: int) -> Repli
 
 async def _make_durable(request: Request, moved: list[Replica]) -> BrokerError | None:
     """Keep the new log starts, then free what lies below them."""
-    broker = request.broker
+    context = request.context
     kept = [(replica, replica.log.log_start_offset) for replica in moved]
     try:
-        await broker.write_checkpoints(both=True)
+        await context.write_checkpoints(both=True)
     except OSError as error:
         return BrokerError(ErrorCode.kafka_storage_error, f"the new start could not be kept: {error}")
     for replica, kept_offset in kept:
         with suppress(OSError, StorageError):  # what stays is freed by retention, or at the next start
-            await delete_segments(broker, replica, kept_offset)
+            await delete_segments(context, replica, kept_offset)
     return None
 
 

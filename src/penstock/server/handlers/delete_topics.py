@@ -20,12 +20,12 @@ FIRST_VERSION_WITH_DISABLED_CODE = 3
 
 
 async def handle(request: Request, message: Any) -> Fields:
-    targets = list(_targets(request.broker.image, message))
+    targets = list(_targets(request.context.image, message))
     _refuse_repeated(targets)
     for target in targets:
         _check(request, target)
     wanted = [target for target in targets if target.error is None]
-    change = request.broker.administration.delete_topics(
+    change = request.context.administration.delete_topics(
         [target.name for target in wanted if target.name is not None]
     )
     results = await carried_out(request, change, len(wanted), message.timeout)
@@ -92,7 +92,7 @@ def _check(request: Request, target: _Target) -> None:
         target.error = BrokerError(ErrorCode.topic_authorization_failed)
         if target.asked_by_id and not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, target.name):
             target.name = None
-    elif not request.broker.config[DELETE_TOPIC_ENABLE]:
+    elif not request.context.config[DELETE_TOPIC_ENABLE]:
         new = request.version >= FIRST_VERSION_WITH_DISABLED_CODE
         code = ErrorCode.topic_deletion_disabled if new else ErrorCode.invalid_request
         target.error = BrokerError(code, "topics are not deleted here (delete.topic.enable)")

@@ -13,7 +13,7 @@ BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 
 
 def handle(request: Request, message: Any) -> Fields:
-    image = request.broker.image
+    image = request.context.image
     endpoint = getattr(message, "endpoint_type", BROKER_ENDPOINT)
     fields = {
         "throttle_time": NO_TIME,

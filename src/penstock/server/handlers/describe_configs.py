@@ -49,11 +49,11 @@ def _describe(request: Request, message: Any, resource: Any, seen: set[tuple[int
         if kind is ConfigResourceType.CLIENT_METRICS:
             configs = _of_client_metrics(resource.resource_name)
         elif kind is ConfigResourceType.TOPIC:
-            configs = _of_topic(request.broker, resource.resource_name)
+            configs = _of_topic(request.context, resource.resource_name)
         elif kind is ConfigResourceType.GROUP:
-            configs = _of_group(request.broker, resource.resource_name)
+            configs = _of_group(request.context, resource.resource_name)
         else:
-            configs = _of_broker(request.broker, resource.resource_name)
+            configs = _of_broker(request.context, resource.resource_name)
     except BrokerError as error:
         return fields | {"error_code": error.code, "error_message": str(error)}
     # Kafka reads both null and an empty list as all.
@@ -72,22 +72,22 @@ def _trim(message: Any, config: Fields) -> Fields:
     return trimmed
 
 
-def _of_topic(broker: BrokerContext, name: str) -> Iterator[Fields]:
+def _of_topic(context: BrokerContext, name: str) -> Iterator[Fields]:
     check_topic_name(name)
-    topic = broker.image.topic(name)
+    topic = context.image.topic(name)
     if topic is None:
         raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name}")
-    config = topic_config(broker, topic)
-    return (config_fields(broker, config, option, read_only=False) for option in TOPIC_OPTIONS.values())
+    config = topic_config(context, topic)
+    return (config_fields(context, config, option, read_only=False) for option in TOPIC_OPTIONS.values())
 
 
-def _of_group(broker: BrokerContext, group_id: str) -> Iterator[Fields]:
+def _of_group(context: BrokerContext, group_id: str) -> Iterator[Fields]:
     """Also of a group that does not exist: settings can come first."""
     if not group_id:
         raise BrokerError(ErrorCode.invalid_request, "a group has a name")
-    own = broker.image.group_configs.get(group_id)
-    config = GroupConfig(broker.config, None if own is None else own.values)
-    return (config_fields(broker, config, option, read_only=False) for option in GROUP_OPTIONS.values())
+    own = context.image.group_configs.get(group_id)
+    config = GroupConfig(context.config, None if own is None else own.values)
+    return (config_fields(context, config, option, read_only=False) for option in GROUP_OPTIONS.values())
 
 
 def _of_client_metrics(name: str) -> Iterator[Fields]:
@@ -107,23 +107,23 @@ def _of_client_metrics(name: str) -> Iterator[Fields]:
         }
 
 
-def _of_broker(broker: BrokerContext, name: str) -> Iterator[Fields]:
+def _of_broker(context: BrokerContext, name: str) -> Iterator[Fields]:
     if not name:
-        return _of_all_brokers(broker)
-    if name != str(broker.node_id):
+        return _of_all_brokers(context)
+    if name != str(context.node_id):
         raise BrokerError(
             ErrorCode.invalid_request,
-            f"this is broker {broker.node_id}; ask it for itself, or with no name for all",
+            f"this is broker {context.node_id}; ask it for itself, or with no name for all",
         )
     return (
-        config_fields(broker, broker.config, option, read_only=not option.dynamic)
+        config_fields(context, context.config, option, read_only=not option.dynamic)
         for option in BROKER_OPTIONS.values()
     )
 
 
-def _of_all_brokers(broker: BrokerContext) -> Iterator[Fields]:
+def _of_all_brokers(context: BrokerContext) -> Iterator[Fields]:
     """Only what was set for all brokers at run time."""
-    for name, value in broker.image.configs_of(None).values.items():
+    for name, value in context.image.configs_of(None).values.items():
         option = BROKER_OPTIONS[name]
         shown = None if option.sensitive else value
         yield {

@@ -23,10 +23,10 @@ def handle(request: Request, message: Any) -> Fields:
         wanted = {(asked.topic, partition) for asked in message.topics for partition in asked.partitions}
     result = {
         "error_code": ErrorCode.none,
-        "log_dir": os.path.abspath(request.broker.config[LOG_DIR]),
+        "log_dir": os.path.abspath(request.context.config[LOG_DIR]),
         "topics": _topics(request, wanted),
         "total_bytes": -1,
-        "usable_bytes": request.broker.disk.free_bytes(),
+        "usable_bytes": request.context.disk.free_bytes(),
         "is_cordoned": False,
     }
     return fields | {"results": [result]}
@@ -37,7 +37,7 @@ API = Api(35, 1, 5, handle)
 
 def _topics(request: Request, wanted: Collection[tuple[str, int]] | None) -> list[Fields]:
     partitions: dict[str, list[Fields]] = {}
-    for replica in request.broker.replicas:
+    for replica in request.context.replicas:
         if wanted is None or (replica.name.topic, replica.name.partition) in wanted:
             partitions.setdefault(replica.name.topic, []).append(_partition_fields(replica))
     return [{"name": name, "partitions": fields} for name, fields in partitions.items()]

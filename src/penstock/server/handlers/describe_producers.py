@@ -36,7 +36,7 @@ def _partition(request: Request, topic: str, index: int) -> Fields:
     }
     try:
         request.require(Operation.READ, ResourceType.TOPIC, topic)
-        producers = request.broker.replicas.get(topic, index).log.producers.copy()
+        producers = request.context.replicas.get(topic, index).log.producers.copy()
     except BrokerError as error:
         return fields | {"error_code": error.code, "error_message": str(error)}
     return fields | {"active_producers": [_producer(*producer) for producer in producers.items()]}

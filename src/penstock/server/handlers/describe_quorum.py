@@ -23,7 +23,7 @@ _LISTENER = "PLAINTEXT"
 async def handle(request: Request, message: Any) -> Fields:
     try:
         request.require(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-        epoch = await request.broker.administration.controller_epoch()
+        epoch = await request.context.administration.controller_epoch()
     except BrokerError as error:
         return {"error_code": error.code, "error_message": str(error), "topics": (), "nodes": ()}
     topics = [
@@ -43,7 +43,7 @@ API = Api(55, 0, 2, handle)
 
 
 def _partition(request: Request, topic: str, index: int, epoch: int) -> Fields:
-    image = request.broker.image
+    image = request.context.image
     error = None
     if (topic, index) != (METADATA_TOPIC, METADATA_PARTITION):
         error = BrokerError(ErrorCode.unknown_topic_or_partition)
@@ -52,8 +52,8 @@ def _partition(request: Request, topic: str, index: int, epoch: int) -> Fields:
     fields = {"partition_index": index, "error_code": code_of(error), "error_message": message_of(error)}
     if error is not None:
         return {**fields, "leader_id": NO_LEADER, "current_voters": (), "observers": ()}
-    end_offset = request.broker.metadata.last_applied + 1
-    now_ms = request.broker.clock.now_ms()
+    end_offset = request.context.metadata.last_applied + 1
+    now_ms = request.context.clock.now_ms()
     return {
         **fields,
         "leader_id": image.controller_id,
@@ -78,7 +78,7 @@ def _replica(broker_id: BrokerId, offset: int, caught_up_ms: int = -1) -> Fields
 
 def _nodes(request: Request) -> list[Fields]:
     """The address of the controller, which is a broker's."""
-    image = request.broker.image
+    image = request.context.image
     controller = image.brokers.get(image.controller_id)
     if controller is None:
         return []

@@ -16,7 +16,7 @@ from penstock.server.security import Operation, ResourceType
 
 
 def handle(request: Request, message: Any) -> Fields:
-    image = request.broker.image
+    image = request.context.image
     asked = {topic.name for topic in message.topics}
     first_name, first_partition = "", 0
     if message.cursor is not None:
@@ -24,7 +24,7 @@ def handle(request: Request, message: Any) -> Fields:
         if asked and first_name not in asked:
             refused = [_refused(name, ErrorCode.invalid_request) for name in sorted(asked)]
             return {"throttle_time": NO_TIME, "topics": refused, "next_cursor": None}
-    limit = min(message.response_partition_limit, request.broker.config[MAX_REQUEST_PARTITION_SIZE_LIMIT])
+    limit = min(message.response_partition_limit, request.context.config[MAX_REQUEST_PARTITION_SIZE_LIMIT])
     left = max(1, limit)
     topics: list[Fields] = []
     next_cursor = None
@@ -54,7 +54,7 @@ def _names(request: Request, asked: set[str], first: str) -> list[str]:
     if not asked:
         asked = {
             name
-            for name in request.broker.image.topics
+            for name in request.context.image.topics
             if request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
         }
     return sorted(name for name in asked if name >= first)

@@ -26,7 +26,7 @@ async def handle(request: Request, message: Any) -> Fields:
     except BrokerError as error:
         refused = [] if asks_for_all else [(name, error) for name in names]
         return _fields(error.code, refused)
-    change = request.broker.moves.elect(names, election)
+    change = request.context.moves.elect(names, election)
     results = zip(names, await carried_out(request, change, len(names), message.timeout), strict=True)
     if asks_for_all:
         told = [each for each in results if code_of(each[1]) is not ErrorCode.election_not_needed]
@@ -39,7 +39,7 @@ API = Api(43, 0, 2, handle)
 
 def _names(request: Request, message: Any) -> list[TopicPartition]:
     if message.topic_partitions is None:
-        topics = request.broker.image.topics.values()
+        topics = request.context.image.topics.values()
         return [
             TopicPartition(topic.name, index) for topic in topics for index in range(len(topic.partitions))
         ]

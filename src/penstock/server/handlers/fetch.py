@@ -117,7 +117,7 @@ class _FetchOperation:
         self._check()
         self._session = self._open_session()
         self._targets = list(self._session.targets.values()) if self._session else _targets(fetch)
-        config = request.broker.config
+        config = request.context.config
         self._max_bytes = max(0, min(fetch.max_bytes, config[FETCH_MAX_BYTES]))
         self._wait_ms = min(fetch.max_wait_ms, config[FETCH_MAX_WAIT_MS])
         self._reads_followers = request.header.api_version >= RACK_FROM and are_followers_read(config)
@@ -136,13 +136,13 @@ class _FetchOperation:
             raise BrokerError(ErrorCode.unsupported_version)
 
     def _open_session(self) -> FetchSession | None:
-        fetch, sessions, owner = self._fetch, self._request.broker.fetch_sessions, self._request.session
+        fetch, sessions, owner = self._fetch, self._request.context.fetch_sessions, self._request.session
         if self._request.header.api_version < FIRST_SESSION_VERSION:
             return None
         if fetch.session_epoch == FINAL_EPOCH:
             sessions.close(owner)
             return None
-        now_ms, by_id = monotonic_ms(self._request.broker.clock), fetch.uses_topic_ids
+        now_ms, by_id = monotonic_ms(self._request.context.clock), fetch.uses_topic_ids
         if fetch.session_epoch == INITIAL_EPOCH:
             return sessions.open(owner, _targets(fetch), by_id, now_ms)
         session = sessions.resume(owner, fetch.session_id, fetch.session_epoch, by_id, now_ms)
@@ -199,8 +199,8 @@ class _FetchOperation:
             aborted_transactions=() if is_committed else None,
         )
         if self._reads_followers:
-            broker, rack = self._request.broker, self._fetch.rack_id
-            preferred = preferred_read_replica(broker, replica, rack, target.offset)
+            context, rack = self._request.context, self._fetch.rack_id
+            preferred = preferred_read_replica(context, replica, rack, target.offset)
             if preferred is not None:
                 result.preferred_read_replica = preferred
                 return result
@@ -226,19 +226,19 @@ class _FetchOperation:
             return EMPTY_SLICE, ()
 
     def _replica(self, target: FetchTarget) -> Replica:
-        broker = self._request.broker
+        context = self._request.context
         topic = target.topic
         if topic is None:
             assert target.topic_id is not None
-            known = broker.image.topic_by_id(target.topic_id)
+            known = context.image.topic_by_id(target.topic_id)
             if known is None:
                 raise BrokerError(ErrorCode.unknown_topic_id)
             topic = known.name
         self._request.require(Operation.READ, ResourceType.TOPIC, topic)
         if self._request.session.broker_id is not None:
-            find = broker.replicas.get_any  # another broker repairs its replica
+            find = context.replicas.get_any  # another broker repairs its replica
         else:
-            find = broker.replicas.get_in_sync if self._reads_followers else broker.replicas.get
+            find = context.replicas.get_in_sync if self._reads_followers else context.replicas.get
         replica = find(topic, target.partition)
         replica.check_leader_epoch(target.current_leader_epoch)
         if self._reads_followers:
@@ -248,7 +248,7 @@ class _FetchOperation:
 
     def _start_cold_reads(self) -> None:
         """Look up in the pool what is not in memory; the bytes themselves are read when they are sent."""
-        threads = self._request.broker.threads
+        threads = self._request.context.threads
         for index, read in self._cold_reads.items():
             threads.run("read", partial(read, wait=True)).add_done_callback(
                 partial(self._on_cold_read, index)
@@ -267,7 +267,7 @@ class _FetchOperation:
 
     def _wait(self) -> None:
         if self._timer is None:
-            seconds = self._request.broker.long_polls.wait_seconds(self._wait_ms)
+            seconds = self._request.context.long_polls.wait_seconds(self._wait_ms)
             self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
         for replica in self._replicas:
             replica.data_waiters.add(self._on_move)
@@ -283,7 +283,7 @@ class _FetchOperation:
     def _become_due(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._request.broker.long_polls.serve(self._go_on)
+            self._request.context.long_polls.serve(self._go_on)
 
     def _go_on(self) -> None:
         self._is_due = False

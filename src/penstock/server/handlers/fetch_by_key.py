@@ -28,11 +28,11 @@ API = Api(FETCH_BY_KEY, 0, 0, handle_raw=handle)
 
 
 def _leader(request: Request, lookup: KeyLookup) -> Replica:
-    topic = request.broker.image.topic_by_id(lookup.topic_id)
+    topic = request.context.image.topic_by_id(lookup.topic_id)
     if topic is None:
         raise BrokerError(ErrorCode.unknown_topic_id)
     request.require(Operation.READ, ResourceType.TOPIC, topic.name)
-    replica = request.broker.replicas.get(topic.name, lookup.partition)
+    replica = request.context.replicas.get(topic.name, lookup.partition)
     replica.check_leader_epoch(lookup.current_leader_epoch)
     if replica.keyed is None:
         raise BrokerError(ErrorCode.invalid_request, f"{topic.name} has no index.by.key")

@@ -39,13 +39,13 @@ async def _coordinator(request: Request, kind: int, key: str) -> Fields:
     try:
         if kind == CoordinatorType.GROUP:
             request.require(Operation.DESCRIBE, ResourceType.GROUP, key)
-            node_id = await request.broker.groups.find(key)
+            node_id = await request.context.groups.find(key)
         elif kind == CoordinatorType.TRANSACTION:
             request.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
-            node_id = await request.broker.transactions.find(key)
+            node_id = await request.context.transactions.find(key)
         else:
             raise BrokerError(ErrorCode.invalid_request, f"there are no coordinators of type {kind}")
-        broker = request.broker.image.brokers.get(node_id)
+        broker = request.context.image.brokers.get(node_id)
         if broker is None:
             raise BrokerError(ErrorCode.coordinator_not_available, "no broker coordinates this now")
     except BrokerError as error:

@@ -21,12 +21,12 @@ def shard_for(request: Request, operation: Operation, group_id: str, *, may_be_e
     request.require(operation, ResourceType.GROUP, group_id)
     if not group_id and not may_be_empty:
         raise BrokerError(ErrorCode.invalid_group_id, "a group has a name")
-    return request.broker.groups.shard_of(group_id)
+    return request.context.groups.shard_of(group_id)
 
 
 def draw_member_id(request: Request, instance_id: str | None) -> str:
     name = client_id(request) if instance_id is None else instance_id
-    return f"{name[:MAX_NAME_IN_MEMBER_ID]}-{draw_uuid(request.broker.random)}"
+    return f"{name[:MAX_NAME_IN_MEMBER_ID]}-{draw_uuid(request.context.random)}"
 
 
 def client_id(request: Request) -> str:

@@ -42,13 +42,13 @@ async def _producer(request: Request, message: InitProducerIdRequest) -> Identit
         raise BrokerError(ErrorCode.invalid_request, "a producer id goes with its epoch")
     if message.transactional_id is None:
         request.require(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
-        return Identity(await request.broker.producer_ids.next(), ProducerEpoch(0))
+        return Identity(await request.context.producer_ids.next(), ProducerEpoch(0))
     request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id)
     if not message.transactional_id:
         raise BrokerError(ErrorCode.invalid_request, "a transactional id is not empty")
-    if not 0 < message.transaction_timeout_ms <= request.broker.config[TRANSACTION_MAX_TIMEOUT_MS]:
+    if not 0 < message.transaction_timeout_ms <= request.context.config[TRANSACTION_MAX_TIMEOUT_MS]:
         raise BrokerError(ErrorCode.invalid_transaction_timeout)
-    shard = request.broker.transactions.shard_of(message.transactional_id)
+    shard = request.context.transactions.shard_of(message.transactional_id)
     return await shard.init_producer_id(
         message.transactional_id,
         asking,

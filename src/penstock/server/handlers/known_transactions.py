@@ -40,7 +40,7 @@ def _cancel(working: asyncio.Task[None]) -> None:
 
 async def _answer(request: Request, asked: tuple[OpenTransaction, ...], later: Later) -> None:
     try:
-        answer = await request.broker.transactions.known(asked)
+        answer = await request.context.transactions.known(asked)
         later.resolve([encode_known_transactions_response(request.header.correlation_id, answer)])
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not leave the connection waiting for ever
         later.fail(error)

@@ -31,7 +31,7 @@ API = Api(74, 0, 1, handle)
 
 
 def _resources(request: Request) -> Iterator[Fields]:
-    image = request.broker.image
+    image = request.context.image
     names = {
         ConfigResourceType.TOPIC: list(image.topics),
         ConfigResourceType.BROKER: [str(broker_id) for broker_id in image.brokers],

@@ -13,7 +13,7 @@ from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
 
 
 def handle(request: Request, message: Any) -> Fields:
-    if request.broker.groups.is_loading:
+    if request.context.groups.is_loading:
         code = ErrorCode.coordinator_load_in_progress
         return {"throttle_time": NO_TIME, "error_code": code, "groups": ()}
     states = {name.strip().lower() for name in getattr(message, "states_filter", ())}
@@ -37,7 +37,7 @@ API = Api(16, 0, 5, handle)
 def _known_groups(request: Request) -> Iterator[Group]:
     """Those the client may know of."""
     sees_all = request.allowed(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-    for shard in request.broker.groups.shards:
+    for shard in request.context.groups.shards:
         for group in shard.groups.values():
             if sees_all or request.allowed(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
                 yield group

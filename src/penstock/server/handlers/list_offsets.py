@@ -45,7 +45,7 @@ def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
         answers = [_answer(request, topic.name, asked, counts, is_committed) for asked in topic.partitions]
         topics.append((topic.name, answers))
     if any(callable(answer) for _, answers in topics for answer in answers):
-        return request.broker.threads.run("read", partial(_response, topics))
+        return request.context.threads.run("read", partial(_response, topics))
     return _response(topics)
 
 
@@ -72,7 +72,7 @@ def _answer(
             raise BrokerError(ErrorCode.invalid_request, "the partition is in the request twice")
         if timestamp < 0 and request.version < FIRST_VERSION.get(timestamp, request.version + 1):
             raise BrokerError(ErrorCode.unsupported_version)
-        replica = request.broker.replicas.get(topic, index)
+        replica = request.context.replicas.get(topic, index)
         replica.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
     except BrokerError as error:
         return _fields(index, code=error.code)

@@ -16,7 +16,7 @@ def handle(request: Request, message: Any) -> Fields:
     topics: list[Fields] = []
     try:
         request.require(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
-        topics = _moving(request.broker.image, message.topics)
+        topics = _moving(request.context.image, message.topics)
     except BrokerError as refusal:
         error = refusal
     return {

@@ -22,7 +22,7 @@ async def handle(request: Request, message: Any) -> Fields:
         "unknown_state_filters": [name for name in message.state_filters if name not in _STATES],
         "transaction_states": (),
     }
-    if request.broker.transactions.is_loading:
+    if request.context.transactions.is_loading:
         return fields | {"error_code": ErrorCode.coordinator_load_in_progress}
     try:
         listed = [
@@ -48,8 +48,8 @@ async def _chosen(request: Request, message: Any) -> AsyncIterator[tuple[str, Tr
     min_age_ms = getattr(message, "duration_filter", -1)
     pattern = getattr(message, "transactional_id_pattern", None)
     regex = compile_regex(pattern) if pattern else None
-    now_ms = request.broker.clock.now_ms()
-    async for _, transactions in request.broker.transactions.walk():
+    now_ms = request.context.clock.now_ms()
+    async for _, transactions in request.context.transactions.walk():
         for transactional_id, transaction in transactions:
             if (
                 (not message.state_filters or transaction.state in states)

@@ -35,7 +35,7 @@ def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
     missing = [name for name, _ in asked or () if name is not None and _must_create(request, message, name)]
     if missing:
         return _create_and_answer(request, message, asked, missing)
-    if asked and len(request.broker.image.brokers) > 1:
+    if asked and len(request.context.image.brokers) > 1:
         return _answer_soon(request, message, asked)
     return _answer(request, message, asked, {})
 
@@ -51,14 +51,14 @@ def _asked(request: Request, message: Any) -> Asked | None:
 
 
 def _may_be_created(request: Request, message: Any) -> bool:
-    return request.broker.config[AUTO_CREATE_TOPICS_ENABLE] and getattr(
+    return request.context.config[AUTO_CREATE_TOPICS_ENABLE] and getattr(
         message, "allow_auto_topic_creation", True
     )
 
 
 def _must_create(request: Request, message: Any, name: str) -> bool:
     return (
-        name not in request.broker.image.topics
+        name not in request.context.image.topics
         and _may_be_created(request, message)
         and _is_name(name)
         and not is_reserved(name)
@@ -84,7 +84,7 @@ async def _answer_soon(request: Request, message: Any, asked: Asked) -> Fields:
 async def _create_and_answer(
     request: Request, message: Any, asked: Asked | None, missing: list[str]
 ) -> Fields:
-    change = request.broker.administration.create_topics([NewTopic(name) for name in missing])
+    change = request.context.administration.create_topics([NewTopic(name) for name in missing])
     results = await carried_out(request, change, len(missing))
     refusals = {
         name: result.code
@@ -100,7 +100,7 @@ def _answer(
     asked: Asked | None,
     refusals: Mapping[str, ErrorCode],
 ) -> Fields:
-    image = request.broker.image
+    image = request.context.image
     brokers = list(image.brokers.values())
     if asked is None:
         topics = [
@@ -110,7 +110,7 @@ def _answer(
         ]
     else:
         leaderless = _leaderless(request, asked)
-        brokers += request.broker.lost_leaders.still_shown(request.session)
+        brokers += request.context.lost_leaders.still_shown(request.session)
         topics = [
             _look_up(request, message, name, topic_id, refusals, leaderless) for name, topic_id in asked
         ]
@@ -135,13 +135,13 @@ def _answer(
 
 
 def _leaderless(request: Request, asked: Asked) -> Collection[TopicPartition]:
-    image = request.broker.image
+    image = request.context.image
     topics = (
         image.topic(name or "") if topic_id is None else image.topic_by_id(topic_id)
         for name, topic_id in asked
     )
     names = (topic.name for topic in topics if topic is not None)
-    return request.broker.lost_leaders.leaderless(request.session, names)
+    return request.context.lost_leaders.leaderless(request.session, names)
 
 
 def _look_up(
@@ -152,7 +152,7 @@ def _look_up(
     refusals: Mapping[str, ErrorCode],
     leaderless: Collection[TopicPartition],
 ) -> Fields:
-    image = request.broker.image
+    image = request.context.image
     if request.version < FIRST_VERSION_BY_ID and (name is None or topic_id is not None):
         return _problem_fields(ErrorCode.invalid_request, name or "", topic_id)
     topic = image.topic(name or "") if topic_id is None else image.topic_by_id(topic_id)

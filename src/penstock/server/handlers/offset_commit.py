@@ -71,7 +71,7 @@ def _take(
         topic = _topic(request, asked)
     except BrokerError as error:
         return [error.code] * len(asked.partitions)
-    max_bytes, now_ms = request.broker.config[OFFSET_METADATA_MAX_BYTES], request.broker.clock.now_ms()
+    max_bytes, now_ms = request.context.config[OFFSET_METADATA_MAX_BYTES], request.context.clock.now_ms()
     refusals: list[ErrorCode | None] = []
     for partition in asked.partitions:
         metadata = partition.metadata or ""
@@ -89,7 +89,7 @@ def _take(
 
 
 def _topic(request: Request, asked: CommitTopic) -> Topic:
-    image = request.broker.image
+    image = request.context.image
     if asked.name is None:
         assert asked.topic_id is not None
         topic = image.topic_by_id(asked.topic_id)

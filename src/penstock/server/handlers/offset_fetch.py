@@ -122,7 +122,7 @@ def _find(shard: Shard, asked: Any, topics: list[Asked] | None) -> Mapping[Topic
 def _asked(request: Request, topic: Any) -> Asked:
     if request.version < FIRST_VERSION_BY_ID:
         return Asked(topic.name, topic_key(topic), topic.partition_indexes)
-    known = request.broker.image.topic_by_id(topic.topic_id)
+    known = request.context.image.topic_by_id(topic.topic_id)
     return Asked(None if known is None else known.name, topic_key(topic), topic.partition_indexes)
 
 
@@ -135,7 +135,7 @@ def _all_topics(request: Request, found: Iterable[TopicPartition]) -> list[Asked
     for name, partitions in indexes.items():
         key: dict[str, Any] = {"name": name}
         if request.version >= FIRST_VERSION_BY_ID:
-            topic = request.broker.image.topic(name)
+            topic = request.context.image.topic(name)
             if topic is None:
                 continue
             key = {"topic_id": topic.id}

@@ -80,7 +80,7 @@ class _ProduceOperation:
     def __init__(self, request: Request, produce: ProduceRequest) -> None:
         self._request = request
         self._produce = produce
-        self._now_ms = request.broker.clock.now_ms()
+        self._now_ms = request.context.clock.now_ms()
         self._topics: list[ProduceTopicResult] = []
         self._held = 0
         self._failed: list[ProduceResult] = []
@@ -131,7 +131,7 @@ class _ProduceOperation:
         name = topic.name
         if name is None:
             assert topic.topic_id is not None
-            known = self._request.broker.image.topic_by_id(topic.topic_id)
+            known = self._request.context.image.topic_by_id(topic.topic_id)
             if known is None:
                 raise BrokerError(ErrorCode.unknown_topic_id)
             name = known.name
@@ -142,7 +142,7 @@ class _ProduceOperation:
     def _append(
         self, name: str, topic: ProduceTopic, partition: ProducePartition, result: ProduceResult
     ) -> None:
-        replica = self._request.broker.replicas.get(name, partition.index)
+        replica = self._request.context.replicas.get(name, partition.index)
         if replica in self._replicas:
             raise BrokerError(ErrorCode.invalid_request, "the partition is in the request twice")
         self._replicas.add(replica)
@@ -200,7 +200,7 @@ class _ProduceOperation:
     def _is_vouched_for(self, replica: Replica, header: BatchHeader) -> bool:
         transactional_id = self._produce.transactional_id
         assert transactional_id is not None, "checked with the batch"
-        return self._request.broker.verifier.vouches_for(
+        return self._request.context.verifier.vouches_for(
             transactional_id,
             ProducerId(header.producer_id),
             ProducerEpoch(header.producer_epoch),
@@ -210,7 +210,7 @@ class _ProduceOperation:
     async def _verify(self, replica: Replica, header: BatchHeader) -> ErrorCode:
         transactional_id = self._produce.transactional_id
         assert transactional_id is not None, "checked with the batch"
-        code = await self._request.broker.verifier.verify(
+        code = await self._request.context.verifier.verify(
             transactional_id,
             ProducerId(header.producer_id),
             ProducerEpoch(header.producer_epoch),
@@ -304,7 +304,7 @@ class _ProduceOperation:
 
     def _response(self) -> Parts | None:
         for result in self._failed:
-            self._request.broker.metrics.produce_failed(ErrorCode(result.error_code))
+            self._request.context.metrics.produce_failed(ErrorCode(result.error_code))
         if self._produce.acks == ACKS_NONE:
             if self._failed:
                 # Without an answer to put it in, a lost connection makes the producer look again, as with Kafka.
@@ -330,7 +330,7 @@ class _ProduceOperation:
         ):
             key = topic.topic_id if topic.name is None else topic.name
             assert key is not None, "a topic has a name or an id"
-            self._request.broker.replicas.refused.remember(
+            self._request.context.replicas.refused.remember(
                 (key, partition.index), read_header(records), error.code
             )
 

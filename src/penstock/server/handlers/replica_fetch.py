@@ -59,7 +59,7 @@ def _resume(request: Request, fetch: FetchRequest) -> FollowerSession:
     if fetch.session_epoch == INITIAL_EPOCH:
         if connection.follower is not None:
             connection.follower.close()
-        session_id = request.broker.random.randrange(1, _MAX_SESSION_ID)
+        session_id = request.context.random.randrange(1, _MAX_SESSION_ID)
         session = FollowerSession(connection.broker_id, BrokerEpoch(fetch.replica_epoch), session_id)
         connection.follower = session
         return session
@@ -92,7 +92,7 @@ class _ReplicaFetch:
     """One request: looks at what has moved, now and again, until there is something to say or the time is over."""
 
     def __init__(self, request: Request, fetch: FetchRequest, session: FollowerSession) -> None:
-        config = request.broker.config
+        config = request.context.config
         self._request = request
         self._session = session
         self._max_bytes = max(0, min(fetch.max_bytes, config[FETCH_MAX_BYTES]))
@@ -151,7 +151,7 @@ class _ReplicaFetch:
         if diverging_epoch is not None:
             return found
         limit = min(max_bytes, followed.max_bytes)
-        found.throttle = self._request.broker.replicas.throttle_of(replica, self._session.broker_id)
+        found.throttle = self._request.context.replicas.throttle_of(replica, self._session.broker_id)
         if found.throttle is not None:
             limit, at_least_one = min(limit, found.throttle.allowance()), True
             if not limit and replica.log.log_start_offset <= followed.offset < replica.log.log_end_offset:
@@ -188,7 +188,7 @@ class _ReplicaFetch:
 
     def _await_room(self) -> None:
         if self._session.held and self._room_timer is None:
-            seconds = self._request.broker.replicas.leader_throttle.wait_seconds()
+            seconds = self._request.context.replicas.leader_throttle.wait_seconds()
             self._room_timer = asyncio.get_running_loop().call_later(seconds, self._on_room)
 
     def _on_room(self) -> None:
@@ -204,10 +204,10 @@ class _ReplicaFetch:
             and known.partition.leader_epoch == followed.leader_epoch
         ):
             return known
-        topic = self._request.broker.image.topic_by_id(followed.key[0])
+        topic = self._request.context.image.topic_by_id(followed.key[0])
         if topic is None:
             raise BrokerError(ErrorCode.unknown_topic_id)
-        replica = self._request.broker.replicas.get(topic.name, followed.key[1])
+        replica = self._request.context.replicas.get(topic.name, followed.key[1])
         if followed.leader_epoch < 0:
             raise BrokerError(ErrorCode.fenced_leader_epoch)
         replica.check_leader_epoch(followed.leader_epoch)
@@ -229,7 +229,7 @@ class _ReplicaFetch:
             self._session.broker_epoch,
             Offset(followed.offset),
             Offset(followed.flushed),
-            monotonic_ms(self._request.broker.clock),
+            monotonic_ms(self._request.context.clock),
             Offset(followed.log_start),
         )
 
@@ -270,7 +270,7 @@ class _ReplicaFetch:
 
         for each in reading:
             assert each.cold is not None
-            self._request.broker.threads.run("read", each.cold).add_done_callback(partial(on_read, each))
+            self._request.context.threads.run("read", each.cold).add_done_callback(partial(on_read, each))
 
     def _on_move(self) -> None:
         """Appends of one turn of the loop are answered together."""
@@ -330,7 +330,7 @@ class _ReplicaFetch:
 
     def _tell_news(self, found: list[_Found]) -> None:
         """Now and then, of those too that have nothing else to say."""
-        now_ms = monotonic_ms(self._request.broker.clock)
+        now_ms = monotonic_ms(self._request.context.clock)
         if now_ms - self._session.told_ms >= self._wait_seconds * 1000 or not found:
             self._session.told_ms = now_ms
             for followed in self._session.untold():

@@ -15,7 +15,7 @@ from penstock.transactions.transaction import Identity
 def shard_for(request: Request, operation: Operation, transactional_id: str) -> Shard:
     """Where the id lives; BrokerError when the client may not do this to it, or it does not live here."""
     request.require(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
-    return request.broker.transactions.shard_of(transactional_id)
+    return request.context.transactions.shard_of(transactional_id)
 
 
 def producer_of(message: Any) -> Identity:

@@ -80,7 +80,7 @@ async def _verify(
     partition: int,
 ) -> ErrorCode:
     is_implicit = request.version >= FIRST_IMPLICIT_VERSION
-    code = await request.broker.verifier.verify(
+    code = await request.context.verifier.verify(
         transactional_id, producer_id, producer_epoch, TopicPartition(OFFSETS_TOPIC, partition), is_implicit
     )
     if code is ErrorCode.producer_fenced:
@@ -109,7 +109,7 @@ def _take(
 ) -> None:
     """Sort a topic of the request into what may be committed and what may not."""
     allowed = request.allowed(Operation.READ, ResourceType.TOPIC, asked.name)
-    topic = request.broker.image.topic(asked.name)
+    topic = request.context.image.topic(asked.name)
     for partition in asked.partitions:
         name = TopicPartition(asked.name, partition.partition_index)
         metadata = partition.committed_metadata or ""
@@ -117,12 +117,12 @@ def _take(
             refusals[name] = ErrorCode.topic_authorization_failed
         elif topic is None or not _has(topic, name.partition):
             refusals[name] = ErrorCode.unknown_topic_or_partition
-        elif len(metadata.encode()) > request.broker.config[OFFSET_METADATA_MAX_BYTES]:
+        elif len(metadata.encode()) > request.context.config[OFFSET_METADATA_MAX_BYTES]:
             refusals[name] = ErrorCode.offset_metadata_too_large
         else:
             leader_epoch = max(NO_LEADER_EPOCH, getattr(partition, "committed_leader_epoch", NO_LEADER_EPOCH))
             offsets[name] = CommittedOffset(
-                partition.committed_offset, leader_epoch, metadata, topic.id, request.broker.clock.now_ms()
+                partition.committed_offset, leader_epoch, metadata, topic.id, request.context.clock.now_ms()
             )
 
 

@@ -15,7 +15,7 @@ async def handle(request: Request, message: Any) -> Fields:
     error = None
     try:
         request.require(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
-        await request.broker.administration.unregister_broker(BrokerId(message.broker_id))
+        await request.context.administration.unregister_broker(BrokerId(message.broker_id))
     except BrokerError as refusal:
         error = refusal
     return {"throttle_time": NO_TIME, "error_code": code_of(error), "error_message": message_of(error)}

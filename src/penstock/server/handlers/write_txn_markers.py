@@ -22,7 +22,7 @@ MAX_WAIT_SECONDS = 1.0
 
 async def handle(request: Request, message: Any) -> Fields:
     if request.session.broker_id is not None:
-        request.broker.marker_writer.check_connection(request.session.broker_id, request.session.number)
+        request.context.marker_writer.check_connection(request.session.broker_id, request.session.number)
     results = await asyncio.gather(*(_write(request, asked) for asked in message.markers))
     return {"markers": results}
 
@@ -43,14 +43,14 @@ async def _write(request: Request, asked: Any) -> Fields:
     else:
         version = getattr(asked, "transaction_version", VERSION_1)
         # Others come on the same connection: they do not wait for a partition that cannot commit at present.
-        codes = await request.broker.marker_writer.write(
+        codes = await request.context.marker_writer.write(
             marker, version, list(dict.fromkeys(partitions)), MAX_WAIT_SECONDS
         )
     return {"producer_id": asked.producer_id, "topics": _topics(codes)}
 
 
 async def _abort(request: Request, marker: Marker, partition: TopicPartition) -> ErrorCode:
-    hanging = request.broker.hanging_transactions
+    hanging = request.context.hanging_transactions
     try:
         if marker.is_commit:
             raise BrokerError(ErrorCode.cluster_authorization_failed, "only a coordinator commits")

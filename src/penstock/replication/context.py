@@ -17,7 +17,7 @@ from penstock.threads import Threads
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaServices:
+class ReplicationContext:
     node_id: BrokerId
     logs: LogManager
     flusher: Flusher
@@ -25,7 +25,7 @@ class ReplicaServices:
     clock: Clock
     network: Network
     random: Random
-    log: Logger
+    logger: Logger
     alarms: Alarms
     on_leader_lost: Callable[[BrokerId], None] = lambda _: None
     """The connection to a leader has ended."""
