@@ -22,7 +22,7 @@ from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartitio
 from penstock.records.iteration import read_batches
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
-from penstock.replication.partition import Partition as LeaderPartition
+from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica
 from penstock.state_log.appender import Appender
@@ -108,7 +108,7 @@ class Bench:
     def _make_replica(self) -> Replica:
         name = TopicPartition("__consumer_offsets", 0)
         log = Log.create(self.storage, "logs/offsets-0", name, ORDERS, LogConfig())
-        partition = LeaderPartition(Durability.FSYNC, Offset(0), Offset(0), Offset(0))
+        partition = ReplicatedPartition(Durability.FSYNC, log)
         flusher = Flusher(self.disk, self.threads, self.clock, lambda seconds: None)
         refused = RefusedBatches(self.clock)
         replica = Replica(name, ORDERS, log, partition, flusher, self.threads, {}, refused, lambda: None)

@@ -315,7 +315,7 @@ class Cluster:
         await until(
             lambda: all(
                 each.log.log_end_offset == leader.log.log_end_offset
-                and each.partition.high_watermark == leader.log.log_end_offset
+                and each.log.high_watermark == leader.log.log_end_offset
                 for each in replicas
             ),
             "equal logs",

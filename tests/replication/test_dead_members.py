@@ -114,6 +114,6 @@ def test_a_follower_tells_its_next_leader_too_when_what_it_has_is_durable(tmp_pa
         known = cluster.leader().partition.in_sync.followers[BrokerId(2)]
         await until(lambda: known.log_end == 2, "it has said what it has")
         release.set()
-        await until(lambda: cluster.leader().partition.high_watermark == 2, "it is committed")
+        await until(lambda: cluster.leader().log.high_watermark == 2, "it is committed")
 
     run(tmp_path, TOGETHER, scenario)

@@ -32,7 +32,7 @@ def test_nothing_is_committed_below_min_in_sync(tmp_path: Path) -> None:
         leader = cluster.leader()
         waiting = cluster.append(b"by one")  # as with acks=1
         await leader.flushed()
-        assert leader.partition.high_watermark == 1
+        assert leader.log.high_watermark == 1
         assert not waiting.done()
         await cluster.add(2)
         assert await asyncio.wait_for(waiting, 10) is None

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from penstock.config import Durability
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from penstock.replication.in_sync import InSync, InSyncChange
-from penstock.replication.partition import Partition
+from penstock.replication.partition import ReplicatedPartition
 
 A, B, C = BrokerId(1), BrokerId(2), BrokerId(3)
 ALL = frozenset((A, B, C))
+START = Offset(0)
 APART = {A: "a", B: "b", C: "c"}
 LAG_MS = 100
 ALIVE = dict.fromkeys((A, B, C), BrokerEpoch(1))
@@ -256,9 +257,12 @@ def test_a_member_that_has_not_yet_said_what_it_has_is_waited_for() -> None:
 
 
 @dataclass
-class Copy:
-    log_end: int = 0
-    flushed: int = 0
+class Offsets:
+    """Offsets of one replica's log."""
+
+    log_end_offset: Offset = START
+    flushed_offset: Offset = START
+    high_watermark: Offset = START
 
 
 @dataclass
@@ -281,41 +285,44 @@ class Model:
         self.random = random
         self.now_ms = 0
         self.machines = {broker: random.choice("mn") for broker in ALL}
-        self.copies = {broker: Copy() for broker in ALL}
+        self.logs = {broker: Offsets() for broker in ALL}
         start = random.randrange(4)
-        for copy in self.copies.values():
-            copy.log_end = copy.flushed = start
+        for log in self.logs.values():
+            log.log_end_offset = log.flushed_offset = Offset(start)
         self.store = Store(frozenset({A, *random.sample((B, C), random.randrange(3))}))
-        self.leader = Partition(durability, Offset(start), Offset(start), Offset(random.randrange(start + 1)))
+        self.logs[A].high_watermark = Offset(random.randrange(start + 1))
+        self.leader = ReplicatedPartition(durability, self.logs[A])
         in_sync = InSync(A, ALL, self.store.members, 0, Offset(start), self.machines, 0)
         self.leader.lead(LeaderEpoch(1), in_sync)
 
     def append(self) -> None:
-        self.copies[A].log_end += self.random.randrange(1, 4)
-        self.leader.on_append(Offset(self.copies[A].log_end))
+        log = self.logs[A]
+        log.log_end_offset = Offset(log.log_end_offset + self.random.randrange(1, 4))
+        self.leader.advance()
 
     def flush(self) -> None:
         broker = self.random.choice((A, B, C))
-        copy = self.copies[broker]
-        copy.flushed = copy.log_end
+        self._flush(broker)
+
+    def _flush(self, broker: BrokerId) -> None:
+        log = self.logs[broker]
+        log.flushed_offset = log.log_end_offset
         if broker == A:
-            self.leader.on_flush(Offset(copy.flushed))
+            self.leader.advance()
 
     def fetch(self) -> None:
         replica = self.random.choice((B, C))
-        copy = self.copies[replica]
+        log = self.logs[replica]
         self.leader.on_follower_fetch(
-            replica, BrokerEpoch(1), Offset(copy.log_end), Offset(copy.flushed), self.now_ms
+            replica, BrokerEpoch(1), log.log_end_offset, log.flushed_offset, self.now_ms
         )
-        copy.log_end = self.random.randint(copy.log_end, self.copies[A].log_end)
+        log.log_end_offset = Offset(self.random.randint(log.log_end_offset, self.logs[A].log_end_offset))
 
     def propose(self) -> None:
         change = self.leader.propose(ALIVE, LAG_MS, self.now_ms)
         if change is not None:
             if change.flush_to is not None:
-                copy = self.copies[A]
-                copy.flushed = copy.log_end
-                self.leader.on_flush(Offset(copy.flushed))
+                self._flush(A)
             self.store.under_way.append(change)
 
     def write(self) -> None:
@@ -362,14 +369,14 @@ class Model:
         ]
 
     def check(self, durability: Durability) -> None:
-        high_watermark = self.leader.high_watermark
+        high_watermark = self.logs[A].high_watermark
         for members in self.possible():
             is_one_machine = len({self.machines[member] for member in members}) == 1
             for member in members:
-                copy = self.copies[member]
-                assert copy.log_end >= high_watermark
+                log = self.logs[member]
+                assert log.log_end_offset >= high_watermark
                 if durability is Durability.FSYNC or (durability is Durability.AUTO and is_one_machine):
-                    assert copy.flushed >= high_watermark
+                    assert log.flushed_offset >= high_watermark
 
 
 STEPS = [
@@ -402,5 +409,5 @@ def test_what_is_committed_is_held_by_every_set_that_may_be_recorded(
         if durability is Durability.OS and random.random() < 0.05:
             model.leave()  # elsewhere it may leave one machine, which the leader then has still to flush
         model.check(durability)
-        assert model.leader.high_watermark >= seen
-        seen = model.leader.high_watermark
+        assert model.logs[A].high_watermark >= seen
+        seen = model.logs[A].high_watermark

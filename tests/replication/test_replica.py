@@ -18,7 +18,7 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.records.control import Marker
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
-from penstock.replication.partition import Partition
+from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica
 from penstock.storage.disk import RealDisk
@@ -94,7 +94,7 @@ class Bench:
     def replica(self, index: int = 0) -> Replica:
         name = TopicPartition("orders", index)
         log = Log.create(self._context, f"logs/orders-{index}", name, ID, self._config)
-        partition = Partition(self._durability, log.log_end_offset, log.flushed_offset, log.high_watermark)
+        partition = ReplicatedPartition(self._durability, log)
         replica = Replica(
             name, ID, log, partition, self.flusher, self.threads, self.changed, self.refused, lambda: None
         )
@@ -122,9 +122,9 @@ async def test_an_append_is_committed_when_its_flush_is_done(tmp_path: Path) -> 
     replica = bench.replica()
     assert not replica.when_committed(append(replica), outcomes.append)
     await bench.threads.settle()
-    assert (outcomes, replica.partition.high_watermark) == ([], 0)
+    assert (outcomes, replica.log.high_watermark) == ([], 0)
     await bench.threads.finish_one()
-    assert (outcomes, replica.partition.high_watermark) == ([None], 1)
+    assert (outcomes, replica.log.high_watermark) == ([None], 1)
 
 
 async def test_what_comes_during_a_flush_shares_the_next_one(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_many_dirty_logs_share_one_sync_of_the_disk(tmp_path: Path) -> Non
     await bench.threads.settle()
     assert bench.threads.waiting == 1
     await bench.threads.finish_one()
-    assert [replica.partition.high_watermark for replica in replicas] == [1] * len(replicas)
+    assert [replica.log.high_watermark for replica in replicas] == [1] * len(replicas)
 
 
 async def test_a_failed_sync_of_the_disk_commits_nothing_and_ends_every_log_it_was_for(
@@ -165,7 +165,7 @@ async def test_a_failed_sync_of_the_disk_commits_nothing_and_ends_every_log_it_w
     assert [error.code for error in outcomes] == [ErrorCode.kafka_storage_error] * len(replicas)
     assert bench.threads.waiting == 0, "a failed sync is not tried again"
     for replica in replicas:
-        assert replica.partition.high_watermark == 0
+        assert replica.log.high_watermark == 0
         with pytest.raises(BrokerError):
             append(replica)
 
@@ -321,7 +321,7 @@ async def test_a_marker_that_is_sent_again_while_it_cannot_be_committed_is_writt
     assert write(taken_over).last_offset == 1, "it fences the coordinator before"
     await bench.threads.settle()
     await bench.threads.finish_one()
-    assert replica.partition.high_watermark == 2
+    assert replica.log.high_watermark == 2
     assert write(taken_over).last_offset == 2, "of the next transaction, perhaps"
 
 

@@ -103,7 +103,7 @@ def test_a_zombie_commits_nothing_and_its_end_is_cut(tmp_path: Path) -> None:
         cluster.record(0, isr=(BrokerId(2), BrokerId(3)))
         await cluster.produce(b"kept")
         assert not any(each.done() for each in waiting), "nobody but the zombie has these"
-        assert old.partition.high_watermark == 1
+        assert old.log.high_watermark == 1
         zombie.is_reachable = True
         cluster.record(0, isr=cluster.state().isr)
         outcomes = await asyncio.gather(*waiting)
@@ -268,12 +268,12 @@ def test_a_follower_that_fell_behind_the_start_of_the_log_begins_there(tmp_path:
         for turn in range(1, 5):
             await cluster.produce(b"%d" % turn)
         for node in cluster.nodes.values():
-            await until(lambda node=node: node.replica().partition.high_watermark == 5)
+            await until(lambda node=node: node.replica().log.high_watermark == 5)
         cluster.leader().log.advance_log_start(cluster.leader().log.log_end_offset)
         await cluster.add(3)
         await until(lambda: cluster.nodes[BrokerId(3)].replica().log.log_start_offset == 5)
         await cluster.produce(b"after")
-        await until(lambda: cluster.nodes[BrokerId(3)].replica().partition.high_watermark == 6)
+        await until(lambda: cluster.nodes[BrokerId(3)].replica().log.high_watermark == 6)
 
     run(Cluster(tmp_path), scenario)
 

@@ -51,7 +51,7 @@ async def fetch(
 
 
 def follower_high_watermark(harness: Harness) -> int:
-    return harness.context.replicas._replicas[ORDERS, 0].partition.high_watermark
+    return harness.context.replicas._replicas[ORDERS, 0].log.high_watermark
 
 
 def test_a_consumer_reads_from_an_in_sync_follower_in_its_rack(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_new_leader_does_not_say_less_than_was_said_before(
         await first.append(ORDERS, b"one")
         replica = first.context.replicas.get(ORDERS, 0)
         await harnesses[1].context.replicas._fetchers.stop()
-        replica.partition.high_watermark = replica.log.log_start_offset  # it has not heard of more
+        replica.log.high_watermark = replica.log.log_start_offset  # it has not heard of more
         state = first.context.image.partition(TopicPartition(ORDERS, 0))
         assert state is not None
         in_sync = first.context.replicas._in_sync(replica, state)

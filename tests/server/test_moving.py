@@ -40,9 +40,9 @@ def values(harness: Harness) -> list[bytes]:
     """Everything that is committed at the leader, in order."""
     replica = harness.context.replicas.get(ORDERS, 0)
     found: list[bytes] = []
-    while len(found) < replica.partition.high_watermark:
+    while len(found) < replica.log.high_watermark:
         part = replica.log.read(
-            Offset(len(found)), 1 << 20, below=replica.partition.high_watermark, at_least_one=True, wait=True
+            Offset(len(found)), 1 << 20, below=replica.log.high_watermark, at_least_one=True, wait=True
         ).read()
         for header, batch in read_batches(memoryview(part)):
             found += [record.value or b"" for record in iterate(batch, header)]

@@ -92,7 +92,7 @@ def test_what_is_not_committed_is_not_named(tmp_path: Path) -> None:
         await broker.append("a", b"0", timestamp=1_000)
         replica = broker.context.replicas.get("a", 0)
         await broker.append("a", b"1", timestamp=9_000)
-        replica.partition.high_watermark = 1  # type: ignore[assignment]
+        replica.log.high_watermark = 1  # type: ignore[assignment]
         assert (await listed(broker, LATEST))[0] == 1
         assert await listed(broker, MAX_TIMESTAMP) == (0, 1_000, 0, ErrorCode.none)
         assert await listed(broker, 2_000) == (-1, -1, -1, ErrorCode.none)

@@ -130,7 +130,8 @@ def returned_without_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     async def scenario(brokers: Brokers) -> None:
         await started(brokers, 2)
         await all_copied(brokers)
-        partition, number = replica_of(brokers, 1).partition, BrokerId(2)
+        replica, number = replica_of(brokers, 1), BrokerId(2)
+        partition = replica.partition
         former_epoch = partition.in_sync.followers[number].broker_epoch
         await brokers.stop(2)
         stored(tmp_path, 2)[1].path.unlink()
@@ -138,7 +139,7 @@ def returned_without_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         await until(lambda: partition.in_sync.followers[number].broker_epoch > former_epoch)
         await until(lambda: partition.in_sync.followers[number].log_end == COUNT)
         joined = brokers.members(1, ORDERS) - {1}
-        if partition.in_sync.may_join(number, partition.high_watermark):
+        if partition.in_sync.may_join(number, replica.log.high_watermark):
             joined |= {number}
         assert joined == set(), "a damaged replica is in sync"
 

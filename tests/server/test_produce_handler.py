@@ -155,12 +155,12 @@ def test_without_acks_there_is_no_answer_and_an_error_costs_the_connection(tmp_p
 def test_a_record_is_readable_after_acks_1_on_a_single_replica(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("orders", durability="auto", min_insync_replicas="2")
-        partition = broker.context.replicas.get("orders", 0).partition
+        log = broker.context.replicas.get("orders", 0).log
         readable = 0
         for offset in range(200):
             (result,) = await produce(broker, topic("orders", batch()), acks=LEADER)
             assert (result.error_code, result.base_offset) == (0, offset)
-            readable += partition.high_watermark > offset
+            readable += log.high_watermark > offset
         assert readable == 200
 
     serve(tmp_path, scenario)
@@ -186,10 +186,10 @@ def test_acks_1_is_answered_without_an_error_when_its_time_is_over(
 def test_acks_1_does_not_wait_for_followers(tmp_path: Path) -> None:
     async def scenario(broker: Harness) -> None:
         await broker.create("orders", durability="auto")
-        partition = broker.context.replicas.get("orders", 0).partition
-        partition.in_sync.set_replicas((BrokerId(0), BrokerId(7)), 0)
+        replica = broker.context.replicas.get("orders", 0)
+        replica.partition.in_sync.set_replicas((BrokerId(0), BrokerId(7)), 0)
         (result,) = await produce(broker, topic("orders", batch()), acks=LEADER)
-        assert (result.error_code, result.base_offset, partition.high_watermark) == (0, 0, 0)
+        assert (result.error_code, result.base_offset, replica.log.high_watermark) == (0, 0, 0)
 
     serve(tmp_path, scenario)
 

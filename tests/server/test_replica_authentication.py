@@ -72,16 +72,16 @@ def test_a_client_that_says_it_is_a_replica_moves_nothing(
     async def scenario(harness: Harness) -> None:
         await harness.create("orders")
         await harness.append("orders", b"a")
-        partition = harness.context.replicas.get("orders", 0).partition
-        before = (partition.high_watermark, harness.context.image.topics["orders"].partitions)
+        replica = harness.context.replicas.get("orders", 0)
+        before = (replica.log.high_watermark, harness.context.image.topics["orders"].partitions)
         proven = connect("test:2")
         assert prove(harness, proven, broker=BrokerId(3)) == 0
         for session in (connect(), proven):
             response = fetch(harness, session, replica_id, version)
             code = response.error_code or response.topics[0].partitions[0].error_code
             assert code == ErrorCode.cluster_authorization_failed
-        assert (partition.high_watermark, harness.context.image.topics["orders"].partitions) == before
-        assert partition.in_sync.followers == {}
+        assert (replica.log.high_watermark, harness.context.image.topics["orders"].partitions) == before
+        assert replica.partition.in_sync.followers == {}
 
     serve(tmp_path, scenario, SECRET)
 

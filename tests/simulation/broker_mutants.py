@@ -11,7 +11,7 @@ import msgspec
 from planting import planted_in_broker
 
 from penstock.model import Offset
-from penstock.replication.partition import Partition
+from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.replica import Replica
 from penstock.storage import log_manager
 from penstock.storage.index import IndexDamaged, IndexEntry
@@ -39,12 +39,13 @@ def acks_1_is_answered_before_it_is_readable() -> AbstractContextManager[Any]:
 def high_watermark_above_the_flushed_offset() -> AbstractContextManager[Any]:
     """Readers see what a power loss can take back."""
 
-    def advance(self: Partition) -> bool:
-        moved = self._log_end > self.high_watermark
-        self.high_watermark = max(self.high_watermark, self._log_end)
+    def advance(self: ReplicatedPartition) -> bool:
+        log = self._log
+        moved = log.log_end_offset > log.high_watermark
+        log.high_watermark = max(log.high_watermark, log.log_end_offset)
         return moved
 
-    return patch.object(Partition, "_advance", advance)
+    return patch.object(ReplicatedPartition, "advance", advance)
 
 
 @planted_in_broker("I1")

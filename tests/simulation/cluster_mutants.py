@@ -21,7 +21,7 @@ from penstock.replication.fetcher import Fetcher
 from penstock.replication.fetchers import Fetchers
 from penstock.replication.in_sync import InSync
 from penstock.replication.in_sync_writer import InSyncWriter
-from penstock.replication.partition import Partition
+from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.replica import Replica
 from penstock.server.handlers import replica_fetch
 from penstock.storage.log import Log
@@ -153,17 +153,17 @@ def no_fsync_before_a_set_of_one() -> AbstractContextManager[Any]:
 @planted_in_cluster("I1", "I3", needs={"leave_one", "auto"})
 def alone_without_fsync() -> AbstractContextManager[Any]:
     """A leader that is alone in sync commits what is in its page cache."""
-    advance = Partition._advance
+    advance = ReplicatedPartition.advance
 
-    def advance_at_once(self: Partition) -> bool:
-        flushed = self._flushed
-        if self._is_alone and self.durability is Durability.AUTO:
-            self._flushed = self._log_end
+    def advance_at_once(self: ReplicatedPartition) -> bool:
+        durability = self.durability
+        if self._is_alone and durability is Durability.AUTO:
+            self.durability = Durability.OS
         has_moved = advance(self)
-        self._flushed = flushed
+        self.durability = durability
         return has_moved
 
-    return patch.object(Partition, "_advance", advance_at_once)
+    return patch.object(ReplicatedPartition, "advance", advance_at_once)
 
 
 @planted_in_cluster("I1", "I3", "I11", needs={"lose_power"})

@@ -208,7 +208,7 @@ def _log_end(member: ClusterMember) -> int:
 
 
 def _high_watermark(member: ClusterMember) -> int:
-    return _replica(member).partition.high_watermark
+    return _replica(member).log.high_watermark
 
 
 def _in_sync(stage: ClusterStage) -> set[int]:

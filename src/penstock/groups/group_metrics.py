@@ -70,4 +70,4 @@ class GroupMetrics:
                     continue  # it is on another broker
                 offset = committed.get(TopicPartition(name, number))
                 reached = replica.log.log_start_offset if offset is None else offset.offset
-                yield GroupLag(group_id, name, number, max(0, replica.partition.high_watermark - reached))
+                yield GroupLag(group_id, name, number, max(0, replica.log.high_watermark - reached))

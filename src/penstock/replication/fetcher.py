@@ -331,7 +331,7 @@ class Fetcher:
         log = replica.log
         detail = (
             f"leader {self._leader} in epoch {replica.partition.leader_epoch} lacks records from offset {offset} on; "
-            f"records up to the high watermark {replica.partition.high_watermark} are committed and kept here "
+            f"records up to the high watermark {replica.log.high_watermark} are committed and kept here "
             f"(log end {log.log_end_offset})"
         )
         self._context.alarms.set(AlarmKind.TRUNCATION_REFUSED, replica.name, detail)

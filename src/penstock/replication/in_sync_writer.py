@@ -85,7 +85,7 @@ class _Proposal:
 
 def _is_idle(proposal: _Proposal) -> bool:
     """Whether nothing waits for it: those go last."""
-    return proposal.replica.partition.high_watermark >= proposal.replica.log.log_end_offset
+    return proposal.replica.log.high_watermark >= proposal.replica.log.log_end_offset
 
 
 class InSyncWriter:

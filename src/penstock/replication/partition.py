@@ -1,14 +1,15 @@
-"""What may be shown of a partition: the high watermark, as its leader decides it or as a follower has heard of it.
+"""Role of a replica in its partition, and the high watermark that follows from it.
 
-Pure: offsets in, decisions out; no disk, no clock, no awaits. Invariant: the high watermark goes back only with the
-end of a follower's log. A leader moves it over what every set that may be the recorded in-sync set holds; while it is
-alone in sync, never past the flushed offset (unless durability is `os`), so that a reader never sees what a power
-loss can take back.
+Pure: no disk, no clock, no awaits. The log holds the log end offset, the flushed offset and the high watermark; this
+class alone raises the high watermark. Invariant: the high watermark goes back only with the end of a follower's log.
+A leader raises it over what every set that may be the recorded in-sync set holds. A leader that is alone in sync never
+raises it past the flushed offset (unless durability is `os`), so that no reader sees what a power loss can take back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from penstock.config import Durability
 from penstock.model import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset
@@ -17,17 +18,23 @@ from penstock.replication.in_sync import InSync, InSyncChange
 _UNKNOWN = Offset(-1)
 
 
-class Partition:
-    """Follows nobody until it is told to lead or to follow."""
+class LogOffsets(Protocol):
+    """Offsets of a replica's log, as `storage.log.Log` holds them."""
+
+    log_end_offset: Offset
+    flushed_offset: Offset
+    high_watermark: Offset
+
+
+class ReplicatedPartition:
+    """Leader or follower part of one replica; a follower without a leader until `lead` or `follow` is called."""
 
     __slots__ = (
-        "_flushed",
         "_in_sync",
         "_is_alone",
-        "_log_end",
+        "_log",
         "committed_epoch",
         "durability",
-        "high_watermark",
         "is_leader",
         "leader_epoch",
         "waits_for_store",
@@ -36,19 +43,16 @@ class Partition:
     def __init__(
         self,
         durability: Durability,
-        log_end: Offset,
-        flushed: Offset,
-        high_watermark: Offset,
+        log: LogOffsets,
         committed_epoch: LeaderEpoch = NO_LEADER_EPOCH,
     ) -> None:
         self.leader_epoch = NO_LEADER_EPOCH
         self.durability = durability
-        self.high_watermark = min(high_watermark, log_end)
+        log.high_watermark = min(log.high_watermark, log.log_end_offset)
+        self._log = log
         self.committed_epoch = committed_epoch
         """The leader epoch in which everything below the high watermark was last known to be in the leader's log."""
         self.is_leader = False
-        self._log_end = log_end
-        self._flushed = flushed
         self._in_sync: InSync | None = None
         self._is_alone = False
         self.waits_for_store = False
@@ -78,7 +82,7 @@ class Partition:
     @property
     def is_caught_up(self) -> bool:
         """Whether the leader knows how far it is committed: everything from before its epoch is."""
-        return self._in_sync is not None and self.high_watermark >= self._in_sync.epoch_start
+        return self._in_sync is not None and self._log.high_watermark >= self._in_sync.epoch_start
 
     @property
     def is_held(self) -> bool:
@@ -89,60 +93,47 @@ class Partition:
         """The in-sync set, or what is known of its members, has changed; true when the high watermark moved."""
         self._is_alone = self.in_sync.is_alone
         self.waits_for_store = self.in_sync.must_be_written
-        return self._advance()
+        return self.advance()
 
     # --- the log
 
     @property
     def needs_flush(self) -> bool:
         """Whether the leader's high watermark waits for an fsync."""
-        if self._flushed >= self._log_end or self.durability is Durability.OS:
+        if self.durability is Durability.OS or self._log.flushed_offset >= self._log.log_end_offset:
             return False
         return self._is_alone or (self._in_sync is not None and self._in_sync.needs_flush(self.durability))
 
-    def on_append(self, log_end: Offset) -> bool:
-        """The log grew; true when the high watermark moved."""
-        self._log_end = log_end
-        return self._advance()
-
-    def on_flush(self, flushed: Offset) -> bool:
-        """The log is durable up to `flushed`; true when the high watermark moved."""
-        self._flushed = flushed
-        return self._advance()
-
-    def on_truncate(self, log_end: Offset, flushed: Offset, high_watermark: Offset) -> None:
-        """A follower's log ends elsewhere now."""
-        assert not self.is_leader, "a leader's log is never cut"
-        self._log_end = log_end
-        self._flushed = flushed
-        self.high_watermark = high_watermark
-
-    def on_heard(self, high_watermark: Offset) -> bool:
-        """A follower hears of its leader's high watermark; true when its own moved."""
-        bound = min(high_watermark, self._log_end)
-        has_moved = bound > self.high_watermark
-        self.committed_epoch = self.leader_epoch
-        self.high_watermark = max(self.high_watermark, bound)
-        return has_moved
-
-    def set_durability(self, durability: Durability) -> bool:
-        """The setting changed; true when the high watermark moved."""
-        self.durability = durability
-        return self._advance()
-
-    def _advance(self) -> bool:
+    def advance(self) -> bool:
+        """Raise a leader's high watermark after the log grew or was flushed; true when it moved."""
+        log = self._log
         if self._is_alone:
-            bound = self._log_end
-            if self.durability is not Durability.OS and self._flushed < bound:
-                bound = self._flushed
+            bound = log.log_end_offset
+            if self.durability is not Durability.OS and log.flushed_offset < bound:
+                bound = log.flushed_offset
         elif self._in_sync is not None:
-            bound = self._in_sync.committed_end(self._log_end, self._flushed, self.durability)
+            bound = self._in_sync.committed_end(log.log_end_offset, log.flushed_offset, self.durability)
         else:
             return False
-        if bound <= self.high_watermark:
+        if bound <= log.high_watermark:
             return False
-        self.high_watermark = bound
+        log.high_watermark = bound
         return True
+
+    def on_leader_high_watermark(self, high_watermark: Offset) -> bool:
+        """Raise a follower's high watermark to its leader's, up to the log end; true when it moved."""
+        log = self._log
+        bound = min(high_watermark, log.log_end_offset)
+        self.committed_epoch = self.leader_epoch
+        if bound <= log.high_watermark:
+            return False
+        log.high_watermark = bound
+        return True
+
+    def set_durability(self, durability: Durability) -> bool:
+        """Apply a changed setting; true when the high watermark moved."""
+        self.durability = durability
+        return self.advance()
 
     # --- who is in sync
 
@@ -157,14 +148,21 @@ class Partition:
     ) -> bool:
         """A follower has everything below `offset`; true when the high watermark moved."""
         counted = self.in_sync.on_fetch(
-            replica, broker_epoch, offset, flushed, self._log_end, now_ms, log_start
+            replica, broker_epoch, offset, flushed, self._log.log_end_offset, now_ms, log_start
         )
-        return counted and self._advance()
+        return counted and self.advance()
 
     def propose(self, alive: Mapping[BrokerId, BrokerEpoch], lag_ms: int, now_ms: int) -> InSyncChange | None:
         """See `InSync.propose`."""
+        log = self._log
         change = self.in_sync.propose(
-            self.high_watermark, self._log_end, self._flushed, self.durability, alive, lag_ms, now_ms
+            log.high_watermark,
+            log.log_end_offset,
+            log.flushed_offset,
+            self.durability,
+            alive,
+            lag_ms,
+            now_ms,
         )
         self._is_alone = self.in_sync.is_alone
         return change

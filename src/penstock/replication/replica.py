@@ -30,7 +30,7 @@ from penstock.replication.flusher import Flusher
 from penstock.replication.held_appends import AppendCallback, HeldAppend, HeldAppends
 from penstock.replication.in_sync import InSync
 from penstock.replication.keyed_log import KeyedLog
-from penstock.replication.partition import Partition
+from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.truncation import diverging_epoch, gives_up_committed
 from penstock.replication.verified_appends import VerifiedAppends, Verify
@@ -55,7 +55,7 @@ class Replica:
         name: TopicPartition,
         topic_id: TopicId,
         log: Log,
-        partition: Partition,
+        partition: ReplicatedPartition,
         flusher: Flusher,
         threads: Threads,
         changed: dict[Replica, None],
@@ -108,7 +108,7 @@ class Replica:
     @property
     def removable_offset(self) -> Offset:
         """Records before it may be removed: they are committed, and archived where that is required."""
-        high_watermark = self.partition.high_watermark
+        high_watermark = self.log.high_watermark
         return high_watermark if self.archived_offset is None else min(high_watermark, self.archived_offset)
 
     @property
@@ -205,7 +205,7 @@ class Replica:
         if kind == TRANSACTIONAL_FLAG:
             self.verified.on_append(header.producer_id)
         self._changed[self] = None
-        if self.partition.on_append(self.log.log_end_offset):
+        if self.partition.advance():
             self._on_high_watermark()
         if self.partition.needs_flush:
             self._flusher.request(self)
@@ -258,7 +258,7 @@ class Replica:
             entry is not None
             and entry.transaction_start < 0
             and (entry.epoch, entry.coordinator_epoch) == (marker.producer_epoch, marker.coordinator_epoch)
-            and entry.marker_offset >= self.partition.high_watermark
+            and entry.marker_offset >= self.log.high_watermark
         )
 
     def _tell_watchers(self) -> None:
@@ -271,7 +271,6 @@ class Replica:
         """Append what the leader has from the end of this log on; as `append`."""
         self.log.append_as_follower(records, self.partition.leader_epoch, now_ms)
         self._changed[self] = None
-        self.partition.on_append(self.log.log_end_offset)
         if self.flushes_as_follower:
             self._flusher.request(self)
         else:
@@ -279,8 +278,7 @@ class Replica:
 
     def on_heard(self, high_watermark: Offset, log_start_offset: Offset) -> None:
         """What the leader says of itself."""
-        if self.partition.on_heard(high_watermark):
-            self.log.high_watermark = self.partition.high_watermark
+        if self.partition.on_leader_high_watermark(high_watermark):
             self.data_waiters.wake()
         if log_start_offset > self.log.log_start_offset:
             self.log.advance_log_start(min(log_start_offset, self.log.log_end_offset))
@@ -291,7 +289,7 @@ class Replica:
         partition = self.partition
         return gives_up_committed(
             offset,
-            partition.high_watermark,
+            self.log.high_watermark,
             partition.committed_epoch,
             self.unclean_epoch,
             partition.durability,
@@ -301,7 +299,6 @@ class Replica:
         """The end of the log was cut, or all of it went."""
         self.cutting = None
         self._changed[self] = None
-        self.partition.on_truncate(self.log.log_end_offset, self.log.flushed_offset, self.log.high_watermark)
         self._flush_waiters.cut(self.log.log_end_offset)
         self._flush_waiters.committed(self.log.flushed_offset)
         if self._flush_waiters:
@@ -403,7 +400,7 @@ class Replica:
         committed for now, and the producer sends the batch again.
         """
         required = Offset(info.last_offset + 1)
-        if self.partition.high_watermark >= required:
+        if self.log.high_watermark >= required:
             return True
         if self.log.failed:
             raise self._failure()
@@ -438,7 +435,7 @@ class Replica:
             return  # it was begun before the cut, and counts no more
         self.log.finish_flush(job)
         self._flush_waiters.committed(self.log.flushed_offset)
-        if self.partition.on_flush(self.log.flushed_offset):
+        if self.partition.advance():
             self._on_high_watermark()
 
     def on_flush_failed(self, error: OSError) -> None:
@@ -472,7 +469,7 @@ class Replica:
             self._on_high_watermark()
         if self._start_waiters:
             self._tell_starts()
-        if partition.waits_for_store or partition.in_sync.may_join(replica, partition.high_watermark):
+        if partition.waits_for_store or partition.in_sync.may_join(replica, self.log.high_watermark):
             self._on_in_sync_due()
 
     async def started_everywhere(self) -> None:
@@ -489,9 +486,9 @@ class Replica:
             self._start_waiters.fail(self._departure())
 
     def _on_high_watermark(self) -> None:
-        self.log.high_watermark = self.partition.high_watermark
-        self._commit_waiters.committed(self.partition.high_watermark)
-        self._producers.committed(self.partition.high_watermark)
+        high_watermark = self.log.high_watermark
+        self._commit_waiters.committed(high_watermark)
+        self._producers.committed(high_watermark)
         self.data_waiters.wake()
         if self.keyed is not None:
             self.keyed.on_moved()

@@ -35,7 +35,7 @@ from penstock.observability.alarms import AlarmKind
 from penstock.replication.context import ReplicationContext
 from penstock.replication.fetchers import Fetchers
 from penstock.replication.in_sync import InSync
-from penstock.replication.partition import Partition
+from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica
 from penstock.replication.throttle import Throttle
@@ -274,13 +274,8 @@ class ReplicaManager:
     def _take_up(self, topic: Topic, index: int, settings: TopicConfig) -> Replica:
         log = self._logs.get(topic.id, index)
         assert log is not None
-        partition = Partition(
-            settings[DURABILITY],
-            log.log_end_offset,
-            log.flushed_offset,
-            log.high_watermark,
-            log.leader_epochs.epoch_at(Offset(log.high_watermark - 1)),
-        )
+        committed_epoch = log.leader_epochs.epoch_at(Offset(log.high_watermark - 1))
+        partition = ReplicatedPartition(settings[DURABILITY], log, committed_epoch)
         name = TopicPartition(topic.name, index)
         replica = Replica(
             name,

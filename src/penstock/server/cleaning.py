@@ -44,7 +44,7 @@ class Cleaning:
                     await self._compact(replica)
 
     async def _retain(self, replica: Replica) -> None:
-        start_offset = await self._retained_from(replica, replica.partition.high_watermark)
+        start_offset = await self._retained_from(replica, replica.log.high_watermark)
         if start_offset > replica.removable_offset:
             self.held[replica] = start_offset - replica.removable_offset
             self._logger.warning_rarely(

@@ -87,7 +87,7 @@ class FollowerSession:
             if (replica := partition.replica) is not None
             and replica.partition.is_leader
             and (
-                replica.partition.high_watermark != partition.told_high_watermark
+                replica.log.high_watermark != partition.told_high_watermark
                 or replica.log.log_start_offset != partition.told_log_start
             )
         ]

@@ -112,7 +112,7 @@ class KeySession:
             result = KeyResult(
                 lookup_id,
                 ErrorCode.none if records.damage is None else ErrorCode.corrupt_message,
-                replica.partition.high_watermark,
+                replica.log.high_watermark,
                 records.log_start_offset,
                 records.next_offset,
                 records.is_complete,

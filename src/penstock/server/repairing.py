@@ -88,7 +88,7 @@ class Repairing:
     async def _repair(self, replica: Replica, damaged: DamagedRange) -> None:
         log = replica.log
         extent = extent_of(log, damaged)
-        if extent is None or damaged.end_offset > replica.partition.high_watermark:
+        if extent is None or damaged.end_offset > replica.log.high_watermark:
             raise StorageError("the range is not within one segment, or not committed yet")
         target = await self._context.threads.run("background", partial(locate, extent, damaged))
         content = await self._fetch(replica, damaged, target.end - target.position)
@@ -124,7 +124,7 @@ class Repairing:
         leader = None if state is None else context.image.brokers.get(state.leader)
         if leader is None or not self._may_refetch(replica, epoch):
             raise StorageError("this broker leads or is in sync, or no broker leads")
-        end = max(start, min(replica.partition.high_watermark, log.log_end_offset))
+        end = max(start, min(replica.log.high_watermark, log.log_end_offset))
         await verify_range(
             context.replicas.context,
             context.replicas.secret,

@@ -88,7 +88,7 @@ class BrokerHost:
         if self._broker is None or not self._is_serving:
             return None
         try:
-            return self._broker._replicas.get(topic, partition).partition.high_watermark
+            return self._broker._replicas.get(topic, partition).log.high_watermark
         except BrokerError:
             return None
 

@@ -40,7 +40,7 @@ class CommitTime:
                 if not self._stage.leads(member.node_id, *place) or replica.partition.is_held:
                     continue  # below min.insync.replicas nothing is committed, however long that takes
                 life = (place, member.node_id, epoch)
-                high_watermark, log_end = replica.partition.high_watermark, replica.log.log_end_offset
+                high_watermark, log_end = replica.log.high_watermark, replica.log.log_end_offset
                 before = waiting.get(life)
                 if before is None or high_watermark >= before.log_end:
                     before = _Waiting(log_end, now)

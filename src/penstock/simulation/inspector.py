@@ -75,7 +75,7 @@ class Inspector:
                 replica,
                 f"{member.node_id} leads in epoch {partition.leader_epoch}, which is {given}'s",
             )
-        high_watermark = partition.high_watermark
+        high_watermark = replica.log.high_watermark
         if high_watermark > replica.log.log_end_offset:
             raise _violation("I8", replica, f"{high_watermark} is above the end of the log")
         life = (place, member.node_id, partition.leader_epoch)

@@ -133,7 +133,7 @@ class TransactionCast:
                     continue
                 place = (replica.name.topic, replica.name.partition)
                 stable = replica.log.last_stable_offset
-                if stable > replica.partition.high_watermark:
+                if stable > replica.log.high_watermark:
                     raise InvariantViolated("I6", f"{place}: {stable} is stable, but not committed")
                 life = (replica.topic_id, place, member.node_id, replica.partition.leader_epoch)
                 if stable < self._stable.get(life, 0):

@@ -59,7 +59,7 @@ def _advance(request: Request, topic: str, partition: int, offset: int) -> Repli
         replica = request.context.replicas.get(topic, partition)
         if not replica.log.config.deletes:
             raise BrokerError(ErrorCode.policy_violation, f"{topic} is compacted and not deleted from")
-        high_watermark = replica.partition.high_watermark
+        high_watermark = replica.log.high_watermark
         if offset == HIGH_WATERMARK:
             offset = high_watermark
         if not 0 <= offset <= high_watermark:

@@ -189,7 +189,7 @@ class _FetchOperation:
 
     def _read(self, index: int, target: FetchTarget, max_bytes: int, *, at_least_one: bool) -> FetchResult:
         replica = self._replica(target)
-        high_watermark, stable = replica.partition.high_watermark, replica.log.last_stable_offset
+        high_watermark, stable = replica.log.high_watermark, replica.log.last_stable_offset
         is_committed = self._fetch.isolation_level == READ_COMMITTED
         result = FetchResult(
             target.partition,

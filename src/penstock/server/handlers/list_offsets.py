@@ -77,7 +77,7 @@ def _answer(
     except BrokerError as error:
         return _fields(index, code=error.code)
     log = replica.log
-    below = log.last_stable_offset if is_committed else replica.partition.high_watermark
+    below = log.last_stable_offset if is_committed else replica.log.high_watermark
     refusal = _refusal(request, replica)
     if timestamp == LATEST:
         if refusal is not ErrorCode.none:

@@ -238,7 +238,7 @@ class _ReplicaFetch:
         result, followed = found.result, found.partition
         replica = followed.replica or self._find(followed)
         if replica is not None:
-            result.high_watermark = followed.told_high_watermark = replica.partition.high_watermark
+            result.high_watermark = followed.told_high_watermark = replica.log.high_watermark
             result.last_stable_offset = result.high_watermark
             result.log_start_offset = followed.told_log_start = replica.log.log_start_offset
 
