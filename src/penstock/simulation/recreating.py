@@ -165,6 +165,7 @@ class Recreator:
                 max_bytes=_MAX_BYTES,
                 max_wait_ms=0,
                 leader_epoch=epoch,
+                topic_id=topic.id,
             )
         except (BrokerError, NoAnswer):
             self._routing.forget(topic.name, _PARTITION)
