@@ -14,6 +14,7 @@ from penstock.config import Durability
 from penstock.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 from penstock.observability.alarms import AlarmKind
 from penstock.replication import fetcher
+from penstock.replication.replica import Replica
 from penstock.replication.truncation import gives_up_committed
 
 NAME = TopicPartition(TOPIC, 0)
@@ -56,6 +57,28 @@ def test_follower_refuses_to_truncate_below_its_high_watermark(tmp_path: Path) -
         assert not any(node.alarms.present for node in cluster.nodes.values())
 
     run(Cluster(tmp_path), scenario)
+
+
+def test_follower_that_truncates_committed_records_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Replica, "must_keep", lambda *_: False)
+    with pytest.raises(AssertionError, match="committed records are kept"):
+        run(Cluster(tmp_path), keep_committed_records)
+
+
+async def keep_committed_records(cluster: Cluster) -> None:
+    await lead_with_an_empty_log(cluster)
+    logs = [cluster.nodes[BrokerId(node)].replica().log for node in (1, 2)]
+    await until(
+        lambda: (refused(cluster, 1) and refused(cluster, 2)) or any(log.log_end_offset < 3 for log in logs),
+        "both refuse, or one truncates",
+    )
+    assert [log.log_end_offset for log in logs] == [3, 3], "committed records are kept"
+
+
+def test_follower_keeps_committed_records_that_its_leader_lacks(tmp_path: Path) -> None:
+    run(Cluster(tmp_path), keep_committed_records)
 
 
 def test_restarted_follower_refuses_by_the_high_watermark_it_has_kept(tmp_path: Path) -> None:

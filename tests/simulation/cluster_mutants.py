@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from planting import planted_in_cluster
 
-from penstock.cluster import leaders, membership
+from penstock.cluster import leaders, membership, returning
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.image import Partition as State
 from penstock.cluster.membership import Identity
@@ -24,6 +24,7 @@ from penstock.replication.in_sync_writer import InSyncWriter
 from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.replica import Replica
 from penstock.server.handlers import replica_fetch
+from penstock.simulation.cluster_traits import LOST_LEADER
 from penstock.storage.log import Log
 from penstock.storage.producer_state import ProducerStates
 
@@ -150,7 +151,7 @@ def no_fsync_before_a_set_of_one() -> AbstractContextManager[Any]:
     return patch.object(InSyncWriter, "_flush", flush)
 
 
-@planted_in_cluster("I1", "I3", needs={"leave_one", "auto"})
+@planted_in_cluster("I1", "I3", "I11", needs={"leave_one", "auto"})
 def alone_without_fsync() -> AbstractContextManager[Any]:
     """A leader that is alone in sync commits what is in its page cache."""
     advance = ReplicatedPartition.advance
@@ -233,6 +234,24 @@ def no_minimum(check: str) -> Iterator[None]:
         patch.object(InSync, "_is_enough", lambda *_: True),
     ):
         yield
+
+
+@planted_in_cluster("T15", needs={LOST_LEADER})
+def records_are_committed_under_min_isr() -> AbstractContextManager[Any]:
+    """A leader under min ISR commits records that the recorded eligible leaders lack."""
+    refresh = InSync._refresh
+
+    def refresh_without_hold(self: InSync) -> None:
+        refresh(self)
+        self._conditions = tuple(replace(condition, is_held=False) for condition in self._conditions)
+
+    return patch.object(InSync, "_refresh", refresh_without_hold)
+
+
+@planted_in_cluster("I1", "I3", "I11", needs={LOST_LEADER})
+def sole_in_sync_replica_leads_after_it_lost_data() -> AbstractContextManager[Any]:
+    """The only member of an in-sync set stays in it when it lost records that eligible leaders have."""
+    return patch.object(returning, "_yield", lambda _, partition, *__: partition)
 
 
 @planted_in_cluster("I1", "I3", "I5", "I8", "I11", needs={"shared_machine", "auto"})

@@ -1,8 +1,4 @@
-"""Bugs in how lost files of a log are noticed, planted on purpose as in `mutants.py`.
-
-Bugs in how changed bytes are found and repaired are planted in `tests/server/test_planted_damage.py`: a seed shows
-unrepaired damage only after a minute of virtual time, and by then its topic is usually deleted.
-"""
+"""Bugs in how lost files and changed bytes of a log are found and repaired, planted on purpose as in `mutants.py`."""
 
 from __future__ import annotations
 
@@ -12,9 +8,11 @@ from unittest.mock import patch
 
 from planting import planted_in_cluster
 
-from penstock.simulation.cluster_traits import LOST_FILES
+from penstock.simulation.cluster_traits import CHANGED_BYTES, LOST_FILES
+from penstock.storage import scrub
 from penstock.storage.closed_check import ClosedCheck
 from penstock.storage.disk import FileStatus
+from penstock.storage.repair import Patch
 from penstock.storage.segment import Segment
 
 
@@ -26,3 +24,15 @@ def closed_segments_are_not_checked() -> AbstractContextManager[Any]:
         return [segment for segment, _ in found]
 
     return patch.object(ClosedCheck, "run", run)
+
+
+@planted_in_cluster("I13", needs={CHANGED_BYTES})
+def scrub_finds_nothing() -> AbstractContextManager[Any]:
+    """The scrub reads every batch and takes each one for right."""
+    return patch.object(scrub, "crc_matches", lambda *_: True)
+
+
+@planted_in_cluster("I13", needs={CHANGED_BYTES})
+def repair_writes_nothing() -> AbstractContextManager[Any]:
+    """A repair fetches the records of another replica and leaves the damaged ones as they are."""
+    return patch.object(Patch, "work", lambda _: None)

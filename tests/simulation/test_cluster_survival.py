@@ -30,8 +30,8 @@ def stage(loop: SimulationLoop, trace: Trace) -> ClusterStage:
     return ClusterStage(world, members, ensemble)
 
 
-def record(stage: ClusterStage, *isr: int) -> None:
-    stage.history.now[PLACE] = znodes.PartitionNode(isr[0], 0, (1, 2, 3), isr)
+def record(stage: ClusterStage, *isr: int, eligible: tuple[int, ...] = ()) -> None:
+    stage.history.now[PLACE] = znodes.PartitionNode(isr[0], 0, (1, 2, 3), isr, eligible=eligible)
 
 
 def test_machine_keeps_its_power_while_it_alone_has_what_is_not_fsynced(stage: ClusterStage) -> None:
@@ -56,6 +56,17 @@ def test_copy_is_lost_only_while_another_member_of_the_in_sync_set_is_whole(stag
     assert survival.may_lose_copy(stage.member(1))
     record(stage, 1)
     assert not survival.may_lose_copy(stage.member(1))
+
+
+def test_last_in_sync_replica_is_lost_only_while_an_eligible_leader_is_complete(stage: ClusterStage) -> None:
+    survival = Survival(stage, "auto")
+    record(stage, 1, eligible=(3,))
+    assert survival.may_lose_copy(stage.member(1))
+    assert survival.may_lose_copy(stage.member(3))
+    stage.member(3).is_suspect = True
+    assert not survival.may_lose_copy(stage.member(1))
+    stage.member(3).is_suspect, stage.member(1).is_suspect = False, True
+    assert not survival.may_lose_copy(stage.member(3))
 
 
 def test_copies_that_a_damaged_one_is_repaired_from_are_kept(stage: ClusterStage) -> None:

@@ -27,7 +27,7 @@ def no_epoch_bump() -> AbstractContextManager[Any]:
     return patch.object(transaction, "_bumped", lambda producer: producer)
 
 
-@planted_in_cluster("I7", needs={"version 1"})
+@planted_in_cluster("I6", "I7", needs={"version 1"})
 def markers_are_sent_twice() -> AbstractContextManager[Any]:
     """A marker comes once more when the next transaction may have begun."""
     write = Markers.write

@@ -7,9 +7,9 @@ import asyncio
 from penstock.errors import BrokerError
 from penstock.simulation.client import NoAnswer
 from penstock.simulation.cluster_stage import ClusterStage
-from penstock.simulation.cluster_traits import topic_settings
+from penstock.simulation.cluster_traits import LOST_LEADER, topic_settings
 from penstock.simulation.replicated_topic import ReplicatedTopic
-from penstock.simulation.topic_model import TopicState
+from penstock.simulation.topic_model import TopicModel, TopicState
 
 _MOST_TOPICS = 4
 _MOST_PARTITIONS = 3
@@ -43,10 +43,14 @@ class ClusterAdmin:
             return
         name = f"topic-{len(self._stage.topics)}"
         copies = self._random.choice((3, 3, 3, 2, min(4, len(self._stage.members))))
+        if LOST_LEADER in self._stage.traits:
+            copies = 3  # a topic without eligible leaders would keep its last replica from being lost
         configs = {
             "segment.bytes": str(self._random.choice((2_000, 20_000, 1_000_000))),
             "min.insync.replicas": str(self._random.choice((1, 2)) if copies > 2 else 1),
         }
+        if LOST_LEADER in self._stage.traits:
+            configs["min.insync.replicas"] = "2"
         configs |= topic_settings(self._kinds, self._stage.traits)
         topic = ReplicatedTopic(name, 1, self._random.randint(1, 2), configs)
         broker = await self._routing.anybody()
@@ -74,6 +78,8 @@ class ClusterAdmin:
         if chosen is None:
             return
         topic, partition = chosen
+        if self._stage.is_damaged(topic.name, partition):
+            return
         nodes = [member.node_id for member in self._stage.members]
         copies = self._random.choice((2, 3, 3))
         broker = await self._routing.anybody()
@@ -91,10 +97,14 @@ class ClusterAdmin:
 
     async def _delete(self) -> None:
         topic = self._stage.choose_topic(self._random)
-        if topic is None or len(self._stage.living_topics()) < 2:
+        if topic is None or len(self._stage.living_topics()) < 2 or self._is_damaged(topic):
             return
         broker = await self._routing.anybody()
         topic.state = TopicState.DELETING
         await broker.delete_topic(topic.name)
         topic.state = TopicState.DELETED
         self._stage.note(self.name, "delete", topic.name, "ok")
+
+    def _is_damaged(self, topic: TopicModel) -> bool:
+        """Whether a replica is damaged: it stays until it is repaired, so that a missing repair is noticed."""
+        return any(self._stage.is_damaged(topic.name, index) for index in range(len(topic.partitions)))

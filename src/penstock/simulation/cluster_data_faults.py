@@ -14,6 +14,7 @@ from penstock.simulation import file_damage
 from penstock.simulation.cluster_member import ClusterMember
 from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.cluster_survival import Survival
+from penstock.simulation.disk import SimulatedDisk
 from penstock.simulation.file_damage import ClosedSegment, Damage
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.partition_history import Place
@@ -56,10 +57,7 @@ class DataFaults:
         """A data directory is restored to a copy that was taken before, of a broker that ran or was stopped."""
         if not member.is_running or member.is_suspect:
             return
-        if self._random.random() < 0.4:
-            await self._stop(member)
-        copy = member.host.disk.copy()
-        member.down_until = 0.0
+        copy = await self.copy(member)
         await self._sleep(0.1, 1.5)
         if not self._may_lose_copy(member):
             return
@@ -72,6 +70,26 @@ class DataFaults:
         member.down_until = now + self._random.choice((0.0, 0.0, 1.0))
         if self._random.random() < 0.5:
             self._let_start_first(member)
+
+    async def copy(self, member: ClusterMember) -> SimulatedDisk:
+        """Copy the data directory of a broker that runs, or of one that is stopped for it and may start again."""
+        if self._random.random() < 0.4 and member.is_running:
+            await self._stop(member)
+        copy = member.host.disk.copy()
+        member.down_until = 0.0
+        return copy
+
+    def lose_directory(self, member: ClusterMember, copy: SimulatedDisk) -> None:
+        """End the process, and empty the data directory or restore it to the copy, if other replicas are complete."""
+        if not self._may_lose_copy(member):
+            return
+        if member.is_running:
+            member.crash()
+        if self._random.random() < 0.3:
+            member.empty_disk()
+        else:
+            member.restore(copy)
+        member.down_until = self._stage.world.loop.time() + self._random.choice((0.0, 0.0, 1.0))
 
     def _let_start_first(self, member: ClusterMember) -> None:
         """Every other process ends, which costs nothing, and is back later."""
@@ -191,7 +209,16 @@ class DataFaults:
             return []
         found = file_damage.closed_segments(self._stage, member.host.disk, self._committed)
         places = self.damaged_places()
-        return [segment for segment in found if places.get(segment.place, member) is member]
+        return [
+            segment
+            for segment in found
+            if places.get(segment.place, member) is member and self._stays(segment.place)
+        ]
+
+    def _stays(self, place: Place) -> bool:
+        """Whether the replica is needed until it is repaired: nobody deletes or reassigns the partition."""
+        state = self._stage.history.now.get(place)
+        return self._stage.living(place[0]) is not None and state is not None and not state.target
 
     def _note(self, member: ClusterMember, *segments: ClosedSegment) -> None:
         self._damages += [Damage(member, segment) for segment in segments]

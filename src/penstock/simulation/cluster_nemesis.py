@@ -21,6 +21,7 @@ from penstock.simulation.cluster_traits import (
     COMPACTION,
     DERIVED_FILES,
     LOST_FILES,
+    LOST_LEADER,
     ROLLED_BACK,
     SHARED_MACHINE,
     STALE_STORE,
@@ -32,7 +33,7 @@ from penstock.simulation.replicated_topic import ReplicatedTopic
 from penstock.simulation.stage import CLIENT_HOST
 
 _FAILING: tuple[Operation, ...] = ("pwrite", "pread", "rename", "open", "truncate", "remove", "sync_dir")
-_PARTING = frozenset({"_pause", "_keep_from_store", "_part_two", "_isolate", "_expire"})
+_PARTING = frozenset({"_pause", "_keep_from_store", "_part_two", "_isolate", "_expire", "_lose_last"})
 """What may leave another member alone in an in-sync set."""
 _TROUBLING = frozenset(
     {
@@ -45,11 +46,14 @@ _TROUBLING = frozenset(
         "_confuse_store",
         "_leave_one",
         "_leave_machine",
+        "_lose_last",
         "_pause",
         "_crash_in_operation",
     }
 )
 """What may keep a leader from committing for as long as it lasts."""
+_COMMIT_SECONDS = 0.5
+"""A leader that is left alone is given this long to commit something."""
 _DEATHS = frozenset({"crash", "lose_power", "crash_in_operation", "crash_all"})
 
 Act = Callable[[ClusterMember], Awaitable[None]]
@@ -69,6 +73,7 @@ class ClusterNemesis:
         self._random = stage.world.random("nemesis")
         self._losses = stage.world.random("nemesis/losses")
         self._durability = durability
+        self._committed = committed
         self.survival = Survival(stage, durability)
         self._session_seconds = session_seconds
         self.is_raging = True
@@ -102,13 +107,13 @@ class ClusterNemesis:
         self._acts = self._random.sample(everything, self._random.randint(1, 6))
         if self._random.random() < 0.05:
             self._acts = []  # healthy clusters keep their promises too
-        added = self._trait_acts(committed)
+        added = self._trait_acts()
         self._acts = self._acts + added
 
-    def _trait_acts(self, committed: Callable[[Place], int]) -> list[Act]:
+    def _trait_acts(self) -> list[Act]:
         """What the traits of the seed add, each often enough that it happens."""
         self.data = data = DataFaults(
-            self._stage, self.survival, self._mend, committed, self._session_seconds
+            self._stage, self.survival, self._mend, self._committed, self._session_seconds
         )
         acts: dict[str, Act] = {
             ROLLED_BACK: data.roll_back,
@@ -120,6 +125,7 @@ class ClusterNemesis:
             SHARED_MACHINE: self._leave_machine,
             CLOCK_JUMPS: self._jump_clock,
             STALE_STORE: self._move_session,
+            LOST_LEADER: self._lose_last,
         }
         added = [act for trait, act in acts.items() if trait in self._stage.traits]
         if self._stage.traits >= {CLOCK_JUMPS} and self._losses.random() < 0.5:
@@ -264,13 +270,61 @@ class ClusterNemesis:
                 self._end(other)
         if self._random.random() < 0.6:
             await self._slow_down(leader)
-        deadline = self._stage.world.loop.time() + 2 * self._session_seconds
-        while self._stage.world.loop.time() < deadline and not self._is_left_to(staying, place):
-            await asyncio.sleep(0.01)
-        await self._sleep(0.0, self._random.choice((0.01, 0.1, 0.5)))
+        await self._until(lambda: self._is_left_to(staying, place))
+        await self._until_committed(place)
+        await self._sleep(0.0, self._random.choice((0.01, 0.03, 0.1)))
         if self._is_left_to(staying, place) and self.survival.may_lose_power(leader):
             self._stage.world.trace.record("fault", "last power", leader.host.name)
             leader.power_loss()
+
+    async def _until_committed(self, place: Place) -> None:
+        """Wait for the next commit, so that the records of a power loss right after it were promised to be durable."""
+        committed = self._committed(place)
+        deadline = self._stage.world.loop.time() + _COMMIT_SECONDS
+        while self._stage.world.loop.time() < deadline and self._committed(place) == committed:
+            await asyncio.sleep(0.01)
+
+    async def _lose_last(self, _: ClusterMember) -> None:
+        """A leader under min ISR remains alone in sync, beside eligible leaders; then its data is lost."""
+        led = [
+            (place, state)
+            for place, state in self._stage.history.now.items()
+            if state.leader in state.isr and len(state.isr) > 1 and self._has_eligible_when_alone(place[0])
+        ]
+        if not led:
+            return
+        place, state = self._losses.choice(led)
+        leader = self._stage.member(state.leader)
+        copy, committed = await self.data.copy(leader), self._committed(place)
+        if not await self._until(lambda: leader.is_serving and self._committed(place) > committed):
+            return
+        others = [
+            member
+            for member in self._stage.members
+            if self._is_in_sync(member, place) and member is not leader
+        ]
+        for other in others:
+            other.down_until = self._stage.world.loop.time() + 3 * self._session_seconds
+            self._end(other)
+        if await self._until(lambda: self._is_left_to((leader,), place)):
+            self.data.lose_directory(leader, copy)
+        for other in others:
+            other.down_until = 0.0
+
+    def _is_in_sync(self, member: ClusterMember, place: Place) -> bool:
+        state = self._stage.history.now.get(place)
+        return state is not None and member.node_id in state.isr
+
+    def _has_eligible_when_alone(self, topic: str) -> bool:
+        model = self._stage.topics.get(topic)
+        return isinstance(model, ReplicatedTopic) and model.min_insync_replicas > 1
+
+    async def _until(self, condition: Callable[[], bool]) -> bool:
+        """Wait for up to two session timeouts; return whether the condition holds."""
+        deadline = self._stage.world.loop.time() + 2 * self._session_seconds
+        while self._stage.world.loop.time() < deadline and not condition():
+            await asyncio.sleep(0.01)
+        return condition()
 
     def _takes_writes_alone(self, topic: str) -> bool:
         model = self._stage.topics.get(topic)

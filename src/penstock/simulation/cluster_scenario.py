@@ -43,6 +43,7 @@ from penstock.simulation.transaction_cast import TransactionCast
 _LOOK_SECONDS = 0.02
 _START_SECONDS = 120.0
 _PEACE_SECONDS = 60.0
+_REPAIR_SECONDS = 20.0
 _LAST_STEP_SECONDS = 30.0
 
 
@@ -159,14 +160,18 @@ class ClusterScenario:
         """Nothing is broken any more: in time everything is as it should be."""
         await self._until(self._all_serve, "not all brokers serve")
         data = self._nemesis.data
-        await self._until(lambda: not data.damaged_places(), "damage is not repaired", data.unrepaired)
+        await self._until(
+            lambda: not data.damaged_places(), "damage is not repaired", data.unrepaired, _REPAIR_SECONDS
+        )
         await self._until(self._inspector.is_whole, "copies are missing", self._inspector.unhealthy)
 
     def _all_serve(self) -> bool:
         return all(member.is_serving for member in self._stage.members)
 
-    async def _until(self, condition: Any, complaint: str, details: Any = lambda: "") -> None:
-        deadline = self._world.loop.time() + _PEACE_SECONDS
+    async def _until(
+        self, condition: Any, complaint: str, details: Any = lambda: "", seconds: float = _PEACE_SECONDS
+    ) -> None:
+        deadline = self._world.loop.time() + seconds
         while not condition():
             if self._world.loop.time() > deadline:
                 raise InvariantViolated("I13", f"{complaint}: {details()}")

@@ -37,7 +37,7 @@ class Survival:
         )
 
     def may_lose_copy(self, member: ClusterMember) -> bool:
-        """Whether everything on its disk may be gone: another member of every in-sync set has all of it."""
+        """Whether everything on its disk may be gone: of every partition another replica is complete."""
         lost = (member,)
         return self._spares_damaged(lost) and all(
             self._others(lost, state) for state in self._sets_of(lost).values()
@@ -70,17 +70,24 @@ class Survival:
         )
 
     def _sets_of(self, members: Sequence[ClusterMember]) -> dict[Place, znodes.PartitionNode]:
-        """Where one of them is in sync, or the last that has anything."""
+        """The partitions of which one of them is a complete replica, or a last resort."""
         nodes = {member.node_id for member in members}
         states = self._stage.history.now.items()
         return {
-            place: state for place, state in states if nodes.intersection((*state.isr, *state.last_resort))
+            place: state
+            for place, state in states
+            if nodes.intersection((*_complete(state), *state.last_resort))
         }
 
     def _others(self, lost: Sequence[ClusterMember], state: znodes.PartitionNode) -> list[ClusterMember]:
-        """The other ones of an in-sync set that have everything."""
-        members = [self._stage.member(node_id) for node_id in state.isr]
+        """The other complete replicas."""
+        members = [self._stage.member(node_id) for node_id in _complete(state)]
         return [member for member in members if member not in lost and not member.is_suspect]
+
+
+def _complete(state: znodes.PartitionNode) -> tuple[int, ...]:
+    """The replicas with every committed record: the in-sync set, and the eligible leaders recorded beside it."""
+    return (*state.isr, *state.eligible)
 
 
 def _has_fsynced(member: ClusterMember, place: Place) -> bool:

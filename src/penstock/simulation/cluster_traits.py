@@ -32,6 +32,8 @@ DERIVED_FILES = "damage_derived"
 """Indexes, snapshots and checkpoints that are lost or damaged."""
 CLOCK_JUMPS = "jump_clock"
 """Wall clocks that jump by hours; a commit may take no longer for it."""
+LOST_LEADER = "lose_last"
+"""The last in-sync replica of a partition under min ISR loses its data, while eligible leaders have all of it."""
 
 EVERY_TRAIT = (
     COMPACTION,
@@ -44,6 +46,7 @@ EVERY_TRAIT = (
     CHANGED_BYTES,
     DERIVED_FILES,
     CLOCK_JUMPS,
+    LOST_LEADER,
 )
 SWITCHED_ON = frozenset(EVERY_TRAIT)
 """The traits that seeds are drawn from."""
@@ -71,6 +74,8 @@ def trait_settings(random: Random, traits: frozenset[str]) -> dict[str, str]:
     if CLOCK_JUMPS in traits:
         settings["log.message.timestamp.after.max.ms"] = str((1 << 63) - 1)
         settings["replica.lag.time.max.ms"] = str(random.choice((1_000, 3_000)))
+    if LOST_LEADER in traits:
+        settings["min.insync.replicas"] = "2"  # of the internal topics too
     return settings
 
 

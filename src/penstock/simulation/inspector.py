@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from penstock.cluster import znodes
 from penstock.model import Offset
 from penstock.records.iteration import read_batches
 from penstock.replication.replica import Replica
@@ -27,6 +28,8 @@ class Inspector:
         self._ids: dict[str, UUID] = {}
         self._committed: dict[Place, int] = {}
         self._high_watermarks: dict[tuple[Place, int, int], int] = {}
+        self._states: dict[tuple[Place, int, int], znodes.PartitionNode | None] = {}
+        """The recorded state at the last look, by partition, leader and leader epoch."""
 
     def expect(self, topic: str, index: int, *, committed: int) -> None:
         """Somebody knows that so much is committed, whatever leaders know."""
@@ -81,8 +84,19 @@ class Inspector:
         life = (place, member.node_id, partition.leader_epoch)
         if high_watermark < self._high_watermarks.get(life, 0):
             raise _violation("I8", replica, f"the high watermark went back to {high_watermark}")
+        self._check_held(replica, self._high_watermarks.get(life), life)
         self._high_watermarks[life] = high_watermark
         self._committed[place] = max(self._committed.get(place, 0), high_watermark)
+
+    def _check_held(self, replica: Replica, before: int | None, life: tuple[Place, int, int]) -> None:
+        """Nothing is committed while eligible leaders are recorded: they would have to have it."""
+        state, last = self._stage.partition(*life[0]), self._states.get(life)
+        self._states[life] = state
+        is_held = state is last and state is not None and bool(state.eligible or state.last_resort)
+        if is_held and before is not None and replica.partition.high_watermark > before:
+            raise _violation(
+                "T15", replica, f"{replica.partition.high_watermark} was committed under min ISR: {state}"
+            )
 
     def _check_member(self, member: ClusterMember, replica: Replica) -> None:
         state = self._stage.partition(*_place(replica))
