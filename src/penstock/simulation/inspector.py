@@ -93,9 +93,9 @@ class Inspector:
         state, last = self._stage.partition(*life[0]), self._states.get(life)
         self._states[life] = state
         is_held = state is last and state is not None and bool(state.eligible or state.last_resort)
-        if is_held and before is not None and replica.partition.high_watermark > before:
+        if is_held and before is not None and replica.log.high_watermark > before:
             raise _violation(
-                "T15", replica, f"{replica.partition.high_watermark} was committed under min ISR: {state}"
+                "T15", replica, f"{replica.log.high_watermark} was committed under min ISR: {state}"
             )
 
     def _check_member(self, member: ClusterMember, replica: Replica) -> None:
