@@ -21,10 +21,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bench.measure import cpu_seconds, percentile, rss_mb
 from bench.servers import Penstock
 from penstock.config import Address
-from penstock.net.keyed_reads import KeyedRead, KeyedReads
+from penstock.internal_client.keyed_reads import KeyedRead, KeyedReads
+from penstock.internal_client.partitioner import partition_for
+from penstock.internal_client.routes import Routes
 from penstock.net.network import TcpNetwork
-from penstock.net.partitioner import partition_for
-from penstock.net.routes import Routes
 from penstock.records.iteration import iterate, read_batches
 
 TOPIC = "mailbox"

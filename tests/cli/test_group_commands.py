@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.main import run
-from penstock.net.client import Client
+from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import TcpNetwork
 from support.broker_process import Address
 
@@ -255,7 +255,7 @@ def test_a_group_of_others_is_said_to_be_one_and_can_be_deleted(
 async def work_and_leave(broker: Address, group: str) -> None:
     """As a worker of Kafka Connect does."""
     host, _, port = broker.bootstrap.rpartition(":")
-    client = await Client.connect(TcpNetwork(), host, int(port))
+    client = await BrokerConnection.connect(TcpNetwork(), host, int(port))
     await client.request(FIND_COORDINATOR, 2, {"key": group, "key_type": 0})
     joined = await client.request(
         JOIN_GROUP,

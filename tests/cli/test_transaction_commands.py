@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Producer
 from test_group_commands import PATIENCE_S, Penstock
 
 from penstock.cli import transaction
-from penstock.net.routes import Routes
+from penstock.internal_client.routes import Routes
 from support.broker_process import Address, BrokerProcess, StartBroker
 
 pytestmark = pytest.mark.process

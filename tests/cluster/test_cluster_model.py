@@ -17,13 +17,14 @@ from node import ClusterNode
 from test_metadata import PATIENCE_SECONDS
 
 from penstock.cluster import topic_writes, znodes
-from penstock.cluster.config_changes import ConfigAlteration, ConfigChange, ConfigResourceType
+from penstock.cluster.config_changes import ConfigAlteration, ConfigChange
 from penstock.cluster.image import NO_LEADER, ClusterImage, Partition
 from penstock.cluster.loading import load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
 from penstock.cluster.moves import Reassignment
 from penstock.cluster.topics import NewPartitions, NewTopic
 from penstock.cluster.tree import Transaction
+from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from node import ClusterNode
 
 from penstock.cluster import znodes
-from penstock.cluster.config_changes import ConfigAlteration, ConfigChange, ConfigResourceType
+from penstock.cluster.config_changes import ConfigAlteration, ConfigChange
 from penstock.cluster.coordination import CoordinationStore, Delete
 from penstock.cluster.embedded import EmbeddedStore
+from penstock.config.resources import ConfigResourceType
 from penstock.threads import ThreadPools
 
 SESSION = "consumer.session.timeout.ms"

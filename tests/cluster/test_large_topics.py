@@ -10,12 +10,13 @@ import pytest
 from node import ClusterNode
 
 from penstock.cluster import topic_writes, znodes
-from penstock.cluster.config_changes import ConfigAlteration, ConfigChange, ConfigResourceType
+from penstock.cluster.config_changes import ConfigAlteration, ConfigChange
 from penstock.cluster.coordination import Node, Operation
 from penstock.cluster.image import ClusterImage, ImageChange, Topic
 from penstock.cluster.loading import load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
 from penstock.cluster.topics import NewPartitions, NewTopic
+from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId
 

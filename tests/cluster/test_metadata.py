@@ -10,13 +10,14 @@ import pytest
 from node import ClusterNode
 
 from penstock.cluster import change_list, controller, metadata, znodes
-from penstock.cluster.config_changes import ConfigAlteration, ConfigChange, ConfigResourceType
+from penstock.cluster.config_changes import ConfigAlteration, ConfigChange
 from penstock.cluster.coordination import Create, Delete, Node, Set
 from penstock.cluster.image import ImageChange
 from penstock.cluster.loading import load_image, read_topics
 from penstock.cluster.memory import MemoryEnsemble, MemoryStore
 from penstock.cluster.topics import NewPartitions, NewTopic
 from penstock.config import NUM_PARTITIONS
+from penstock.config.resources import ConfigResourceType
 from penstock.errors import StorageError
 from penstock.model import BrokerId
 

@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from penstock.config import BrokerConfig
+from penstock.config import BrokerConfig, Source
+from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.backend import ConfigEntry, ConfigResource, KeyPage, Limits, NewTopic
 from penstock.gateway.mailbox import Mailbox
+from penstock.gateway.records import KeyPage, Limits
+from penstock.internal_client.configs import ConfigEntry
+from penstock.internal_client.keyed_reads import RecordDamaged
+from penstock.internal_client.partitioner import partition_for
+from penstock.internal_client.routes import PartitionRoute, TopicRoute
+from penstock.internal_client.topics import NewTopic
 from penstock.model import BrokerId, TopicId
-from penstock.net.keyed_reads import RecordDamaged
-from penstock.net.partitioner import partition_for
-from penstock.net.routes import PartitionRoute, TopicRoute
 from penstock.records.building import NewRecord
 from penstock.records.content import Headers
 from penstock.records.iteration import Record
@@ -58,9 +61,9 @@ class MemoryTopic:
     async def get(self, *asked: Any, fresh: bool = False) -> Any:
         if self.is_away:
             raise ConnectionRefusedError("away")
-        if isinstance(asked[0], ConfigResource):
+        if isinstance(asked[0], ConfigResourceType):
             return [
-                ConfigEntry(name, value, False, False, False, "")
+                ConfigEntry(name, value, Source.DYNAMIC_TOPIC_CONFIG, False, False, "")
                 for name, value in self.configs_by_name.items()
             ]
         if not self.partitions:
@@ -72,7 +75,7 @@ class MemoryTopic:
         self.partitions = [[] for _ in range(topic.partitions)]
         self.configs_by_name = dict(topic.configs or {})
 
-    async def alter(self, kind: ConfigResource, name: str, changes: Mapping[str, str | None]) -> None:
+    async def alter(self, kind: ConfigResourceType, name: str, changes: Mapping[str, str | None]) -> None:
         self.configs_by_name |= {option: value or "" for option, value in changes.items()}
 
     def grow(self, partitions: int) -> None:

@@ -13,12 +13,12 @@ import httpx
 
 from penstock.clock import SystemClock
 from penstock.config import Address, BrokerConfig
-from penstock.gateway.cluster_backend import ClusterBackend
+from penstock.gateway.backend import Backend
+from penstock.gateway.context import ClusterAddress, GatewayContext
+from penstock.gateway.gateway import Gateway
 from penstock.gateway.health import BrokerState, Health
-from penstock.gateway.opening import OpenGateway
 from penstock.gateway.push import Push
 from penstock.gateway.service import HttpService
-from penstock.gateway.surroundings import Surroundings, Way
 from penstock.net.network import TcpNetwork
 from penstock.observability.alarms import Alarms
 from penstock.observability.logs import Logger
@@ -83,14 +83,14 @@ class Stage:
         clock, metrics = SystemClock(), BrokerMetrics({}, max_topics=10)
         log = Logger(clock, self.lines.append, lambda now, level, text, fields: f"{level} {text} {fields}")
         addresses = [Address("localhost", broker.port) for broker in brokers.running.values()]
-        way = Way(TcpNetwork(), addresses)
+        way = ClusterAddress(TcpNetwork(), addresses)
         config = BrokerConfig(settings)
         alarms = Alarms(clock, log, metrics)
-        self._surroundings = Surroundings(way, config, clock, self.threads, log, metrics, alarms, name)
+        self._context = GatewayContext(way, config, clock, self.threads, log, metrics, alarms, name)
         self._service = HttpService(self.threads, metrics, lambda: Health(BrokerState.SERVING))
 
     @property
-    def gateway(self) -> OpenGateway:
+    def gateway(self) -> Gateway:
         assert self._service._gateway is not None
         return self._service._gateway
 
@@ -99,7 +99,7 @@ class Stage:
         return self.gateway._push
 
     @property
-    def backend(self) -> ClusterBackend:
+    def backend(self) -> Backend:
         return self.gateway._backend
 
     @property
@@ -109,7 +109,7 @@ class Stage:
         return list(self._service._server._state.connections)
 
     async def start(self) -> None:
-        self.port = await self._service.start("127.0.0.1", 0, self._surroundings)
+        self.port = await self._service.start("127.0.0.1", 0, self._context)
         self.http.base_url = httpx.URL(f"http://127.0.0.1:{self.port}")
 
     async def stop(self) -> None:

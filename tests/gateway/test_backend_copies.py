@@ -9,7 +9,8 @@ from typing import Any
 from push_stage import Stage, on_stage
 from test_push_events import ORDERS, create
 
-from penstock.gateway.backend import EARLIEST, ConfigResource
+from penstock.config.resources import ConfigResourceType
+from penstock.internal_client.records import EARLIEST
 from support.whole_brokers import Brokers
 
 
@@ -42,12 +43,12 @@ def test_what_is_handed_out_is_the_callers_own(tmp_path: Path) -> None:
         questions = {
             "topics": backend.topics.all,
             "topic": lambda: backend.topics.get(ORDERS),
-            "configs": lambda: backend.configs.get(ConfigResource.TOPIC, ORDERS),
+            "configs": lambda: backend.configs.get(ConfigResourceType.TOPIC, ORDERS),
             "offsets": lambda: backend.records.offsets(ORDERS, [0], EARLIEST),
             "groups": backend.groups.all,
             "group": lambda: backend.groups.describe("readers"),
-            "brokers": backend.cluster.brokers,
-            "health": backend.cluster.health,
+            "brokers": backend.brokers.all,
+            "health": backend.brokers.health,
         }
         for name, ask in questions.items():
             answer: Any = await ask()

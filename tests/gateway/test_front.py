@@ -13,10 +13,10 @@ from starlette.responses import Response
 
 from penstock.clock import SystemClock
 from penstock.config import BrokerConfig
-from penstock.gateway.context import Gateway
 from penstock.gateway.endpoint import JSON, SYSTEM, Answer, Call, Endpoint
+from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.front import Front
-from penstock.gateway.opening import RESOURCES
+from penstock.gateway.gateway import RESOURCES
 from penstock.gateway.page import example
 from penstock.observability.log_lines import json_line
 from penstock.observability.logs import Logger
@@ -36,7 +36,9 @@ class Stage:
         self.lines: list[str] = []
         self.metrics = BrokerMetrics({}, 1)
         log = Logger(SystemClock(), self.lines.append, json_line)
-        gateway = Gateway(backend, BrokerConfig({}), SystemClock(), ThreadPools(), log, backend, allowed)
+        gateway = EndpointContext(
+            backend, BrokerConfig({}), SystemClock(), ThreadPools(), log, backend, allowed
+        )
         self.front = Front(gateway, endpoints, [], self.metrics, "test")
         transport = httpx.ASGITransport(self.front, raise_app_exceptions=False)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://gateway")
@@ -72,8 +74,8 @@ async def test_nothing_is_asked_of_the_cluster_for_who_is_not_allowed(declared: 
 async def test_lists_show_what_may_be_described() -> None:
     from uuid import UUID
 
+    from penstock.internal_client.routes import PartitionRoute, TopicRoute
     from penstock.model import BrokerId, TopicId
-    from penstock.net.routes import PartitionRoute, TopicRoute
 
     class Topics:
         async def all(self) -> list[TopicRoute]:

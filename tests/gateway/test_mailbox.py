@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from mailbox_stage import Stage
 
 from penstock.errors import BrokerError
-from penstock.gateway.backend import Limits
 from penstock.gateway.problems import Problem
-from penstock.net.partitioner import partition_for
-from penstock.net.sender import OutcomeUnknown
+from penstock.gateway.records import Limits
+from penstock.internal_client.errors import OutcomeUnknown
+from penstock.internal_client.partitioner import partition_for
 from penstock.records.iteration import Record
 
 ALL = Limits(1_000, 1 << 20)

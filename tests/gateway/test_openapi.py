@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from served import client_of, serving
 
-from penstock.gateway.opening import RESOURCES
+from penstock.gateway.gateway import RESOURCES
 from penstock.gateway.page import example
 from support.broker_process import BrokerProcess
 

@@ -63,7 +63,7 @@ def test_a_stream_that_retention_overtakes_goes_on_with_the_oldest(
             assert await events.values(10) == [str(number) for number in range(10)]
             last_id = events.last_id
         await stage.send(ORDERS, *map(str, range(10, 30)))
-        await stage.backend.topics.truncate(ORDERS, {0: 25})
+        await stage.backend.records.delete_before(ORDERS, {0: 25})
         async with stage.events(EVENTS, last_id, **parameters) as events:
             assert await events.values(5) == ["25", "26", "27", "28", "29"]
 

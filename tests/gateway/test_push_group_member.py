@@ -12,8 +12,8 @@ import pytest
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.group_member import GroupMember
+from penstock.internal_client.routes import CoordinatorKind, Routes
 from penstock.net.network import TcpNetwork
-from penstock.net.routes import CoordinatorKind, Routes
 from support.whole_brokers import Brokers, run, until
 
 ORDERS, READERS = "orders", "readers"

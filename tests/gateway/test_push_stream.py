@@ -11,13 +11,14 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.backend import EARLIEST, Limits, Page
 from penstock.gateway.push_feed import MAX_KEPT_BYTES, Feeds
 from penstock.gateway.push_group import GroupStream
 from penstock.gateway.push_position import decode_positions
 from penstock.gateway.push_stream import Stream
+from penstock.gateway.records import Limits, Page
+from penstock.internal_client.records import EARLIEST
+from penstock.internal_client.routes import PartitionRoute, TopicRoute
 from penstock.model import BrokerId, TopicId
-from penstock.net.routes import PartitionRoute, TopicRoute
 from penstock.records.iteration import Record
 from support.whole_brokers import until
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.gateway.endpoint import JSON
-from penstock.gateway.opening import RESOURCES
+from penstock.gateway.gateway import RESOURCES
 from penstock.gateway.schema import Mismatch, check, parse, with_absent
 
 BODIES = {

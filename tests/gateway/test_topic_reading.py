@@ -8,7 +8,7 @@ from typing import Any
 
 from push_stage import Stage, on_stage
 
-from penstock.gateway.cluster_records import BUSY_WAIT_MS
+from penstock.gateway.records import BUSY_WAIT_MS
 from penstock.gateway.topic_reading import MAX_PARTITIONS
 from penstock.records.building import NewRecord
 from support.harness import Harness
@@ -113,7 +113,7 @@ def test_positions_that_were_truncated_go_on_with_the_oldest_that_is_kept(tmp_pa
         for number in range(6):
             await send(stage, str(number), number % 2, 1_000 + number)
         positions = (await read(stage, limit=2))["positions"]
-        await stage.backend.topics.truncate(ORDERS, {0: 2})
+        await stage.backend.records.delete_before(ORDERS, {0: 2})
         assert values(await read(stage, positions=positions)) == ["3", "4", "5"]
         beyond = await stage.http.get(MESSAGES, params={"positions": "0:99"})
         assert (beyond.status_code, beyond.json()["error"]) == (416, "OFFSET_OUT_OF_RANGE")

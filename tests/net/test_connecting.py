@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from penstock.net.client import Client
+from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Socket, TcpNetwork
 from support.broker_process import free_ports
 
@@ -62,7 +62,7 @@ def test_a_client_knows_when_its_connection_has_ended(closes: str) -> None:
         accepted: list[Socket] = []
         network = TcpNetwork()
         listener = await network.listen("127.0.0.1", 0, lambda new: accepted.append(new) or True)  # type: ignore[func-returns-value]
-        client = await Client.connect(network, "127.0.0.1", listener.port)
+        client = await BrokerConnection.connect(network, "127.0.0.1", listener.port)
         waiting = [asyncio.ensure_future(client.until_lost()) for _ in range(2)]
         async with asyncio.timeout(10):
             while not accepted:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.net.client import Client
+from penstock.net.broker_connection import BrokerConnection
 
 
 class Killed(BaseException):
@@ -27,9 +27,9 @@ class Death:
     @contextmanager
     def awaited(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
         """Raise Killed at the request, and drop all later work of the process."""
-        ask = Client.ask
+        ask = BrokerConnection.submit
 
-        def counted(client: Client, correlation_id: int, frame: bytes, asker: Any) -> None:
+        def counted(client: BrokerConnection, correlation_id: int, frame: bytes, asker: Any) -> None:
             self._left -= 1
             if self._left == 0 and self._is_sent:
                 ask(client, correlation_id, frame, asker)
@@ -39,7 +39,7 @@ class Death:
             ask(client, correlation_id, frame, asker)
 
         with patch.context() as within:
-            within.setattr(Client, "ask", counted)
+            within.setattr(BrokerConnection, "submit", counted)
             try:
                 yield
             except Killed:
@@ -49,9 +49,9 @@ class Death:
 @contextmanager
 def interrupted(at: int, happening: Callable[[], None], patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Run an action before the request is sent."""
-    ask, left = Client.ask, at
+    ask, left = BrokerConnection.submit, at
 
-    def counted(client: Client, correlation_id: int, frame: bytes, asker: Any) -> None:
+    def counted(client: BrokerConnection, correlation_id: int, frame: bytes, asker: Any) -> None:
         nonlocal left
         left -= 1
         if left == 0:
@@ -59,5 +59,5 @@ def interrupted(at: int, happening: Callable[[], None], patch: pytest.MonkeyPatc
         ask(client, correlation_id, frame, asker)
 
     with patch.context() as within:
-        within.setattr(Client, "ask", counted)
+        within.setattr(BrokerConnection, "submit", counted)
         yield

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from penstock.net.routes import Routes
+from penstock.internal_client.routes import Routes
 from penstock.pipeline import fetching
 from penstock.pipeline.columns import ALL
 from penstock.pipeline.fetching import OffsetsLost, read_range

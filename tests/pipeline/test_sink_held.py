@@ -14,7 +14,7 @@ from deaths import Killed
 from pyspark.sql.types import StringType, StructField, StructType
 from sink_helpers import Query, committed, new_topic, rows_of
 
-from penstock.net.partitioner import partition_for
+from penstock.internal_client.partitioner import partition_for
 from penstock.pipeline.offsets import Unreachable, run
 from penstock.pipeline.sink import decisions
 from penstock.pipeline.sink.decisions import DECISIONS_TOPIC, DecisionLog, SinkDecision

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.net.partitioner import partition_for
+from penstock.internal_client.partitioner import partition_for
 from penstock.pipeline.sink.key_partitions import partitions_for
 
 

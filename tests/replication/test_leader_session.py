@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.net.client import Client, ConnectionLost
+from penstock.net.broker_connection import BrokerConnection, ConnectionLost
 from penstock.replication.leader_session import FETCH_VERSION, LeaderSession
 from penstock.wire.fetch import FetchRequest, encode_fetch_response
 from penstock.wire.fetch_client import FetchResponse
@@ -27,7 +27,7 @@ class Wire:
     def next_correlation_id(self) -> int:
         return 1
 
-    def ask(self, correlation_id: int, frame: bytes, asker: object) -> None:
+    def submit(self, correlation_id: int, frame: bytes, asker: object) -> None:
         self.sent += 1
 
 
@@ -59,7 +59,7 @@ class Copies:
 class Bench:
     def __init__(self) -> None:
         self.wire, self.copies = Wire(), Copies()
-        self.session = LeaderSession(cast(Client, self.wire), self.copies)
+        self.session = LeaderSession(cast(BrokerConnection, self.wire), self.copies)
         self.running = asyncio.get_running_loop().create_task(self.session.run(60))
 
     def answer(self, error_code: int = 0) -> None:
@@ -163,4 +163,4 @@ async def test_a_lost_connection_is_raised() -> None:
 async def test_a_leader_that_says_nothing_is_given_up() -> None:
     copies = Copies()
     with pytest.raises(TimeoutError):
-        await LeaderSession(cast(Client, Wire()), copies).run(0.01)
+        await LeaderSession(cast(BrokerConnection, Wire()), copies).run(0.01)

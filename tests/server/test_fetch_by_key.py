@@ -10,11 +10,11 @@ import pytest
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.keyed_reads import KeyedRead, KeyedReads
+from penstock.internal_client.producer import IdempotentProducer
+from penstock.internal_client.routes import Routes
 from penstock.net.answer import Later
-from penstock.net.keyed_reads import KeyedRead, KeyedReads
 from penstock.net.network import TcpNetwork
-from penstock.net.routes import Routes
-from penstock.net.sender import Sender
 from penstock.records.building import NewRecord
 from penstock.records.iteration import iterate, read_batches
 from penstock.server import key_session
@@ -36,7 +36,7 @@ class Mailboxes:
         addresses = [Address("localhost", broker.port) for broker in brokers.running.values()]
         network = TcpNetwork()
         self.routes = Routes(network, addresses, "test")
-        self.sender = Sender(self.routes)
+        self.sender = IdempotentProducer(self.routes)
         self.reads = KeyedReads(network, self.routes, "test")
 
     async def close(self) -> None:
@@ -119,8 +119,8 @@ def test_a_wait_ends_with_its_time(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_hangs_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.net.keyed_reads._LATE_SECONDS", 0.1)
-    monkeypatch.setattr("penstock.net.keyed_reads._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("penstock.internal_client.keyed_reads._LATE_SECONDS", 0.1)
+    monkeypatch.setattr("penstock.internal_client.keyed_reads._LOOK_SECONDS", 0.05)
 
     async def scenario(brokers: Brokers) -> None:
         await indexed(await brokers.start(1))

@@ -10,7 +10,7 @@ from test_copies import ORDERS, create, started
 
 from penstock.errors import ErrorCode
 from penstock.model import BrokerId, LeaderEpoch, TopicPartition
-from penstock.net.client import Client
+from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import TcpNetwork
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
@@ -38,7 +38,7 @@ async def fetch(
     version: int = 11,
     leader_epoch: int = -1,
 ) -> FetchResult:
-    client = await Client.connect(TcpNetwork(), "127.0.0.1", harness._broker.port, "test")
+    client = await BrokerConnection.connect(TcpNetwork(), "127.0.0.1", harness._broker.port, "test")
     try:
         partition = FetchPartition(0, offset, 1 << 20, current_leader_epoch=leader_epoch)
         request = FetchRequest(wait_ms, 1, [FetchTopic(ORDERS, None, [partition])], [], rack_id=rack)

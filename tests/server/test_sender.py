@@ -9,10 +9,11 @@ import pytest
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.errors import OutcomeUnknown
+from penstock.internal_client.producer import IdempotentProducer
+from penstock.internal_client.routes import CoordinatorKind, Routes
 from penstock.model import Offset
 from penstock.net.network import TcpNetwork
-from penstock.net.routes import CoordinatorKind, Routes
-from penstock.net.sender import OutcomeUnknown, Sender
 from penstock.records.building import NewRecord
 from penstock.records.iteration import iterate, read_batches
 from support.harness import Harness
@@ -47,7 +48,7 @@ def test_what_is_sent_together_is_stored_in_order_at_the_offsets_told(tmp_path: 
         broker = await brokers.start(1)
         await broker.create(ORDERS)
         routes = routes_to(brokers)
-        sender = Sender(routes)
+        sender = IdempotentProducer(routes)
         offsets = await asyncio.gather(*(sender.send(ORDERS, 0, record(number)) for number in range(5_000)))
         assert list(offsets) == list(range(5_000))
         assert stored(broker) == list(range(5_000))
@@ -64,7 +65,7 @@ def test_many_that_are_sent_at_once_are_stored_in_order_at_the_offsets_told(tmp_
         broker = await brokers.start(1)
         await broker.create(ORDERS)
         routes = routes_to(brokers)
-        sender = Sender(routes)
+        sender = IdempotentProducer(routes)
         sent = sender.send_many(ORDERS, 0, [record(number) for number in range(5_000)])
         single = sender.send(ORDERS, 0, record(5_000))
         place = 0
@@ -84,7 +85,7 @@ def test_a_record_that_is_too_large_takes_no_other_with_it(tmp_path: Path) -> No
         broker = await brokers.start(1)
         await broker.create(ORDERS, max_message_bytes="1000")
         routes = routes_to(brokers)
-        sender = Sender(routes)
+        sender = IdempotentProducer(routes)
         large = NewRecord(None, b"1" * 2_000, 1_700_000_000_000)
         sent = [sender.send(ORDERS, 0, large if number == 7 else record(number)) for number in range(40)]
         outcomes = await asyncio.gather(*sent, return_exceptions=True)
@@ -103,7 +104,7 @@ def test_records_follow_their_leader_each_once(tmp_path: Path) -> None:
         await until(lambda: all(len(each._metadata.image.brokers) == 3 for each in brokers.running.values()))
         await harnesses[1].create(ORDERS)
         routes = routes_to(brokers)
-        sender = Sender(routes)
+        sender = IdempotentProducer(routes)
         sent: list[asyncio.Future[int]] = []
         for number in range(300):
             sent.append(sender.send(ORDERS, 0, record(number)))
@@ -125,7 +126,7 @@ def test_a_refusal_is_told_and_holds_up_nothing_else(tmp_path: Path) -> None:
         broker = await brokers.start(1)
         await broker.create(ORDERS, max_message_bytes="2000")
         routes = routes_to(brokers)
-        sender = Sender(routes)
+        sender = IdempotentProducer(routes)
         too_large = sender.send(ORDERS, 0, NewRecord(None, bytes(5_000), 0), is_alone=True)
         right = sender.send(ORDERS, 0, record(1))
         with pytest.raises(BrokerError) as refusal:
@@ -152,7 +153,7 @@ def test_where_nobody_can_say_what_became_of_a_record_that_is_said(tmp_path: Pat
         topic = first.context.image.topics[ORDERS]
         leader = topic.partitions[0].leader
         routes = routes_to(brokers)
-        sender = Sender(routes, delivery_seconds=1.0)
+        sender = IdempotentProducer(routes, delivery_seconds=1.0)
         assert await sender.send(ORDERS, 0, record(0)) == 0
         # It takes the batch, but does not answer any more.
         holder = {1: first, 2: second}[leader]
@@ -174,7 +175,7 @@ def test_who_waits_behind_others_hears_in_time_too(tmp_path: Path) -> None:
         broker = await brokers.start(1)
         await broker.create(ORDERS)
         routes = routes_to(brokers)
-        sender = Sender(routes, delivery_seconds=1.0)
+        sender = IdempotentProducer(routes, delivery_seconds=1.0)
         assert await sender.send(ORDERS, 0, record(0)) == 0
         replica = broker.context.replicas.get(ORDERS, 0)
         replica.when_committed = lambda *_, **__: False  # type: ignore[method-assign]

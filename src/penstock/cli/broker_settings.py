@@ -9,8 +9,8 @@ from typing import Any
 from penstock.cli.cluster_client import ClusterClient, alter_configs, check_answer
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.output import print_json, print_table
-from penstock.cluster.config_changes import ConfigOperation, ConfigResourceType
 from penstock.config import Address, Source
+from penstock.config.resources import ConfigOperation, ConfigResourceType
 
 DESCRIBE_CLUSTER, DESCRIBE_CONFIGS = 60, 32
 SET_ON_ALL_BROKERS = 3

@@ -15,8 +15,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 from penstock.cli.failures import ExitCode, Failure
-from penstock.client.probe import NotKafka, probe
+from penstock.client.probe import probe
 from penstock.config import Address, parse_address
+from penstock.internal_client.errors import Unreachable
 
 T = TypeVar("T")
 
@@ -154,7 +155,7 @@ def _failure(error: KafkaException, what: str) -> Failure:
 
 def _check_reachable(bootstrap: str) -> None:
     """Try the addresses here: a Kafka client goes on trying for long and does not say why."""
-    problems, is_wrong_port = [], False
+    problems: dict[Address, OSError] = {}
     for text in bootstrap.split(","):
         try:
             address = parse_address(text.strip())
@@ -163,13 +164,12 @@ def _check_reachable(bootstrap: str) -> None:
         try:
             probe(address.host, address.port, CONNECT_SECONDS)
         except OSError as error:
-            problems.append(f"{address} ({error.strerror or error})")
-            is_wrong_port |= isinstance(error, NotKafka)
+            problems[address] = error
         else:
             return
-    if is_wrong_port:
-        raise Failure(f"there is no Kafka broker at {', '.join(problems)}", _NAME_ANOTHER)
-    raise Failure(f"cannot reach a broker at {', '.join(problems)}", _how_to_reach(address))
+    unreachable = Unreachable(problems)
+    hint = _NAME_ANOTHER if unreachable.is_wrong_port else _how_to_reach(address)
+    raise Failure(str(unreachable), hint)
 
 
 def _how_to_reach(address: Address) -> str:

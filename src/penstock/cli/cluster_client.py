@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.cli.failures import ExitCode, Failure
-from penstock.client.probe import NotKafka, probe
-from penstock.cluster.config_changes import ConfigResourceType
+from penstock.client.probe import probe
 from penstock.config import Address, parse_address
+from penstock.config.resources import ConfigResourceType
 from penstock.errors import ErrorCode, PenstockError
-from penstock.net.client import Client, ConnectionLost
+from penstock.net.broker_connection import BrokerConnection, ConnectionLost, NotKafka
 from penstock.net.network import TcpNetwork
 
 CONNECT_SECONDS = 3.0
@@ -30,7 +30,7 @@ class ClusterClient:
     def __init__(self, bootstrap: str, patience_seconds: float = REQUEST_SECONDS) -> None:
         self._patience_seconds = patience_seconds
         self._addresses = [_parse(text.strip()) for text in bootstrap.split(",")]
-        self._clients: dict[Address, Client] = {}
+        self._clients: dict[Address, BrokerConnection] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -61,11 +61,11 @@ class ClusterClient:
         except PenstockError as error:
             raise Failure(f"the answer of {address} cannot be understood: {error}") from None
 
-    async def _connect(self, address: Address) -> Client:
+    async def _connect(self, address: Address) -> BrokerConnection:
         client = self._clients.get(address)
         if client is None or not client.is_connected:
             async with asyncio.timeout(CONNECT_SECONDS):
-                client = await Client.connect(TcpNetwork(), address.host, address.port, CLIENT_ID)
+                client = await BrokerConnection.connect(TcpNetwork(), address.host, address.port, CLIENT_ID)
             self._clients[address] = client
         return client
 

@@ -16,8 +16,8 @@ from penstock.cli.cluster_progress import MovingProgress, moving_progress
 from penstock.cli.cluster_situation import TIMEOUT_MS, Situation, read_situation
 from penstock.cli.failures import Failure
 from penstock.cluster.balance import differences
-from penstock.cluster.config_changes import ConfigOperation, ConfigResourceType
 from penstock.cluster.replica_layout import Assignment
+from penstock.config.resources import ConfigOperation, ConfigResourceType
 from penstock.errors import ErrorCode
 from penstock.model import BrokerId, TopicPartition
 

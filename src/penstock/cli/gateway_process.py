@@ -21,9 +21,9 @@ from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.gateway_siblings import Siblings
 from penstock.clock import SystemClock
 from penstock.config import GATEWAY_MAX_CONNECTIONS, HOST, HTTP_PORT, Address, BrokerConfig
+from penstock.gateway.context import ClusterAddress, GatewayContext
 from penstock.gateway.health import BrokerState, Health
 from penstock.gateway.service import HttpService
-from penstock.gateway.surroundings import Surroundings, Way
 from penstock.net.network import TcpNetwork
 from penstock.observability.alarms import Alarms
 from penstock.observability.library_logs import take_over_library_logs
@@ -70,8 +70,8 @@ async def _serve(
     clock = SystemClock()
     alarms = Alarms(clock, log, metrics)
     service = HttpService(threads, metrics, lambda: Health(state, alarms=alarms.present))
-    surroundings = Surroundings(
-        Way(TcpNetwork(), bootstrap),
+    context = GatewayContext(
+        ClusterAddress(TcpNetwork(), bootstrap),
         config,
         clock,
         threads,
@@ -86,7 +86,7 @@ async def _serve(
         await siblings.start()
         service.shown_metrics = siblings.metrics
     try:
-        port = await service.start(config[HOST], config[HTTP_PORT], surroundings, shared=worker is not None)
+        port = await service.start(config[HOST], config[HTTP_PORT], context, shared=worker is not None)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise Failure(

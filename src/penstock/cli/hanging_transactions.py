@@ -9,8 +9,9 @@ from typing import Any
 from penstock.cli.failures import Failure
 from penstock.cli.transaction_client import PATIENCE_SECONDS, describe_all, transactional_ids
 from penstock.errors import BrokerError, ErrorCode
-from penstock.net.client import Client
-from penstock.net.routes import Routes, check
+from penstock.internal_client.api import check_error
+from penstock.internal_client.routes import Routes
+from penstock.net.broker_connection import BrokerConnection
 
 _WRITE_TXN_MARKERS, _MARKERS_VERSION = 27, 1
 _DESCRIBE_PRODUCERS = 61
@@ -38,11 +39,11 @@ class OpenInPartition:
 async def open_in(routes: Routes, topic: str, partition: int) -> list[OpenInPartition]:
     """The transactions that are open in a partition."""
 
-    async def ask_client(client: Client) -> Any:
+    async def ask_client(client: BrokerConnection) -> Any:
         fields = {"topics": [{"name": topic, "partition_indexes": [partition]}]}
         answer = await client.request(_DESCRIBE_PRODUCERS, 0, fields)
         (found,) = answer.topics[0].partitions
-        check(found.error_code, found.error_message)
+        check_error(found.error_code, found.error_message)
         return found.active_producers
 
     try:
@@ -88,7 +89,7 @@ async def find_hanging(routes: Routes, topics: Iterable[str]) -> list[OpenInPart
 
 
 async def abort_hanging(routes: Routes, hanging: OpenInPartition) -> None:
-    async def ask_client(client: Client) -> None:
+    async def ask_client(client: BrokerConnection) -> None:
         marker = {
             "producer_id": hanging.producer_id,
             "producer_epoch": hanging.producer_epoch,
@@ -97,7 +98,7 @@ async def abort_hanging(routes: Routes, hanging: OpenInPartition) -> None:
             "coordinator_epoch": hanging.coordinator_epoch,
         }
         answer = await client.request(_WRITE_TXN_MARKERS, _MARKERS_VERSION, {"markers": [marker]})
-        check(answer.markers[0].topics[0].partitions[0].error_code)
+        check_error(answer.markers[0].topics[0].partitions[0].error_code)
 
     try:
         await routes.at_leader(hanging.topic, hanging.partition, ask_client, PATIENCE_SECONDS)

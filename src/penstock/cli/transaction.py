@@ -22,7 +22,7 @@ from penstock.cli.transaction_client import (
     transactional_ids,
 )
 from penstock.clock import SystemClock
-from penstock.net.routes import Routes
+from penstock.internal_client.routes import Routes
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")]
 MaybeIdArgument = Annotated[str | None, typer.Argument(metavar="[ID]", help="The transactional id.")]

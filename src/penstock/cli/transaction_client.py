@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from penstock.cli.failures import ExitCode, Failure
 from penstock.config import parse_address
 from penstock.errors import BrokerError, ErrorCode
-from penstock.net.client import Client
+from penstock.internal_client.api import check_error
+from penstock.internal_client.routes import CoordinatorKind, Routes
+from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import TcpNetwork
-from penstock.net.routes import CoordinatorKind, Routes, check
 from penstock.wire.decoding import EPOCH
 
 T = TypeVar("T")
@@ -73,7 +74,7 @@ async def transactional_ids(routes: Routes, states: Iterable[str] = ()) -> list[
     for broker in sorted(routes.brokers):
         client = await routes.broker(broker)
         answer = await client.request(_LIST_TRANSACTIONS, _LIST_VERSION, fields)
-        check(answer.error_code)
+        check_error(answer.error_code)
         found += [each.transactional_id for each in answer.transaction_states]
     return sorted(found)
 
@@ -94,10 +95,10 @@ async def describe_all(routes: Routes, ids: Iterable[str]) -> list[Described]:
 
 
 async def _find(routes: Routes, transactional_id: str) -> Described | None:
-    async def ask_client(client: Client) -> Any:
+    async def ask_client(client: BrokerConnection) -> Any:
         answer = await client.request(_DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [transactional_id]})
         (state,) = answer.transaction_states
-        check(state.error_code)
+        check_error(state.error_code)
         return state
 
     try:
@@ -126,14 +127,14 @@ async def _find(routes: Routes, transactional_id: str) -> Described | None:
 async def abort(routes: Routes, described: Described) -> None:
     """As its producer could: with its id, producer id and epoch. The producer is fenced."""
 
-    async def ask_client(client: Client) -> None:
+    async def ask_client(client: BrokerConnection) -> None:
         fields = {
             "transactional_id": described.transactional_id,
             "producer_id": described.producer_id,
             "producer_epoch": described.producer_epoch,
             "committed": False,
         }
-        check((await client.request(_END_TXN, _END_TXN_VERSION, fields)).error_code)
+        check_error((await client.request(_END_TXN, _END_TXN_VERSION, fields)).error_code)
 
     try:
         await routes.at_coordinator(

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError
 
 from penstock.client.errors import BrokerUnreachable, InvalidSetting, from_kafka
-from penstock.client.probe import NotKafka, is_plaintext, probe
+from penstock.client.probe import is_plaintext, probe
+from penstock.config import Address
+from penstock.internal_client.errors import Unreachable
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 VARIABLE = "PENSTOCK_BOOTSTRAP"
@@ -80,37 +82,35 @@ class TroubleLog:
             logger.warning("%s", from_kafka(error, "connection"))
 
 
-def _parse(text: str) -> tuple[str, int]:
+def _parse(text: str) -> Address:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
         raise InvalidSetting(f"the bootstrap address {text!r} is not HOST:PORT")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
 
 
-def _wait_until_reachable(
-    addresses: list[tuple[str, int]], timeout_s: float, plaintext: bool
-) -> frozenset[int]:
+def _wait_until_reachable(addresses: list[Address], timeout_s: float, plaintext: bool) -> frozenset[int]:
     deadline = time.monotonic() + timeout_s
     while True:
-        problems, is_wrong_port = [], False
-        for host, port in addresses:
+        problems: dict[Address, OSError] = {}
+        for address in addresses:
             try:
-                return _try(host, port, max(RETRY_S, deadline - time.monotonic()), plaintext)
+                return _try(address, max(RETRY_S, deadline - time.monotonic()), plaintext)
             except OSError as error:
-                problems.append(f"{host}:{port} ({error.strerror or error})")
-                is_wrong_port |= isinstance(error, NotKafka)
-        if is_wrong_port:
-            raise BrokerUnreachable(f"there is no Kafka broker at {', '.join(problems)}")
+                problems[address] = error
+        unreachable = Unreachable(problems)
+        if unreachable.is_wrong_port:
+            raise BrokerUnreachable(str(unreachable))
         if time.monotonic() + RETRY_S > deadline:
             raise BrokerUnreachable(
-                f"cannot reach a broker at {', '.join(problems)}; start one with `penstock broker --data-dir data`, "
+                f"{unreachable}; start one with `penstock broker --data-dir data`, "
                 f"or name another with bootstrap='HOST:PORT' or {VARIABLE}"
             )
         time.sleep(RETRY_S)
 
 
-def _try(host: str, port: int, timeout_s: float, plaintext: bool) -> frozenset[int]:
+def _try(address: Address, timeout_s: float, plaintext: bool) -> frozenset[int]:
     if plaintext:
-        return probe(host, port, timeout_s)
-    socket.create_connection((host, port), timeout_s).close()
+        return probe(address.host, address.port, timeout_s)
+    socket.create_connection((address.host, address.port), timeout_s).close()
     return frozenset()

@@ -10,16 +10,19 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from contextlib import suppress
+
+from penstock.net.broker_connection import NotKafka
+from penstock.wire.apis import API_VERSIONS
+from penstock.wire.foreign_protocol import OTHER, TLS, foreign_protocol, tls_client_hello
 
 ANSWER_TIMEOUT_S = 1.0
 """A port that is silent for this long may belong to a busy broker, and is not refused."""
 _CLIENT_ID = b"penstock"
-_API_VERSIONS, _VERSION, _CORRELATION_ID = 18, 0, 1
+_VERSION, _CORRELATION_ID = 0, 1
 _REQUEST = struct.pack(
     f">ihhih{len(_CLIENT_ID)}s",
     10 + len(_CLIENT_ID),
-    _API_VERSIONS,
+    API_VERSIONS,
     _VERSION,
     _CORRELATION_ID,
     len(_CLIENT_ID),
@@ -32,18 +35,6 @@ _API_KEYS = struct.Struct(">hi")
 _API_KEY = struct.Struct(">hhh")
 """API key, lowest and highest version."""
 MAX_ANSWER_BYTES = 65_536
-_HTTP = "this port speaks HTTP, not the Kafka protocol; give the broker's Kafka port, 9092 unless it was set"
-_TLS = (
-    "this port speaks TLS, and the connection is plaintext; give the broker's plaintext port, or set "
-    "security.protocol=ssl where the client has that setting"
-)
-_OTHER = "this port does not speak the Kafka protocol; give the broker's Kafka port"
-_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
-"""The first bytes of a TLS alert and of a TLS handshake message."""
-
-
-class NotKafka(ConnectionError):
-    """The port answers, but not as a Kafka broker does. The message says what it speaks and what to give instead."""
 
 
 def probe(host: str, port: int, timeout_s: float) -> frozenset[int]:
@@ -56,14 +47,13 @@ def probe(host: str, port: int, timeout_s: float) -> frozenset[int]:
         return frozenset()
     if not received:
         if _speaks_tls(host, port, timeout_s):
-            raise NotKafka(_TLS)
+            raise NotKafka(TLS)
         raise ConnectionResetError("the connection was closed without an answer")
-    if received.startswith(b"HTTP/"):
-        raise NotKafka(_HTTP)
-    if received.startswith(_TLS_RECORDS):
-        raise NotKafka(_TLS)
+    foreign = foreign_protocol(received)
+    if foreign is not None:
+        raise NotKafka(foreign)
     if len(received) >= _ANSWER.size and _ANSWER.unpack_from(received)[1] != _CORRELATION_ID:
-        raise NotKafka(_OTHER)
+        raise NotKafka(OTHER)
     return _api_keys(received)
 
 
@@ -117,18 +107,7 @@ def _api_keys(received: bytes) -> frozenset[int]:
 
 def _speaks_tls(host: str, port: int, timeout_s: float) -> bool:
     try:
-        received = _exchange(host, port, timeout_s, _client_hello())
+        received = _exchange(host, port, timeout_s, tls_client_hello())
     except OSError:
         return False
-    return received is not None and received.startswith(_TLS_RECORDS)
-
-
-def _client_hello() -> bytes:
-    import ssl
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    outgoing = ssl.MemoryBIO()
-    with suppress(ssl.SSLWantReadError):
-        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
-    return outgoing.read()
+    return received is not None and foreign_protocol(received) == TLS

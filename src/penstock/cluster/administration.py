@@ -16,7 +16,6 @@ from penstock.cluster.change_list import Scope
 from penstock.cluster.change_maker import MAX_ATTEMPTS, UNCLEAR, ChangeMaker
 from penstock.cluster.config_changes import (
     ConfigChange,
-    ConfigResourceType,
     altered_broker_configs,
     altered_group_configs,
     altered_topic_configs,
@@ -47,6 +46,7 @@ from penstock.cluster.topic_writes import (
 )
 from penstock.cluster.topics import USE_DEFAULT, NewPartitions, NewTopic, TopicPlanner
 from penstock.config import MAX_TOPICS_PER_REQUEST, NUM_PARTITIONS
+from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ConfigError, ErrorCode, StorageError, UnknownOutcome
 from penstock.model import BrokerId
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 from penstock.config import (
@@ -17,26 +16,8 @@ from penstock.config import (
     Option,
     TopicConfig,
 )
+from penstock.config.resources import ConfigOperation, ConfigResourceType
 from penstock.errors import BrokerError, ConfigError, ErrorCode
-
-
-class ConfigResourceType(IntEnum):
-    """The types of Kafka's ConfigResource.Type that can be described here."""
-
-    TOPIC = 2
-    BROKER = 4
-    CLIENT_METRICS = 16
-    """Described with Kafka's defaults; no subscription to client metrics can be made."""
-    GROUP = 32
-
-
-class ConfigOperation(IntEnum):
-    """Kafka's AlterConfigOp, with its codes."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from penstock.cluster.image import Broker, ClusterImage, ImageChange
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.errors import PenstockError
 from penstock.model import BrokerEpoch, BrokerId
-from penstock.net.client import Client
+from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
 from penstock.observability.logs import Logger
 from penstock.wire.apis import API_VERSIONS
@@ -122,11 +122,11 @@ class Peers:
                 self._context.on_lost(peer.node_id)
             await asyncio.sleep(pause_seconds)
 
-    async def _connect(self, peer: Broker) -> Client:
+    async def _connect(self, peer: Broker) -> BrokerConnection:
         name = f"penstock-broker-{self._context.node_id}"
-        return await Client.connect(self._context.network, peer.host, peer.port, name)
+        return await BrokerConnection.connect(self._context.network, peer.host, peer.port, name)
 
-    async def _hold(self, client: Client) -> None:
+    async def _hold(self, client: BrokerConnection) -> None:
         """Until the connection has ended."""
         try:
             with suppress(OSError, PenstockError):

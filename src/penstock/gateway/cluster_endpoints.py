@@ -7,10 +7,10 @@ from typing import Any
 from starlette.responses import Response
 
 from penstock.gateway.answers import json_answer
-from penstock.gateway.backend import BrokerSummary
+from penstock.gateway.authorization import on_cluster
 from penstock.gateway.endpoint import Answer, Call, Endpoint
-from penstock.gateway.rights import on_cluster
 from penstock.gateway.schemas import BOOLEAN, INTEGER, STRING, an_array, an_object
+from penstock.internal_client.brokers import BrokerSummary
 
 TAG = "Cluster"
 _BROKER = an_object(
@@ -39,11 +39,11 @@ _HEALTH = an_object(
 
 
 async def list_brokers(call: Call) -> Response:
-    return json_answer({"brokers": [_shown(each) for each in await call.gateway.backend.cluster.brokers()]})
+    return json_answer({"brokers": [_shown(each) for each in await call.gateway.backend.brokers.all()]})
 
 
 async def cluster_health(call: Call) -> Response:
-    health = await call.gateway.backend.cluster.health()
+    health = await call.gateway.backend.brokers.health()
     if health.without_leader:
         status = "failing"
     else:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from penstock.config.resources import ConfigResourceType
 from penstock.gateway.answers import json_answer
-from penstock.gateway.backend import ConfigResource
+from penstock.gateway.authorization import on_cluster
 from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, path
-from penstock.gateway.rights import on_cluster
 from penstock.gateway.schemas import BOOLEAN, PARTITION, STRING, an_array, an_object
 
 TAG = "Cluster"
@@ -31,7 +31,7 @@ CONFIG_CHANGES = {
 _BROKER = path("broker", PARTITION, "The broker's number.")
 
 
-async def show_configs(call: Call, kind: ConfigResource, name: str) -> Response:
+async def show_configs(call: Call, kind: ConfigResourceType, name: str) -> Response:
     configs = [
         {
             "name": entry.name,
@@ -47,13 +47,13 @@ async def show_configs(call: Call, kind: ConfigResource, name: str) -> Response:
 
 
 async def broker_configs(call: Call) -> Response:
-    return await show_configs(call, ConfigResource.BROKER, str(call.parameters["broker"]))
+    return await show_configs(call, ConfigResourceType.BROKER, str(call.parameters["broker"]))
 
 
 async def alter_broker_configs(call: Call) -> Response:
     name = str(call.parameters["broker"])
-    await call.gateway.backend.configs.alter(ConfigResource.BROKER, name, call.body)
-    return await show_configs(call, ConfigResource.BROKER, name)
+    await call.gateway.backend.configs.alter(ConfigResourceType.BROKER, name, call.body)
+    return await show_configs(call, ConfigResourceType.BROKER, name)
 
 
 ENDPOINTS = (

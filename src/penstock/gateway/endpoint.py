@@ -13,8 +13,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.gateway.context import Gateway
-from penstock.gateway.rights import Need, require
+from penstock.gateway.authorization import Need, require
+from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.schema import Schema
 
 JSON = "application/json"
@@ -27,7 +27,7 @@ SYSTEM = "Gateway"
 class Call:
     """One request to one endpoint."""
 
-    gateway: Gateway
+    gateway: EndpointContext
     request: Request
     request_id: str
     client: str

@@ -20,9 +20,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from penstock.config import GATEWAY_BODY_MAX_BYTES, GATEWAY_JSON_MAX_BYTES
 from penstock.gateway.answers import JsonAnswer, json_answer
-from penstock.gateway.context import Gateway
+from penstock.gateway.authorization import require_all
 from penstock.gateway.cross_origin import CrossOrigin
 from penstock.gateway.endpoint import JSON, SYSTEM, Call, Endpoint
+from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.http_connection import ON_LASTING, SEND_WHOLE, SendWhole
 from penstock.gateway.limits import ClientLimits, TooMuch
 from penstock.gateway.problems import CONTENT_TYPE, Problem, problem_of
@@ -36,7 +37,6 @@ from penstock.gateway.request_parts import (
     read_json,
     read_parameters,
 )
-from penstock.gateway.rights import require_all
 from penstock.gateway.routing import Table
 from penstock.gateway.websocket import refuse as refuse_socket
 from penstock.observability.metrics import BrokerMetrics, Histogram
@@ -58,7 +58,7 @@ class Front:
 
     def __init__(
         self,
-        gateway: Gateway,
+        gateway: EndpointContext,
         endpoints: Sequence[Endpoint],
         sockets: Sequence[BaseRoute],
         metrics: BrokerMetrics,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from penstock.gateway.answers import json_answer
-from penstock.gateway.backend import EARLIEST, LATEST
+from penstock.gateway.authorization import Need, on_group
 from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, path
 from penstock.gateway.problems import Problem
-from penstock.gateway.rights import Need, on_group
 from penstock.gateway.schemas import (
     GROUP_ID,
     INTEGER,
@@ -20,6 +19,7 @@ from penstock.gateway.schemas import (
     an_array,
     an_object,
 )
+from penstock.internal_client.records import EARLIEST, LATEST
 
 _GROUP = path("group", GROUP_ID, "The group.")
 _TRANSACTIONAL_ID = path("transactional_id", GROUP_ID, "The transactional id.")

@@ -14,8 +14,14 @@ from contextlib import suppress
 from typing import Protocol
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.group_coordinator import Assignment, GroupCoordinator, Introduction, Member
-from penstock.net.routes import MAX_RETRY_SECONDS, RETRIABLE, Routes, TopicRoute
+from penstock.internal_client.group_membership import (
+    Assignment,
+    GroupMembership,
+    MemberIdentity,
+    Subscription,
+)
+from penstock.internal_client.retries import MAX_RETRY_SECONDS, RETRIABLE
+from penstock.internal_client.routes import Routes, TopicRoute
 
 _JOINS, _LEAVES = 0, -1
 _REBALANCE_TIMEOUT_MS = 60_000
@@ -50,7 +56,7 @@ class Reader(Protocol):
 class GroupMember:
     def __init__(self, routes: Routes, group: str, topic: TopicRoute, member_id: str, reader: Reader) -> None:
         self.owned: frozenset[int] = _NOTHING
-        self._coordinator = GroupCoordinator(routes)
+        self._coordinator = GroupMembership(routes)
         self._group, self._topic, self._id = group, topic, member_id
         self._reader = reader
         self._epoch = _JOINS
@@ -113,15 +119,15 @@ class GroupMember:
         """So that others take over at once; where it cannot be said, they do when the session is over."""
         with suppress(BrokerError, OSError):
             async with asyncio.timeout(_LEAVE_SECONDS), self._speaking:
-                await self._coordinator.heartbeat(Member(self._group, self._id, _LEAVES), None, None)
+                await self._coordinator.heartbeat(MemberIdentity(self._group, self._id, _LEAVES), None, None)
         self._epoch, self.owned = _JOINS, _NOTHING
 
-    def _member(self) -> Member:
-        return Member(self._group, self._id, self._epoch)
+    def _member(self) -> MemberIdentity:
+        return MemberIdentity(self._group, self._id, self._epoch)
 
     async def _beat(self) -> None:
         self._is_due.clear()
-        introduction = None if self._is_certain else Introduction(_REBALANCE_TIMEOUT_MS, [self._topic.name])
+        introduction = None if self._is_certain else Subscription(_REBALANCE_TIMEOUT_MS, [self._topic.name])
         async with self._speaking:
             owned = self._owned_by_topic()
             says_owned = introduction is not None or owned != self._reported

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.gateway.backend import KeyPage, Limits, Page, Records
 from penstock.gateway.problems import Problem
+from penstock.gateway.records import GatewayRecords, KeyPage, Limits, Page
 from penstock.records.iteration import Record
 
 _POSITION = re.compile(r"(\d{1,5}):(\d{1,18})", re.ASCII)
@@ -37,7 +37,7 @@ def parse_positions(text: str) -> Positions:
 
 
 async def read_key(
-    records: Records, topic: str, starts: Positions, key: bytes, limits: Limits, wait_ms: int
+    records: GatewayRecords, topic: str, starts: Positions, key: bytes, limits: Limits, wait_ms: int
 ) -> FoundMessages:
     """Of the partitions in `starts`, each from there on. With a wait, the answer is held until there is something."""
 

@@ -15,13 +15,14 @@ from penstock.config import BrokerConfig
 from penstock.config.key_layouts import KeyLayout
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway import message_id
-from penstock.gateway.backend import Backend, KeyPage, Limits
+from penstock.gateway.backend import Backend
 from penstock.gateway.mailbox_layouts import BEGIN_MS, TOPIC, LayoutView, MailboxLayouts
 from penstock.gateway.message_id import MessageId
 from penstock.gateway.problems import Problem
-from penstock.net.keyed_reads import RecordDamaged
-from penstock.net.partitioner import partition_for
-from penstock.net.sender import OutcomeUnknown
+from penstock.gateway.records import KeyPage, Limits
+from penstock.internal_client.errors import OutcomeUnknown
+from penstock.internal_client.keyed_reads import RecordDamaged
+from penstock.internal_client.partitioner import partition_for
 from penstock.records.building import NewRecord
 from penstock.records.iteration import Record
 

@@ -6,11 +6,11 @@ from starlette.responses import Response
 
 from penstock.config import GATEWAY_MAX_WAIT_MS
 from penstock.gateway.answers import iso_time, json_answer
-from penstock.gateway.backend import Limits
+from penstock.gateway.authorization import Need
 from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, header, query
 from penstock.gateway.mailbox_layouts import TOPIC
 from penstock.gateway.problems import Problem
-from penstock.gateway.rights import Need
+from penstock.gateway.records import Limits
 from penstock.gateway.schema import Schema
 from penstock.gateway.schemas import IDEMPOTENCY_KEY, STRING, TIME, USER_ID, an_array, an_object
 

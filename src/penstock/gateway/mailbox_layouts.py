@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from penstock.clock import Clock
 from penstock.config import INDEX_BY_KEY, INDEX_KEY_LAYOUTS, MAILBOX_NUM_PARTITIONS, BrokerConfig
 from penstock.config.key_layouts import KeyLayout, KeyLayouts
+from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.backend import Backend, ConfigResource, NewTopic
+from penstock.gateway.backend import Backend
+from penstock.internal_client.routes import TopicRoute
+from penstock.internal_client.topics import NewTopic
 from penstock.model import TopicId
-from penstock.net.routes import TopicRoute
 
 TOPIC = "mailbox"
 FRESH_SECONDS = 2.0
@@ -94,7 +96,7 @@ class MailboxLayouts:
             layouts = (*layouts, KeyLayout(count, since_ms))
             await self._write(layouts)
         if not is_indexed:
-            await self._backend.configs.alter(ConfigResource.TOPIC, TOPIC, {INDEX_BY_KEY.name: "true"})
+            await self._backend.configs.alter(ConfigResourceType.TOPIC, TOPIC, {INDEX_BY_KEY.name: "true"})
         self._view, self._read_at = LayoutView(topic.id, layouts), asked_at
         return self._view
 
@@ -120,11 +122,11 @@ class MailboxLayouts:
                 raise
 
     async def _configured(self) -> tuple[KeyLayouts, bool]:
-        entries = await self._backend.configs.get(ConfigResource.TOPIC, TOPIC)
+        entries = await self._backend.configs.get(ConfigResourceType.TOPIC, TOPIC)
         values = {entry.name: entry.value for entry in entries}
         layouts = INDEX_KEY_LAYOUTS.parse(values.get(INDEX_KEY_LAYOUTS.name) or "")
         return layouts, values.get(INDEX_BY_KEY.name) == "true"
 
     async def _write(self, layouts: KeyLayouts) -> None:
         changes: dict[str, str | None] = {INDEX_KEY_LAYOUTS.name: INDEX_KEY_LAYOUTS.format(layouts)}
-        await self._backend.configs.alter(ConfigResource.TOPIC, TOPIC, changes)
+        await self._backend.configs.alter(ConfigResourceType.TOPIC, TOPIC, changes)

@@ -9,9 +9,11 @@ from typing import Any
 from starlette.responses import Response
 
 from penstock.config import GATEWAY_MAX_WAIT_MS, INDEX_BY_KEY
+from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.answers import json_answer
-from penstock.gateway.backend import EARLIEST, Backend, ConfigResource, Limits
+from penstock.gateway.authorization import on_topic
+from penstock.gateway.backend import Backend
 from penstock.gateway.endpoint import JSON, OCTETS, Answer, Call, Endpoint, header, path, query
 from penstock.gateway.key_reading import parse_positions, read_key
 from penstock.gateway.message_forms import (
@@ -23,7 +25,7 @@ from penstock.gateway.message_forms import (
     show_record,
 )
 from penstock.gateway.problems import Problem, problem_of
-from penstock.gateway.rights import on_topic
+from penstock.gateway.records import Limits
 from penstock.gateway.schemas import (
     IDEMPOTENCY_KEY,
     INTEGER,
@@ -35,7 +37,8 @@ from penstock.gateway.schemas import (
     an_object,
 )
 from penstock.gateway.topic_reading import MAX_PARTITIONS, read_all
-from penstock.net.partitioner import partition_for
+from penstock.internal_client.partitioner import partition_for
+from penstock.internal_client.records import EARLIEST
 from penstock.records.building import NewRecord
 from penstock.records.iteration import Record
 
@@ -106,7 +109,7 @@ async def _with_idempotency_key(
         raise Problem(
             400, "an Idempotency-Key goes with one message, and that has a key", error="INVALID_REQUEST"
         )
-    entries = await backend.configs.get(ConfigResource.TOPIC, topic)
+    entries = await backend.configs.get(ConfigResourceType.TOPIC, topic)
     if not any(entry.name == INDEX_BY_KEY.name and entry.value == "true" for entry in entries):
         raise Problem(
             400,

@@ -11,8 +11,8 @@ from http import HTTPStatus
 from typing import Any
 
 from penstock.errors import BrokerError, DiskFull, ErrorCode, PenstockError, ProtocolError
-from penstock.net.routes import RETRIABLE
-from penstock.net.sender import OutcomeUnknown
+from penstock.internal_client.errors import OutcomeUnknown, Unreachable
+from penstock.internal_client.retries import RETRIABLE
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -111,7 +111,7 @@ def problem_of(error: Exception) -> Problem | None:
         )
     if isinstance(error, BrokerError):
         return _of_broker(error)
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError) or (isinstance(error, Unreachable) and error.timed_out):
         return Problem(504, "the cluster did not answer in time", error="REQUEST_TIMED_OUT", retriable=True)
     if isinstance(error, OSError | ProtocolError):
         return Problem(

@@ -17,10 +17,9 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
 from penstock.gateway.answers import json_answer
-from penstock.gateway.backend import EARLIEST, LATEST, Limits
-from penstock.gateway.context import Gateway
+from penstock.gateway.authorization import require_all
 from penstock.gateway.endpoint import Call, Endpoint
-from penstock.gateway.group_coordinator import GroupCoordinator
+from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.problems import Problem, problem_of
 from penstock.gateway.push_elsewhere import acknowledge_elsewhere
 from penstock.gateway.push_endpoints import MAX_WINDOW, SOCKET_ENDPOINT, STARTS, push_endpoints
@@ -31,11 +30,13 @@ from penstock.gateway.push_position import ForeignPosition, Positions, decode_po
 from penstock.gateway.push_source import GroupSource, MailboxSource, SingleSource
 from penstock.gateway.push_stream import Stream
 from penstock.gateway.push_topics import OpenStreams
+from penstock.gateway.records import Limits
 from penstock.gateway.request_parts import collect_headers, read_parameters
-from penstock.gateway.rights import require_all
 from penstock.gateway.sse import EventStream, Source
 from penstock.gateway.websocket import SocketStream, refuse
-from penstock.net.routes import TopicRoute
+from penstock.internal_client.group_membership import GroupMembership
+from penstock.internal_client.records import EARLIEST, LATEST
+from penstock.internal_client.routes import TopicRoute
 
 COMMIT_SECONDS = 10.0
 MAX_PARTITIONS = 1_000
@@ -43,14 +44,14 @@ MAX_PARTITIONS = 1_000
 
 
 class Push:
-    def __init__(self, gateway: Gateway, id_prefix: str) -> None:
+    def __init__(self, gateway: EndpointContext, id_prefix: str) -> None:
         """`id_prefix` is this gateway's alone: members of groups are named by it."""
         self._gateway = gateway
         self._mailbox = gateway.mailbox
         self._id_prefix = id_prefix
         self._numbers = count(1)
         self._feeds = Feeds(gateway.backend.records, render_message)
-        self._coordinator = GroupCoordinator(gateway.backend.routes)
+        self._coordinator = GroupMembership(gateway.backend.routes)
         self._streams = OpenStreams(gateway.backend.topics)
         self._groups: dict[tuple[str, str], set[GroupStream]] = {}
 

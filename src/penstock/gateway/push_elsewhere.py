@@ -7,10 +7,10 @@ where the group has no members. A partition that another kind of consumer reads 
 from __future__ import annotations
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.group_coordinator import GroupCoordinator, Member
+from penstock.gateway.context import CLIENT_ID
 from penstock.gateway.push_position import Positions
-from penstock.gateway.surroundings import CLIENT_ID
-from penstock.net.routes import TopicRoute
+from penstock.internal_client.group_membership import GroupMembership, MemberIdentity
+from penstock.internal_client.routes import TopicRoute
 
 _CHANGED = frozenset(
     {
@@ -25,14 +25,14 @@ _CHANGED = frozenset(
 
 
 async def acknowledge_elsewhere(
-    coordinator: GroupCoordinator, group: str, topic: TopicRoute, positions: Positions
+    coordinator: GroupMembership, group: str, topic: TopicRoute, positions: Positions
 ) -> set[int]:
     """The partitions of which the group is this far, now or before."""
-    nobody = Member.nobody(group)
+    nobody = MemberIdentity.nobody(group)
     committed = await coordinator.committed(nobody, topic.id, sorted(positions))
     done = {partition for partition, offset in positions.items() if offset <= committed.get(partition, -1)}
     owners = await _owners(coordinator, group, topic)
-    by_owner: dict[Member, dict[int, int]] = {}
+    by_owner: dict[MemberIdentity, dict[int, int]] = {}
     for partition in positions.keys() - done:
         by_owner.setdefault(owners.get(partition, nobody), {})[partition] = positions[partition]
     for owner, offsets in by_owner.items():
@@ -46,7 +46,7 @@ async def acknowledge_elsewhere(
     return done
 
 
-async def _owners(coordinator: GroupCoordinator, group: str, topic: TopicRoute) -> dict[int, Member]:
+async def _owners(coordinator: GroupMembership, group: str, topic: TopicRoute) -> dict[int, MemberIdentity]:
     try:
         return await coordinator.owners(group, topic.id, CLIENT_ID)
     except BrokerError as error:

@@ -7,13 +7,12 @@ from typing import Protocol
 
 from starlette.responses import Response
 
-from penstock.gateway.backend import EARLIEST, LATEST
+from penstock.gateway.authorization import Need, on_group, on_topic
 from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, Parameter, header, path, query
 from penstock.gateway.mailbox_layouts import TOPIC as MAILBOX
 from penstock.gateway.message_forms import MESSAGE
 from penstock.gateway.problems import Problem
 from penstock.gateway.push_position import MAX_LENGTH
-from penstock.gateway.rights import Need, on_group, on_topic
 from penstock.gateway.schemas import (
     GROUP_ID,
     OFFSET,
@@ -27,6 +26,7 @@ from penstock.gateway.schemas import (
 )
 from penstock.gateway.sse import CONTENT_TYPE
 from penstock.gateway.websocket import MAX_CREDIT
+from penstock.internal_client.records import EARLIEST, LATEST
 
 WINDOW = 1_000
 MAX_WINDOW = 1_000_000

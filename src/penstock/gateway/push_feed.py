@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from penstock.errors import BrokerError, PenstockError
-from penstock.gateway.backend import Limits, Page, Records
 from penstock.gateway.push_turns import Turns
+from penstock.gateway.records import GatewayRecords, Limits, Page
+from penstock.internal_client.retries import RETRIABLE
+from penstock.internal_client.routes import TopicRoute
 from penstock.model import TopicId
-from penstock.net.routes import RETRIABLE, TopicRoute
 from penstock.records.iteration import Record
 
 PAGE_LIMITS = Limits(max_records=100, max_bytes=32 * 1024)
@@ -58,7 +59,7 @@ class SharedPage(NamedTuple):
 class Feeds:
     """The partitions that streams read at present."""
 
-    def __init__(self, records: Records, render: Render) -> None:
+    def __init__(self, records: GatewayRecords, render: Render) -> None:
         self.records = records
         self.render = render
         self.turns = Turns()

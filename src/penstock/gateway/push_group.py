@@ -16,7 +16,7 @@ from penstock.gateway.group_member import GroupMember
 from penstock.gateway.push_feed import Feeds
 from penstock.gateway.push_position import Positions
 from penstock.gateway.push_stream import Stream
-from penstock.net.routes import Routes, TopicRoute
+from penstock.internal_client.routes import Routes, TopicRoute
 
 _RETRY_SECONDS = 1.0
 

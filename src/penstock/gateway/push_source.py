@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from penstock.gateway.backend import Limits
 from penstock.gateway.mailbox import Mailbox, MailboxMessage
 from penstock.gateway.push_group import GroupStream
 from penstock.gateway.push_stream import Event, Stream
+from penstock.gateway.records import Limits
 
 
 class SingleSource:

@@ -12,10 +12,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.backend import EARLIEST, LATEST
 from penstock.gateway.push_feed import Feeds, PartitionFeed, SharedPage
 from penstock.gateway.push_position import encode_positions
-from penstock.net.routes import RETRIABLE, TopicRoute
+from penstock.internal_client.records import EARLIEST, LATEST
+from penstock.internal_client.retries import RETRIABLE
+from penstock.internal_client.routes import TopicRoute
 
 _RETRY_SECONDS = 0.5
 

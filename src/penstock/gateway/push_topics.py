@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 
 from penstock.errors import BrokerError, ErrorCode, PenstockError
-from penstock.gateway.backend import Topics
 from penstock.gateway.push_stream import Stream
-from penstock.net.routes import TopicRoute
+from penstock.internal_client.routes import TopicRoute
+from penstock.internal_client.topics import Topics
 
 LOOK_SECONDS = 5.0
 

@@ -21,9 +21,9 @@ from penstock.observability.metrics import BrokerMetrics
 from penstock.threads import Threads
 
 if TYPE_CHECKING:
-    from penstock.gateway.opening import OpenGateway
+    from penstock.gateway.context import GatewayContext
+    from penstock.gateway.gateway import Gateway
     from penstock.gateway.server import HttpServer
-    from penstock.gateway.surroundings import Surroundings
 
 
 class HttpService:
@@ -34,15 +34,15 @@ class HttpService:
         self.shown_metrics: Callable[[], Awaitable[bytes]] = self.own_metrics
         """What `/metrics` answers; may be changed before the start."""
         self._server: HttpServer | None = None
-        self._gateway: OpenGateway | None = None
+        self._gateway: Gateway | None = None
 
     async def start(
-        self, host: str, port: int, surroundings: Surroundings | None = None, *, shared: bool = False
+        self, host: str, port: int, context: GatewayContext | None = None, *, shared: bool = False
     ) -> int:
-        """Serve, a gateway too where it has its surroundings; returns the port that was bound. OSError when it cannot
+        """Serve, a gateway too where it has its context; returns the port that was bound. OSError when it cannot
         be had. `shared`: other processes listen on it as well."""
         await self._threads.run("background", _load)
-        self._server = self._make_server(surroundings)
+        self._server = self._make_server(context)
         return await self._server.start(host, port, shared=shared)
 
     async def close_gateway(self) -> None:
@@ -59,16 +59,16 @@ class HttpService:
         if self._gateway is not None:
             await self._gateway.close()
 
-    def _make_server(self, surroundings: Surroundings | None) -> HttpServer:
+    def _make_server(self, context: GatewayContext | None) -> HttpServer:
         from penstock.gateway.app import make_app
         from penstock.gateway.connections import Connections
-        from penstock.gateway.opening import OpenGateway
+        from penstock.gateway.gateway import Gateway
         from penstock.gateway.server import HttpServer
 
-        if surroundings is None:
+        if context is None:
             return HttpServer(make_app(self._health, self.shown_metrics))
-        self._gateway = OpenGateway(surroundings, self._health, self.shown_metrics)
-        config = surroundings.config
+        self._gateway = Gateway(context, self._health, self.shown_metrics)
+        config = context.config
         trusted = config[GATEWAY_TRUSTED_PROXIES]
         table = Connections(
             config[GATEWAY_MAX_CONNECTIONS], config[GATEWAY_CLIENT_MAX_CONNECTIONS], trusted or ()
@@ -99,5 +99,5 @@ class HttpService:
 
 def _load() -> None:
     import penstock.gateway.app
-    import penstock.gateway.opening
+    import penstock.gateway.gateway
     import penstock.gateway.server  # noqa: F401

@@ -7,12 +7,12 @@ from typing import Any
 
 from starlette.responses import Response
 
+from penstock.config.resources import ConfigResourceType
 from penstock.gateway.answers import json_answer
-from penstock.gateway.backend import EARLIEST, LATEST, ConfigResource, NewTopic
+from penstock.gateway.authorization import Need, on_topic
 from penstock.gateway.config_endpoints import CONFIG_CHANGES, CONFIGS, show_configs
 from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, path
 from penstock.gateway.problems import Problem
-from penstock.gateway.rights import Need, on_topic
 from penstock.gateway.schemas import (
     BOOLEAN,
     CONFIG_VALUES,
@@ -24,7 +24,9 @@ from penstock.gateway.schemas import (
     an_array,
     an_object,
 )
-from penstock.net.routes import TopicRoute
+from penstock.internal_client.records import EARLIEST, LATEST
+from penstock.internal_client.routes import TopicRoute
+from penstock.internal_client.topics import NewTopic
 
 TAG = "Topics"
 _TOPIC = path("topic", TOPIC_NAME, "The topic.")
@@ -109,7 +111,7 @@ async def truncate_topic(call: Call) -> Response:
     before = {each["partition"]: each["offset"] for each in call.body["partitions"]}
     if len(before) != len(call.body["partitions"]):
         raise Problem(400, "a partition is named twice", error="INVALID_REQUEST", pointer="/partitions")
-    starts = await call.gateway.backend.topics.truncate(call.parameters["topic"], before)
+    starts = await call.gateway.backend.records.delete_before(call.parameters["topic"], before)
     return json_answer(
         {
             "partitions": [
@@ -120,13 +122,13 @@ async def truncate_topic(call: Call) -> Response:
 
 
 async def topic_configs(call: Call) -> Response:
-    return await show_configs(call, ConfigResource.TOPIC, call.parameters["topic"])
+    return await show_configs(call, ConfigResourceType.TOPIC, call.parameters["topic"])
 
 
 async def alter_topic_configs(call: Call) -> Response:
     name = call.parameters["topic"]
-    await call.gateway.backend.configs.alter(ConfigResource.TOPIC, name, call.body)
-    return await show_configs(call, ConfigResource.TOPIC, name)
+    await call.gateway.backend.configs.alter(ConfigResourceType.TOPIC, name, call.body)
+    return await show_configs(call, ConfigResourceType.TOPIC, name)
 
 
 def _summary(topic: TopicRoute) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import asyncio
 
 from penstock.clock import Clock
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.backend import EARLIEST, Limits, Page, Records
 from penstock.gateway.key_reading import FoundMessages, Positions, merge
+from penstock.gateway.records import GatewayRecords, Limits, Page
+from penstock.internal_client.records import EARLIEST
 
 MAX_PARTITIONS = 256
 """The positions of so many partitions fit into a URL."""
@@ -19,7 +20,7 @@ _MIN_PARTITION_BYTES = 32 * 1024
 
 
 async def read_all(
-    records: Records, clock: Clock, topic: str, starts: Positions, limits: Limits, wait_ms: int
+    records: GatewayRecords, clock: Clock, topic: str, starts: Positions, limits: Limits, wait_ms: int
 ) -> FoundMessages:
     """Messages of the partitions in `starts`, each from there on. With a wait, the answer is held until there is one.
 
@@ -47,7 +48,7 @@ async def read_all(
         await records.wait_for_any(topic, positions, left_ms)
 
 
-async def _read(records: Records, topic: str, partition: int, offset: int, limits: Limits) -> Page:
+async def _read(records: GatewayRecords, topic: str, partition: int, offset: int, limits: Limits) -> Page:
     try:
         return await records.read(topic, partition, offset, limits)
     except BrokerError as error:

@@ -17,9 +17,10 @@ from uuid import UUID
 import pyarrow as pa
 
 from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.internal_client.api import RESPONSE_SECONDS, check_error
+from penstock.internal_client.routes import Routes
 from penstock.model import TopicId
-from penstock.net.client import Client
-from penstock.net.routes import ANSWER_SECONDS, Routes, check
+from penstock.net.broker_connection import BrokerConnection
 from penstock.pipeline.columns import ALL
 from penstock.pipeline.decoding import DamagedRecords, decode
 from penstock.pipeline.offsets import find_offset
@@ -134,7 +135,7 @@ class _ReadAhead:
     async def _fetch_from(self, routes: Routes, offset: int) -> FetchResult:
         wanted = self._wanted
 
-        async def ask(client: Client) -> FetchResult:
+        async def ask(client: BrokerConnection) -> FetchResult:
             if (await routes.topic(wanted.topic)).id != UUID(wanted.topic_id):
                 raise OffsetsLost(f"topic {wanted.topic} with id {wanted.topic_id} does not exist any more")
             partition = FetchPartition(wanted.partition, offset, FETCH_BYTES, current_leader_epoch=-1)
@@ -150,12 +151,12 @@ class _ReadAhead:
             )
             correlation_id = client.next_correlation_id()
             frame = encode_fetch_request(correlation_id, FETCH_VERSION, CLIENT_ID, request)
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(RESPONSE_SECONDS):
                 answer = await client.exchange(correlation_id, frame)
             response = decode_fetch_response(answer, FETCH_VERSION)
-            check(response.error_code)
+            check_error(response.error_code)
             result = response.topics[0].partitions[0]
-            check(result.error_code)
+            check_error(result.error_code)
             return result
 
         try:

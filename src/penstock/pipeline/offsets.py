@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.errors import BrokerError, ErrorCode, PenstockError
-from penstock.net.client import Client
-from penstock.net.routes import ANSWER_SECONDS, Routes, TopicRoute, check
+from penstock.internal_client.api import RESPONSE_SECONDS, check_error
+from penstock.internal_client.routes import Routes, TopicRoute
+from penstock.net.broker_connection import BrokerConnection
 from penstock.pipeline.options import OptionError, SourceOptions, SubscriptionKind
 from penstock.pipeline.read_settings import RETRY_SECONDS, ReadSettings, open_routes
 
@@ -120,17 +121,17 @@ async def find_offset(routes: Routes, partition: TopicPartition, time_ms: int, r
     """
     topic, index = partition
 
-    async def ask(client: Client) -> int:
+    async def ask(client: BrokerConnection) -> int:
         asked = {"partition_index": index, "timestamp": time_ms, "current_leader_epoch": -1}
         fields = {
             "replica_id": -1,
             "isolation_level": int(read_committed),
             "topics": [{"name": topic, "partitions": [asked]}],
         }
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(RESPONSE_SECONDS):
             response = await client.request(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, fields)
         found = response.topics[0].partitions[0]
-        check(found.error_code)
+        check_error(found.error_code)
         return int(found.offset)
 
     try:

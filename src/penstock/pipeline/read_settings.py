@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.config import parse_address
+from penstock.internal_client.routes import Routes
 from penstock.net.network import TcpNetwork
-from penstock.net.routes import Routes
 
 CLIENT_ID = "penstock-pipeline"
 RETRY_SECONDS = 60.0

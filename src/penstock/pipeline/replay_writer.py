@@ -18,9 +18,10 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from penstock.errors import PenstockError
-from penstock.net.client import Client
-from penstock.net.partitioner import partition_for
-from penstock.net.routes import CoordinatorKind, check
+from penstock.internal_client.api import check_error
+from penstock.internal_client.partitioner import partition_for
+from penstock.internal_client.routes import CoordinatorKind
+from penstock.net.broker_connection import BrokerConnection
 from penstock.pipeline.offsets import run
 
 ORIGINAL_TIMESTAMP = "penstock-original-timestamp"
@@ -85,13 +86,13 @@ def committed_offset(bootstrap: str, group: str, topic: str) -> int | None:
     have ended.
     """
 
-    async def ask(client: Client) -> int | None:
+    async def ask(client: BrokerConnection) -> int | None:
         asked = {"name": topic, "partition_indexes": [_PROGRESS_PARTITION]}
         fields = {"group_id": group, "topics": [asked], "require_stable": True}
         response = await client.request(_OFFSET_FETCH, _OFFSET_FETCH_VERSION, fields)
-        check(response.error_code)
+        check_error(response.error_code)
         [found] = response.topics[0].partitions
-        check(found.error_code)
+        check_error(found.error_code)
         return None if found.committed_offset < 0 else int(found.committed_offset)
 
     return run(

@@ -6,7 +6,7 @@ from random import Random  # noqa: TID251 - the type; the numbers come from the 
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId
-from penstock.net.client import Client
+from penstock.net.broker_connection import BrokerConnection
 from penstock.wire.broker_handshake import (
     NONCE_BYTES,
     Challenge,
@@ -18,7 +18,9 @@ from penstock.wire.broker_handshake import (
 )
 
 
-async def prove(client: Client, secret: str | None, me: BrokerId, other: BrokerId, random: Random) -> None:
+async def prove(
+    client: BrokerConnection, secret: str | None, me: BrokerId, other: BrokerId, random: Random
+) -> None:
     """BrokerError where one of the two does not know the secret, or the other is not who it should be."""
     if secret is None:
         raise BrokerError(ErrorCode.cluster_authorization_failed, "cluster.secret is not set")
@@ -32,7 +34,7 @@ async def prove(client: Client, secret: str | None, me: BrokerId, other: BrokerI
     await _ask(client, HandshakeRequest(me, other, nonce, challenge.asking_proof(secret)))
 
 
-async def _ask(client: Client, request: HandshakeRequest) -> HandshakeResponse:
+async def _ask(client: BrokerConnection, request: HandshakeRequest) -> HandshakeResponse:
     correlation_id = client.next_correlation_id()
     frame = encode_handshake_request(correlation_id, client.client_id, request)
     response = decode_handshake_response(await client.exchange(correlation_id, frame))

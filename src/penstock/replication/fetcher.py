@@ -23,7 +23,7 @@ from penstock.config import (
 )
 from penstock.errors import BrokerError, ErrorCode, PenstockError, StorageError
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
-from penstock.net.client import Client, ConnectionLost
+from penstock.net.broker_connection import BrokerConnection, ConnectionLost
 from penstock.observability.alarms import AlarmKind
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.replication.authentication import prove
@@ -151,7 +151,7 @@ class Fetcher:
         timeout_seconds = config[REPLICA_SOCKET_TIMEOUT_MS] / 1000
         me = self._context.node_id
         async with asyncio.timeout(timeout_seconds):
-            client = await Client.connect(
+            client = await BrokerConnection.connect(
                 self._context.network, broker.host, broker.port, f"penstock-broker-{me}"
             )
         try:

@@ -10,7 +10,7 @@ import asyncio
 from typing import Protocol
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.net.client import Client
+from penstock.net.broker_connection import BrokerConnection
 from penstock.wire.fetch import FetchRequest
 from penstock.wire.fetch_client import FetchResponse, decode_fetch_response, encode_fetch_request
 
@@ -43,7 +43,7 @@ class Follower(Protocol):
 
 
 class LeaderSession:
-    def __init__(self, client: Client, follower: Follower) -> None:
+    def __init__(self, client: BrokerConnection, follower: Follower) -> None:
         self._client = client
         self._follower = follower
         self._id = 0
@@ -89,7 +89,7 @@ class LeaderSession:
             frame = encode_fetch_request(correlation_id, FETCH_VERSION, self._client.client_id, request)
             self._in_flight += 1
             self._epoch += 1
-            self._client.ask(correlation_id, frame, self)
+            self._client.submit(correlation_id, frame, self)
 
     def _may_ask(self) -> bool:
         if self._in_flight == 0:

@@ -11,9 +11,9 @@ from functools import partial
 
 from penstock.cluster.image import Broker
 from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.api import check_error
 from penstock.model import Offset, TopicId
-from penstock.net.client import Client
-from penstock.net.routes import check
+from penstock.net.broker_connection import BrokerConnection
 from penstock.records.batch import crc_matches
 from penstock.records.iteration import read_batches
 from penstock.replication.authentication import prove
@@ -38,7 +38,7 @@ async def fetch_range(
 ) -> memoryview:
     """The batches of the range, not yet checked. BrokerError, OSError or TimeoutError where they cannot be had."""
     async with asyncio.timeout(timeout_seconds):
-        client = await Client.connect(
+        client = await BrokerConnection.connect(
             context.network, source.host, source.port, f"penstock-broker-{context.node_id}"
         )
         try:
@@ -61,7 +61,7 @@ async def verify_range(
     `timeout_seconds` is for each answer.
     """
     async with asyncio.timeout(timeout_seconds):
-        client = await Client.connect(
+        client = await BrokerConnection.connect(
             context.network, source.host, source.port, f"penstock-broker-{context.node_id}"
         )
     try:
@@ -90,7 +90,9 @@ def _whole_until(records: memoryview, offset: Offset) -> Offset:
     return offset
 
 
-async def _collect(client: Client, partition: tuple[TopicId, int], damaged: DamagedRange) -> memoryview:
+async def _collect(
+    client: BrokerConnection, partition: tuple[TopicId, int], damaged: DamagedRange
+) -> memoryview:
     content, offset = bytearray(), damaged.base_offset
     while offset < damaged.end_offset:
         reached = offset
@@ -105,15 +107,15 @@ async def _collect(client: Client, partition: tuple[TopicId, int], damaged: Dama
     return memoryview(bytes(content))
 
 
-async def _fetch(client: Client, partition: tuple[TopicId, int], offset: Offset) -> memoryview:
+async def _fetch(client: BrokerConnection, partition: tuple[TopicId, int], offset: Offset) -> memoryview:
     topic_id, index = partition
     asked = FetchTopic(None, topic_id, [FetchPartition(index, offset, _FETCH_BYTES)])
     request = FetchRequest(0, 0, [asked], [], max_bytes=_FETCH_BYTES, uses_topic_ids=True)
     correlation_id = client.next_correlation_id()
     frame = encode_fetch_request(correlation_id, _FETCH_VERSION, client.client_id, request)
     response = decode_fetch_response(await client.exchange(correlation_id, frame), _FETCH_VERSION)
-    check(response.error_code)
+    check_error(response.error_code)
     result = response.topics[0].partitions[0]
-    check(result.error_code)
+    check_error(result.error_code)
     assert isinstance(result.records, (bytes, memoryview))
     return memoryview(result.records)

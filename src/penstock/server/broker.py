@@ -43,9 +43,9 @@ from penstock.config import (
     BrokerConfig,
 )
 from penstock.errors import PenstockError
+from penstock.gateway.context import ClusterAddress, GatewayContext
 from penstock.gateway.health import BrokerState, Health, PartitionDamage
 from penstock.gateway.service import HttpService
-from penstock.gateway.surroundings import Surroundings, Way
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group_metrics import GroupMetrics
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
@@ -266,12 +266,12 @@ class Broker:
             self.http_port = await self._start_http(config)
 
     async def _start_http(self, config: BrokerConfig) -> int:
-        host, port, surroundings = config[HOST], config[HTTP_PORT], None
+        host, port, context = config[HOST], config[HTTP_PORT], None
         if config[GATEWAY_ENABLE]:
             own = Address(LOOPBACK.get(host, host), self.port)
             environment = self._environment
-            surroundings = Surroundings(
-                Way(environment.network, [own], {self._node_id: own}),
+            context = GatewayContext(
+                ClusterAddress(environment.network, [own], {self._node_id: own}),
                 config,
                 environment.clock,
                 environment.threads,
@@ -281,7 +281,7 @@ class Broker:
                 f"{self._node_id}-{environment.random.getrandbits(32):08x}",
                 self._authorize_http,
             )
-        return await self._http.start(host, port, surroundings)
+        return await self._http.start(host, port, context)
 
     def _authorize_http(self, host: str, operation: str, kind: str, name: str) -> bool:
         return self._context.authorizer.authorize(

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.model import TopicId
-from penstock.net.client import Client
+from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
@@ -73,7 +73,7 @@ class SimulatedClient:
         self._host, self._port = address
         self._gate = gate
         self._random = random
-        self._client: Client | None = None
+        self._client: BrokerConnection | None = None
 
     @property
     def is_connected(self) -> bool:
@@ -84,7 +84,7 @@ class SimulatedClient:
         await self._gate.wait()
         if not self.is_connected:
             self.connections += 1
-            connecting = Client.connect(self._network, self._host, self._port, self.name)
+            connecting = BrokerConnection.connect(self._network, self._host, self._port, self.name)
             self._client = await self._within_time(connecting)
 
     def disconnect(self) -> None:
@@ -320,7 +320,7 @@ class SimulatedClient:
         version = self._random.choice(versions)
         return await self._within_time(self._connected().request(api_key, version, fields), seconds)
 
-    def _connected(self) -> Client:
+    def _connected(self) -> BrokerConnection:
         if self._client is None:
             raise NoAnswer("there is no connection")
         return self._client

@@ -11,9 +11,10 @@ from typing import Protocol
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
-from penstock.net.keyed_reads import KeyedRead, KeyedReads
-from penstock.net.routes import Routes
-from penstock.net.sender import OutcomeUnknown, Sender
+from penstock.internal_client.errors import OutcomeUnknown
+from penstock.internal_client.keyed_reads import KeyedRead, KeyedReads
+from penstock.internal_client.producer import IdempotentProducer
+from penstock.internal_client.routes import Routes
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.records.iteration import iterate, read_batches
@@ -129,7 +130,7 @@ class Way:
         network = stage.world.network.host(CLIENT_HOST)
         bootstrap = [Address(member.host.name, PORT) for member in stage.members]
         self.routes = Routes(network, bootstrap, name)
-        self.sender = Sender(self.routes, _SEND_SECONDS)
+        self.sender = IdempotentProducer(self.routes, _SEND_SECONDS)
         self.reads = KeyedReads(network, self.routes, name)
 
 

@@ -15,7 +15,7 @@ from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import REPLICA_SOCKET_TIMEOUT_MS
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerEpoch, BrokerId
-from penstock.net.client import Client
+from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
 from penstock.replication.authentication import prove
 from penstock.replication.replica_manager import ReplicaManager
@@ -38,7 +38,7 @@ class BrokerLinks:
         self._replicas = replicas
         self._network = network
         self._random = random
-        self._links: dict[BrokerId, tuple[BrokerEpoch, asyncio.Task[Client]]] = {}
+        self._links: dict[BrokerId, tuple[BrokerEpoch, asyncio.Task[BrokerConnection]]] = {}
 
     async def ask(self, broker_id: BrokerId, api_key: int, version: int, fields: Mapping[str, Any]) -> Any:
         """The answer; OSError, TimeoutError or PenstockError where there is none, and then it is not known whether the
@@ -48,13 +48,13 @@ class BrokerLinks:
     async def exchange(self, broker_id: BrokerId, encode: Callable[[int, str], bytes]) -> memoryview:
         """As `ask`, for what is between brokers alone: `encode` makes the frame of a correlation id and a client id."""
 
-        async def exchange(client: Client) -> memoryview:
+        async def exchange(client: BrokerConnection) -> memoryview:
             correlation_id = client.next_correlation_id()
             return await client.exchange(correlation_id, encode(correlation_id, client.client_id))
 
         return await self._ask(broker_id, exchange)
 
-    async def _ask(self, broker_id: BrokerId, ask: Callable[[Client], Awaitable[T]]) -> T:
+    async def _ask(self, broker_id: BrokerId, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
         timeout_seconds = self._metadata.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000
         connecting = self._link(broker_id)
         try:
@@ -70,7 +70,7 @@ class BrokerLinks:
         for broker_id, (_, connecting) in tuple(self._links.items()):
             self._drop(broker_id, connecting)
 
-    def _link(self, broker_id: BrokerId) -> asyncio.Task[Client]:
+    def _link(self, broker_id: BrokerId) -> asyncio.Task[BrokerConnection]:
         broker = self._metadata.image.brokers.get(broker_id)
         if broker is None:
             raise BrokerError(ErrorCode.broker_not_available, f"broker {broker_id} is not registered")
@@ -86,9 +86,11 @@ class BrokerLinks:
         self._links[broker_id] = (broker.epoch, connecting)
         return connecting
 
-    async def _connect(self, broker_id: BrokerId, host: str, port: int) -> Client:
+    async def _connect(self, broker_id: BrokerId, host: str, port: int) -> BrokerConnection:
         async with asyncio.timeout(self._metadata.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000):
-            client = await Client.connect(self._network, host, port, f"penstock-broker-{self._node_id}")
+            client = await BrokerConnection.connect(
+                self._network, host, port, f"penstock-broker-{self._node_id}"
+            )
             try:
                 await prove(client, self._replicas.secret, self._node_id, broker_id, self._random)
             except BaseException:
@@ -96,7 +98,7 @@ class BrokerLinks:
                 raise
         return client
 
-    def _drop(self, broker_id: BrokerId, connecting: asyncio.Task[Client]) -> None:
+    def _drop(self, broker_id: BrokerId, connecting: asyncio.Task[BrokerConnection]) -> None:
         known = self._links.get(broker_id)
         if known is not None and known[1] is connecting:
             del self._links[broker_id]
@@ -104,7 +106,7 @@ class BrokerLinks:
         connecting.add_done_callback(_close)
 
 
-def _is_lost(connecting: asyncio.Task[Client]) -> bool:
+def _is_lost(connecting: asyncio.Task[BrokerConnection]) -> bool:
     if not connecting.done():
         return False
     return (
@@ -112,6 +114,6 @@ def _is_lost(connecting: asyncio.Task[Client]) -> bool:
     )
 
 
-def _close(connecting: asyncio.Task[Client]) -> None:
+def _close(connecting: asyncio.Task[BrokerConnection]) -> None:
     if not connecting.cancelled() and connecting.exception() is None:
         connecting.result().close()

@@ -7,8 +7,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from penstock.net.client import Client
-from penstock.net.routes import Routes, check
+from penstock.internal_client.api import check_error
+from penstock.internal_client.routes import Routes
+from penstock.net.broker_connection import BrokerConnection
 from penstock.pipeline.offsets import TopicPartition, run
 from penstock.pipeline.read_settings import RETRY_SECONDS
 
@@ -30,7 +31,7 @@ def topic_settings(bootstrap: str, topics: list[str], names: list[str]) -> dict[
         response = await routes.ask_any(_DESCRIBE_CONFIGS, _DESCRIBE_CONFIGS_VERSION, fields)
         found = {}
         for result in response.results:
-            check(result.error_code, result.error_message)
+            check_error(result.error_code, result.error_message)
             found[result.resource_name] = {each.name: each.value for each in result.configs}
         return found
 
@@ -54,7 +55,7 @@ def note_archived(bootstrap: str, topics: Mapping[str, Mapping[int, int]]) -> No
             _INCREMENTAL_ALTER_CONFIGS, _INCREMENTAL_ALTER_CONFIGS_VERSION, fields
         )
         for result in response.responses:
-            check(result.error_code, result.error_message)
+            check_error(result.error_code, result.error_message)
 
     run(bootstrap, ask)
 
@@ -70,13 +71,13 @@ def truncate(bootstrap: str, offsets: Mapping[TopicPartition, int]) -> None:
     run(bootstrap, ask)
 
 
-async def _delete(topic: str, partition: int, offset: int, client: Client) -> None:
+async def _delete(topic: str, partition: int, offset: int, client: BrokerConnection) -> None:
     fields: dict[str, Any] = {
         "topics": [{"name": topic, "partitions": [{"partition_index": partition, "offset": offset}]}],
         "timeout": timedelta(seconds=RETRY_SECONDS / 2),
     }
     response = await client.request(_DELETE_RECORDS, _DELETE_RECORDS_VERSION, fields)
-    check(response.topics[0].partitions[0].error_code)
+    check_error(response.topics[0].partitions[0].error_code)
 
 
 def _offsets(offsets: Mapping[int, int]) -> str:

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from penstock.net.routes import Routes
+from penstock.internal_client.routes import Routes
 from penstock.pipeline.offsets import NoSuchTopic, run
 from penstock.pipeline.options import OptionError
 from penstock.pipeline.sink.options import SinkOptions, check_schema, parse_sink

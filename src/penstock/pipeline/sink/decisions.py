@@ -17,8 +17,10 @@ from datetime import timedelta
 from penstock.clock import SystemClock
 from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
 from penstock.errors import BrokerError, ErrorCode
-from penstock.net.partitioner import partition_for
-from penstock.net.routes import Routes, TopicRoute, check, persist
+from penstock.internal_client.api import check_error
+from penstock.internal_client.partitioner import partition_for
+from penstock.internal_client.retries import retry
+from penstock.internal_client.routes import Routes, TopicRoute
 from penstock.pipeline.fetching import read_range
 from penstock.pipeline.offsets import TopicPartition, end_offsets_of, find_offset, run
 from penstock.pipeline.options import EARLIEST, LATEST
@@ -153,7 +155,7 @@ async def _until_readable(routes: Routes, name: TopicPartition, end: int) -> Non
         if await find_offset(routes, name, LATEST, read_committed=True) < end:
             raise BrokerError(ErrorCode.offset_not_available, "the decision is not readable yet")
 
-    await persist(see, RETRY_SECONDS)
+    await retry(see, RETRY_SECONDS)
 
 
 async def _find_topic(routes: Routes) -> TopicRoute | None:
@@ -180,7 +182,7 @@ async def _ensure_topic(routes: Routes) -> TopicRoute:
             raise BrokerError(ErrorCode.leader_not_available, f"{DECISIONS_TOPIC} has no leader yet")
         return route
 
-    return await persist(see, RETRY_SECONDS)
+    return await retry(see, RETRY_SECONDS)
 
 
 async def _create(routes: Routes, replicas: int) -> None:
@@ -203,6 +205,6 @@ async def _create(routes: Routes, replicas: int) -> None:
         if created.error_code == ErrorCode.invalid_replication_factor:
             raise BrokerError(ErrorCode.broker_not_available, created.error_message or "")
         if created.error_code != ErrorCode.topic_already_exists:
-            check(created.error_code, created.error_message)
+            check_error(created.error_code, created.error_message)
 
-    await persist(attempt, RETRY_SECONDS)
+    await retry(attempt, RETRY_SECONDS)

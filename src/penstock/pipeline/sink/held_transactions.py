@@ -18,9 +18,11 @@ from typing import TypeVar
 
 from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
 from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.api import RESPONSE_SECONDS, check_error
+from penstock.internal_client.retries import retry
+from penstock.internal_client.routes import CoordinatorKind, Routes
 from penstock.model import BrokerId
-from penstock.net.client import Client
-from penstock.net.routes import ANSWER_SECONDS, CoordinatorKind, Routes, check, persist
+from penstock.net.broker_connection import BrokerConnection
 from penstock.pipeline.read_settings import CLIENT_ID
 from penstock.pipeline.sink.producer import RETRY_SECONDS, WriterIdentity
 from penstock.wire.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, encode_init_producer_id
@@ -107,7 +109,7 @@ async def open_under(routes: Routes, prefix: str) -> list[WriterIdentity]:
             found.update(await _list(client, prefix))
         return found
 
-    ids = await persist(attempt, RETRY_SECONDS)
+    ids = await retry(attempt, RETRY_SECONDS)
     described = await _for_all(ids, partial(_describe, routes))
     return [each for each in described if each is not None]
 
@@ -115,13 +117,13 @@ async def open_under(routes: Routes, prefix: str) -> list[WriterIdentity]:
 async def _initialise(routes: Routes, transactional_id: str, *, is_held: bool) -> WriterIdentity:
     request = InitProducerIdRequest(transactional_id, _TIMEOUT_MS, is_held=is_held)
 
-    async def ask(client: Client) -> WriterIdentity:
+    async def ask(client: BrokerConnection) -> WriterIdentity:
         correlation_id = client.next_correlation_id()
         frame = encode_init_producer_id(_INIT_VERSION, correlation_id, CLIENT_ID, request)
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(RESPONSE_SECONDS):
             answer = await client.exchange(correlation_id, frame)
         response = decode_response_frame(INIT_PRODUCER_ID, _INIT_VERSION, answer)
-        check(response.error_code)
+        check_error(response.error_code)
         return WriterIdentity(transactional_id, response.producer_id, response.producer_epoch)
 
     return await _at_coordinator(routes, transactional_id, ask)
@@ -152,14 +154,14 @@ async def _end(routes: Routes, identity: WriterIdentity, *, is_commit: bool) -> 
         "committed": is_commit,
     }
 
-    async def ask(client: Client) -> None:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            check((await client.request(_END_TXN, _END_TXN_VERSION, fields)).error_code)
+    async def ask(client: BrokerConnection) -> None:
+        async with asyncio.timeout(RESPONSE_SECONDS):
+            check_error((await client.request(_END_TXN, _END_TXN_VERSION, fields)).error_code)
 
     await _at_coordinator(routes, transactional_id, ask)
 
 
-async def _check_leads(client: Client, leader: BrokerId, shards: set[tuple[int, int]]) -> None:
+async def _check_leads(client: BrokerConnection, leader: BrokerId, shards: set[tuple[int, int]]) -> None:
     """Raise BrokerError unless the broker knows that it leads these shards: otherwise it would list too few
     transactions.
     """
@@ -167,7 +169,7 @@ async def _check_leads(client: Client, leader: BrokerId, shards: set[tuple[int, 
         "topics": [{"topic_id": None, "name": TRANSACTIONS_TOPIC}],
         "allow_auto_topic_creation": False,
     }
-    async with asyncio.timeout(ANSWER_SECONDS):
+    async with asyncio.timeout(RESPONSE_SECONDS):
         answer = await client.request(_METADATA, _METADATA_VERSION, fields)
     known = {
         (each.partition_index, each.leader_epoch)
@@ -179,24 +181,24 @@ async def _check_leads(client: Client, leader: BrokerId, shards: set[tuple[int, 
         raise BrokerError(ErrorCode.not_coordinator)
 
 
-async def _list(client: Client, prefix: str) -> list[str]:
+async def _list(client: BrokerConnection, prefix: str) -> list[str]:
     fields = {
         "state_filters": [_ONGOING],
         "producer_id_filters": [],
         "duration_filter": -1,
         "transactional_id_pattern": f"{prefix}.*",
     }
-    async with asyncio.timeout(ANSWER_SECONDS):
+    async with asyncio.timeout(RESPONSE_SECONDS):
         answer = await client.request(_LIST_TRANSACTIONS, _LIST_VERSION, fields)
-    check(answer.error_code)
+    check_error(answer.error_code)
     return [each.transactional_id for each in answer.transaction_states]
 
 
 async def _describe(routes: Routes, transactional_id: str) -> WriterIdentity | None:
     """Producer of the open transaction; None if no transaction is open any more."""
 
-    async def ask(client: Client) -> WriterIdentity | None:
-        async with asyncio.timeout(ANSWER_SECONDS):
+    async def ask(client: BrokerConnection) -> WriterIdentity | None:
+        async with asyncio.timeout(RESPONSE_SECONDS):
             answer = await client.request(
                 _DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [transactional_id]}
             )
@@ -205,13 +207,15 @@ async def _describe(routes: Routes, transactional_id: str) -> WriterIdentity | N
             not state.error_code and state.transaction_state != _ONGOING
         ):
             return None
-        check(state.error_code)
+        check_error(state.error_code)
         return WriterIdentity(transactional_id, state.producer_id, state.producer_epoch)
 
     return await _at_coordinator(routes, transactional_id, ask)
 
 
-async def _at_coordinator(routes: Routes, transactional_id: str, ask: Callable[[Client], Awaitable[T]]) -> T:
+async def _at_coordinator(
+    routes: Routes, transactional_id: str, ask: Callable[[BrokerConnection], Awaitable[T]]
+) -> T:
     return await routes.at_coordinator(CoordinatorKind.TRANSACTION, transactional_id, ask, RETRY_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""Partitions of many keys at once, computed with numpy. Same results as `net.partitioner`."""
+"""Partitions of many keys at once, computed with numpy. Same results as `internal_client.partitioner`."""
 
 from __future__ import annotations
 

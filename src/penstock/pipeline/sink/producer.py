@@ -13,8 +13,9 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from penstock.errors import BrokerError, ErrorCode, PenstockError
-from penstock.net.client import Client
-from penstock.net.routes import ANSWER_SECONDS, Routes, check
+from penstock.internal_client.api import RESPONSE_SECONDS, check_error
+from penstock.internal_client.routes import Routes
+from penstock.net.broker_connection import BrokerConnection
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -57,7 +58,7 @@ async def new_writer_identity(routes: Routes) -> WriterIdentity:
     """Allocate a producer id without a transactional id."""
     fields = {"transactional_id": None, "transaction_timeout": timedelta(minutes=1)}
     response = await routes.ask_any(_INIT_PRODUCER_ID, _INIT_PRODUCER_ID_VERSION, fields)
-    check(response.error_code)
+    check_error(response.error_code)
     return WriterIdentity(None, response.producer_id, response.producer_epoch)
 
 
@@ -98,10 +99,10 @@ class BatchProducer:
         topics = [ProduceTopic(topic, None, [ProducePartition(partition, memoryview(batch))])]
         request = ProduceRequest(transactional_id, _ACKS_ALL, _ATTEMPT_MS, topics)
 
-        async def ask(client: Client) -> int:
+        async def ask(client: BrokerConnection) -> int:
             correlation_id = client.next_correlation_id()
             frame = encode_produce_request(correlation_id, _PRODUCE_VERSION, client.client_id, request)
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(RESPONSE_SECONDS):
                 answer = await client.exchange(correlation_id, frame)
             [answered] = decode_produce_response(answer, _PRODUCE_VERSION).topics
             [result] = answered.partitions
@@ -123,7 +124,7 @@ def _check_stored(code: int, message: str | None) -> None:
             ErrorCode.leader_not_available
         )  # the leader may not know the topic yet; if the topic was deleted, the next metadata request fails
     if code != ErrorCode.duplicate_sequence_number:
-        check(code, message)
+        check_error(code, message)
 
 
 def _batches(records: Sequence[NewRecord]) -> Iterator[Sequence[NewRecord]]:

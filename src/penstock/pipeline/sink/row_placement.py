@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.net.routes import Routes
+from penstock.internal_client.routes import Routes
 from penstock.pipeline.sink.key_partitions import partitions_for
 from penstock.pipeline.sink.options import HEADERS, KEY, PARTITION, TOPIC, VALUE
 from penstock.records.building import NewRecord

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.cluster.config_changes import ConfigChange, ConfigResourceType
+from penstock.cluster.config_changes import ConfigChange
+from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.server.dispatch import Fields, Request
 from penstock.server.handlers.administration import NO_TIME, carried_out, code_of, message_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.cluster.config_changes import ConfigResourceType
 from penstock.cluster.topics import check_topic_name
 from penstock.config import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS, GroupConfig, Kind, Source
+from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Api, Fields, Request

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.cluster.config_changes import ConfigAlteration, ConfigChange, ConfigOperation
+from penstock.cluster.config_changes import ConfigAlteration, ConfigChange
+from penstock.config.resources import ConfigOperation
 from penstock.errors import BrokerError, ErrorCode
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.config_resources import alter, check_resource

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.cluster.config_changes import ConfigResourceType
+from penstock.config.resources import ConfigResourceType
 from penstock.errors import ErrorCode
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME

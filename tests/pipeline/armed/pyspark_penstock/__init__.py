@@ -24,7 +24,7 @@ from process_sessions import kill_session
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from penstock.net.client import Client
+from penstock.net.broker_connection import BrokerConnection
 from penstock.pipeline.sink.stream_writer import SinkStreamWriter
 from penstock.pipeline.source import PenstockSource
 
@@ -52,9 +52,9 @@ def _armed(who: str) -> Iterator[None]:
     if plan is None:
         yield
         return
-    ask, lock, left = Client.ask, threading.Lock(), plan["at"]
+    ask, lock, left = BrokerConnection.submit, threading.Lock(), plan["at"]
 
-    def counted(client: Client, correlation_id: int, frame: bytes, asker: Any) -> None:
+    def counted(client: BrokerConnection, correlation_id: int, frame: bytes, asker: Any) -> None:
         nonlocal left
         with lock:
             if plan["api"] in (None, int.from_bytes(frame[_API_KEY], "big")):
@@ -65,11 +65,11 @@ def _armed(who: str) -> Iterator[None]:
                     _die(plan)
         ask(client, correlation_id, frame, asker)
 
-    Client.ask = counted  # type: ignore[method-assign]
+    BrokerConnection.submit = counted  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Client.ask = ask  # type: ignore[method-assign]
+        BrokerConnection.submit = ask  # type: ignore[method-assign]
 
 
 def _take(who: str) -> Mapping[str, Any] | None:

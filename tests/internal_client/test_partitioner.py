@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.net.partitioner import murmur2, partition_for
+from penstock.internal_client.partitioner import murmur2, partition_for
 
 
 @pytest.mark.parametrize(

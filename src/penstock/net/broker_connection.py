@@ -1,7 +1,7 @@
-"""The internal client: requests to a broker over one connection, pipelined, answers matched in order.
+"""One connection to one broker: requests are pipelined, and responses are matched to them in order.
 
-Followers, the gateway, Spark tasks and simulated clients all speak to brokers through it. It knows frames and
-correlation ids; what is in them belongs to `wire`. Loop thread only.
+Followers, the internal client and simulated clients use it. It knows frames and correlation ids; their content belongs
+to `wire`. Loop thread only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from penstock.errors import ProtocolError
 from penstock.net.network import Network, Socket
+from penstock.wire.foreign_protocol import PREFIX_BYTES, foreign_protocol
 from penstock.wire.framing import FrameReader
 from penstock.wire.messages import decode_response_frame, encode_request_frame
 
@@ -20,11 +21,15 @@ _MAX_FRAME_BYTES = 2**31 - 1
 
 
 class ConnectionLost(ConnectionError):
-    """The broker is gone; a request that was on its way may or may not have been served."""
+    """The connection has ended; a request in flight may or may not have been served."""
 
 
-class Asker(Protocol):
-    """Whoever waits for an answer: a future, or what is to be called in the turn the answer comes in."""
+class NotKafka(ConnectionLost):
+    """The port belongs to another protocol. The message says which, and what to give instead."""
+
+
+class ResponseReceiver(Protocol):
+    """The receiver of one response: a future, or an object that is called in the loop turn of the response."""
 
     def done(self) -> bool: ...
 
@@ -33,14 +38,16 @@ class Asker(Protocol):
     def set_exception(self, error: BaseException, /) -> None: ...
 
 
-class Client:
+class BrokerConnection:
     """One connection to one broker."""
 
     def __init__(self, socket: Socket, client_id: str) -> None:
+        self.has_received = False
+        """Whether the peer has sent anything."""
         self._socket = socket
         self._client_id = client_id
         self._reader = FrameReader(_MAX_FRAME_BYTES)
-        self._waiting: deque[tuple[int, Asker]] = deque()
+        self._waiting: deque[tuple[int, ResponseReceiver]] = deque()
         self._unsent: deque[memoryview] = deque()
         self._correlation_id = 0
         self._lost: ConnectionLost | None = None
@@ -48,7 +55,9 @@ class Client:
         socket.on_readable(self._on_readable)
 
     @classmethod
-    async def connect(cls, network: Network, host: str, port: int, client_id: str = "penstock") -> Client:
+    async def connect(
+        cls, network: Network, host: str, port: int, client_id: str = "penstock"
+    ) -> BrokerConnection:
         return cls(await network.connect(host, port), client_id)
 
     @property
@@ -70,28 +79,28 @@ class Client:
         return decode_response_frame(api_key, version, await self.exchange(correlation_id, frame))
 
     def exchange(self, correlation_id: int, frame: bytes) -> asyncio.Future[memoryview]:
-        """Send a whole frame; the future gives the frame that answers it (without its size)."""
-        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        self.ask(correlation_id, frame, answer)
-        return answer
+        """Send a request frame; the future gives the frame of its response, without the size."""
+        response: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self.submit(correlation_id, frame, response)
+        return response
 
-    def ask(self, correlation_id: int, frame: bytes, asker: Asker) -> None:
-        """As `exchange`, without a turn of the loop between the answer and who wants it."""
+    def submit(self, correlation_id: int, frame: bytes, receiver: ResponseReceiver) -> None:
+        """Send a request frame and call the receiver in the loop turn in which its response comes."""
         if self._lost is not None:
-            asker.set_exception(self._lost)
+            receiver.set_exception(self._lost)
             return
-        self._waiting.append((correlation_id, asker))
+        self._waiting.append((correlation_id, receiver))
         self.send(frame)
 
     def send(self, frame: bytes) -> None:
-        """Send a whole frame that gets no answer (Produce with acks=0)."""
+        """Send a frame that has no response (Produce with acks=0)."""
         idle = not self._unsent
         self._unsent.append(memoryview(frame))
         if idle:
             self._flush()
 
     async def until_lost(self) -> None:
-        """Until the connection has ended, whoever ended it."""
+        """Wait until the connection has ended, from either side."""
         if self._lost is None:
             self._loss = self._loss or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._loss)
@@ -117,24 +126,35 @@ class Client:
 
     def _on_readable(self) -> None:
         try:
-            count = self._socket.recv_into(self._reader.buffer())
+            buffer = self._reader.buffer()
+            count = self._socket.recv_into(buffer)
             if count == 0:
                 raise ConnectionResetError("the broker closed the connection")
+            if not self.has_received:
+                self._check_protocol(bytes(buffer[: min(count, PREFIX_BYTES)]))
             for frame in self._reader.received(count):
                 self._on_frame(frame)
         except (BlockingIOError, InterruptedError):
             return
+        except ConnectionLost as error:
+            self._fail(error)
         except (OSError, ProtocolError) as error:
             self._fail(ConnectionLost(str(error)))
 
+    def _check_protocol(self, received: bytes) -> None:
+        self.has_received = True
+        problem = foreign_protocol(received)
+        if problem is not None:
+            raise NotKafka(problem)
+
     def _on_frame(self, frame: memoryview) -> None:
         if not self._waiting:
-            raise ProtocolError("an answer that nothing asked for")
-        correlation_id, answer = self._waiting.popleft()
+            raise ProtocolError("the broker sent a response without a request")
+        correlation_id, receiver = self._waiting.popleft()
         if int.from_bytes(frame[:4], "big") != correlation_id:
-            raise ProtocolError("answers out of order")
-        if not answer.done():
-            answer.set_result(frame)
+            raise ProtocolError(f"the response to request {correlation_id} came out of order")
+        if not receiver.done():
+            receiver.set_result(frame)
 
     def _fail(self, error: ConnectionLost) -> None:
         if self._lost is not None:
@@ -145,6 +165,6 @@ class Client:
         if self._loss is not None:
             self._loss.set_result(None)
         while self._waiting:
-            _, answer = self._waiting.popleft()
-            if not answer.done():
-                answer.set_exception(error)
+            _, receiver = self._waiting.popleft()
+            if not receiver.done():
+                receiver.set_exception(error)

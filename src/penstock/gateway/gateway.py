@@ -13,13 +13,13 @@ from penstock.gateway import (
     message_endpoints,
     topic_endpoints,
 )
-from penstock.gateway.cluster_backend import ClusterBackend
-from penstock.gateway.context import Gateway
+from penstock.gateway.backend import Backend
+from penstock.gateway.context import GatewayContext
+from penstock.gateway.endpoint_context import EndpointContext
 from penstock.gateway.front import Front
 from penstock.gateway.health import Health
 from penstock.gateway.mailbox import Mailbox
 from penstock.gateway.push import Push
-from penstock.gateway.surroundings import Surroundings
 from penstock.gateway.system_endpoints import system_endpoints
 
 SETTLE_SECONDS = 2.0
@@ -33,47 +33,43 @@ RESOURCES = (
 )
 
 
-class OpenGateway:
+class Gateway:
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: GatewayContext,
         health: Callable[[], Health],
         render_metrics: Callable[[], Awaitable[bytes]],
     ) -> None:
-        config, clock = surroundings.config, surroundings.clock
+        config, clock = context.config, context.clock
         delivery_seconds = config[GATEWAY_DELIVERY_TIMEOUT_MS] / 1000
-        self._backend = ClusterBackend(
-            surroundings.way, surroundings.threads, delivery_seconds, surroundings.alarms
-        )
+        self._backend = Backend(context.cluster, context.threads, delivery_seconds, context.alarms)
         self._mailbox = Mailbox(self._backend, config, clock)
-        gateway = Gateway(
+        gateway = EndpointContext(
             self._backend,
             config,
             clock,
-            surroundings.threads,
-            surroundings.log,
+            context.threads,
+            context.log,
             self._mailbox,
-            surroundings.authorize,
+            context.authorize,
         )
-        self._push = Push(gateway, surroundings.id_prefix)
+        self._push = Push(gateway, context.id_prefix)
         self.endpoints = system_endpoints((*RESOURCES, *self._push.endpoints()), health, render_metrics)
-        self.front = Front(
-            gateway, self.endpoints, self._push.sockets(), surroundings.metrics, surroundings.id_prefix
-        )
-        surroundings.metrics.add_gauge(
+        self.front = Front(gateway, self.endpoints, self._push.sockets(), context.metrics, context.id_prefix)
+        context.metrics.add_gauge(
             "penstock_http_open_requests",
             "HTTP requests that are unanswered, long polls and streams among them.",
             lambda: self.front.limits.open_requests,
         )
-        surroundings.metrics.add_counter(
+        context.metrics.add_counter(
             "penstock_http_throttled",
             "HTTP requests refused because their client has too many.",
             lambda: self.front.limits.refusals,
         )
-        surroundings.metrics.add_gauge(
+        context.metrics.add_gauge(
             "penstock_push_streams", "Open streams of topics.", lambda: self._push.open_streams
         )
-        surroundings.metrics.add_counter(
+        context.metrics.add_counter(
             "penstock_push_events", "Messages sent to streams of topics.", lambda: self._push.events_sent
         )
 

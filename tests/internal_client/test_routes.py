@@ -9,8 +9,8 @@ import pytest
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.routes import Routes
 from penstock.net.network import TcpNetwork
-from penstock.net.routes import Routes
 
 
 class KnownTopic(Routes):
@@ -21,7 +21,10 @@ class KnownTopic(Routes):
         self.questions = 0
         self.partitions = 1
 
-    async def ask_any(self, api_key: int, version: int, fields: Any) -> Any:
+    async def at_any(self, request: Any) -> Any:
+        return await request(self)
+
+    async def request(self, api_key: int, version: int, fields: Any) -> Any:
         self.questions += 1
         await asyncio.sleep(0)
         partitions = [
@@ -71,7 +74,7 @@ async def test_old_knowledge_is_used_and_read_again(monkeypatch: pytest.MonkeyPa
     routes = KnownTopic()
     await routes.topic("a")
     routes.partitions = 3
-    monkeypatch.setattr("penstock.net.routes.MAX_AGE_SECONDS", -1.0)
+    monkeypatch.setattr("penstock.internal_client.routes.MAX_AGE_SECONDS", -1.0)
     assert len((await routes.topic("a")).partitions) == 1
     await asyncio.gather(*routes._reading.values())
     assert len((await routes.topic("a")).partitions) == 3

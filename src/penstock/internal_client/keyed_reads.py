@@ -12,10 +12,13 @@ from typing import NamedTuple
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
+from penstock.internal_client.api import check_error
+from penstock.internal_client.connections import CONNECT_SECONDS
+from penstock.internal_client.retries import retry
+from penstock.internal_client.routes import Routes
 from penstock.model import TopicId
-from penstock.net.client import Client, ConnectionLost
+from penstock.net.broker_connection import BrokerConnection, ConnectionLost
 from penstock.net.network import Network
-from penstock.net.routes import CONNECT_SECONDS, Routes, check, persist
 from penstock.wire.fetch_by_key import (
     FetchByKeyRequest,
     KeyLookup,
@@ -81,7 +84,7 @@ class KeyedReads:
                 self._routes.forget(wanted.topic)
                 raise
 
-        return await persist(attempt, seconds)
+        return await retry(attempt, seconds)
 
     async def _ask_leader(self, wanted: KeyedRead, max_wait_ms: int) -> KeyResult:
         topic, leader = await self._routes.find_leader(wanted.topic, wanted.partition)
@@ -93,7 +96,7 @@ class KeyedReads:
         result = await conversation.look_up(wanted, topic.id, epoch, max_wait_ms)
         if result.error_code == ErrorCode.corrupt_message:
             raise RecordDamaged(result.next_offset)
-        check(result.error_code)
+        check_error(result.error_code)
         return result
 
 
@@ -102,7 +105,7 @@ class _Conversation:
 
     def __init__(self, network: Network, address: Address, client_id: str) -> None:
         self._is_over = False
-        self._client: Client | None = None
+        self._client: BrokerConnection | None = None
         self._last_id = 0
         self._new: list[KeyLookup] = []
         self._given_up: list[int] = []
@@ -167,7 +170,7 @@ class _Conversation:
     async def _open(self, network: Network, address: Address, client_id: str) -> None:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                self._client = await Client.connect(network, address.host, address.port, client_id)
+                self._client = await BrokerConnection.connect(network, address.host, address.port, client_id)
         except OSError as error:
             self._fail(error)
             return

@@ -1,0 +1,34 @@
+"""One Kafka API in the one version that this client speaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.net.broker_connection import BrokerConnection
+
+RESPONSE_SECONDS = 30.0
+"""A broker that takes longer than this for a response counts as lost, unless the request asks it to wait."""
+
+
+class Api(NamedTuple):
+    key: int
+    version: int
+
+    async def call(
+        self,
+        connection: BrokerConnection,
+        fields: Mapping[str, Any],
+        timeout_seconds: float = RESPONSE_SECONDS,
+    ) -> Any:
+        """Send one request and return its decoded response; OSError where none comes in time."""
+        async with asyncio.timeout(timeout_seconds):
+            return await connection.request(self.key, self.version, fields)
+
+
+def check_error(code: int, message: str | None = None) -> None:
+    """Raise a BrokerError for an error code other than 0."""
+    if code:
+        raise BrokerError(ErrorCode(code), message or "")

@@ -1,0 +1,104 @@
+"""Brokers of a cluster: their addresses, the health of all partitions, and the space on their disks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.internal_client.api import Api, check_error
+from penstock.internal_client.routes import Routes
+from penstock.model import BrokerId, TopicPartition
+
+_DESCRIBE_LOG_DIRS = Api(35, 4)
+_DESCRIBE_CLUSTER = Api(60, 1)
+_BROKER_ENDPOINTS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSummary:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_controller: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterHealth:
+    cluster_id: str
+    brokers: tuple[BrokerSummary, ...]
+    partitions: int
+    """The number of partitions of all topics."""
+    without_leader: int
+    under_replicated: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """One log directory of a broker."""
+
+    usable_bytes: int
+    """Free space of its disk; negative where the broker does not tell."""
+    sizes: Mapping[TopicPartition, int]
+    """Bytes of each replica in it."""
+
+
+class Brokers:
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    async def all(self) -> Sequence[BrokerSummary]:
+        """Read the brokers that are in the cluster, sorted by id."""
+        await self._routes.topics()
+        return self._known()
+
+    async def ids(self) -> list[int]:
+        """Return the ids of the brokers in the cluster, by DescribeCluster: of use before any topic exists."""
+        fields = {"include_cluster_authorized_operations": False, "endpoint_type": _BROKER_ENDPOINTS}
+        response = await self._routes.at_any(lambda connection: _DESCRIBE_CLUSTER.call(connection, fields))
+        check_error(response.error_code, response.error_message)
+        return sorted(int(each.broker_id) for each in response.brokers)
+
+    async def health(self) -> ClusterHealth:
+        """Count the partitions of all topics that have no leader or too few in-sync replicas."""
+        topics = await self._routes.topics()
+        alive = self._routes.brokers
+        partitions = [partition for topic in topics.values() for partition in topic.partitions]
+        return ClusterHealth(
+            self._routes.cluster_id,
+            self._known(),
+            len(partitions),
+            sum(partition.leader not in alive for partition in partitions),
+            sum(len(partition.in_sync) < len(partition.replicas) for partition in partitions),
+        )
+
+    async def log_dirs(self, node_id: BrokerId, *, with_sizes: bool = True) -> list[LogDir]:
+        """Describe the log directories of one broker, with the size of every replica or without any."""
+        fields: dict[str, Any] = {"topics": None if with_sizes else []}
+        response = await self._routes.at_broker(
+            node_id, lambda connection: _DESCRIBE_LOG_DIRS.call(connection, fields)
+        )
+        return [_log_dir(result) for result in response.results]
+
+    def _known(self) -> tuple[BrokerSummary, ...]:
+        return tuple(
+            BrokerSummary(
+                node_id,
+                broker.address.host,
+                broker.address.port,
+                broker.rack,
+                node_id == self._routes.controller,
+            )
+            for node_id, broker in sorted(self._routes.brokers.items())
+        )
+
+
+def _log_dir(result: Any) -> LogDir:
+    check_error(result.error_code)
+    sizes = {
+        TopicPartition(topic.name, partition.partition_index): partition.partition_size
+        for topic in result.topics
+        for partition in topic.partitions
+    }
+    return LogDir(result.usable_bytes, sizes)

@@ -1,0 +1,57 @@
+"""The client of one cluster: every kind of request over one set of connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Self, TypeVar
+
+from penstock.config import parse_address
+from penstock.internal_client.brokers import Brokers
+from penstock.internal_client.configs import Configs
+from penstock.internal_client.groups import Groups
+from penstock.internal_client.reassignments import Reassignments
+from penstock.internal_client.records import Records
+from penstock.internal_client.routes import Routes
+from penstock.internal_client.topics import Topics
+from penstock.internal_client.transactions import Transactions
+from penstock.net.network import TcpNetwork
+
+T = TypeVar("T")
+
+
+class InternalClient:
+    def __init__(self, routes: Routes) -> None:
+        self.routes = routes
+        self.topics = Topics(routes)
+        self.configs = Configs(routes)
+        self.records = Records(routes)
+        self.groups = Groups(routes, self.records)
+        self.transactions = Transactions(routes)
+        self.brokers = Brokers(routes)
+        self.reassignments = Reassignments(routes)
+
+    @classmethod
+    def to(cls, bootstrap: str, client_id: str, patience_seconds: float) -> Self:
+        """Create a client of the cluster at `HOST:PORT,HOST:PORT`; ValueError for anything else.
+
+        Nothing is connected before the first request. `patience_seconds` bounds the retries of each request.
+        """
+        addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
+        return cls(Routes(TcpNetwork(), addresses, client_id, patience_seconds=patience_seconds))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.routes.close()
+
+
+def run(client: InternalClient, work: Callable[[InternalClient], Awaitable[T]]) -> T:
+    """Do some work with a client in an event loop of its own, and close the client."""
+
+    async def body() -> T:
+        async with client:
+            return await work(client)
+
+    return asyncio.run(body())

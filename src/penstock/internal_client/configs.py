@@ -1,0 +1,128 @@
+"""Settings of topics, brokers and groups: describe and alter.
+
+The settings of one broker are described by that broker, which alone knows those that it was started with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.config import Source
+from penstock.config.resources import ConfigOperation, ConfigResourceType
+from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.api import Api, check_error
+from penstock.internal_client.routes import Routes
+from penstock.model import BrokerId
+
+_DESCRIBE_CONFIGS = Api(32, 4)
+_INCREMENTAL_ALTER_CONFIGS = Api(44, 1)
+_SET_ON_RESOURCE = frozenset(
+    {Source.DYNAMIC_TOPIC_CONFIG, Source.DYNAMIC_BROKER_CONFIG, Source.DYNAMIC_GROUP_CONFIG}
+)
+
+Changes = Mapping[str, str | None]
+"""New values by the name of the setting; None returns a setting to its default."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting of a resource, as DescribeConfigs shows it."""
+
+    name: str
+    value: str | None
+    """The value in force; None for a sensitive one."""
+    source: int
+    """Kafka's code of the place that the value comes from."""
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the value was not set for this very topic, broker or group."""
+        return self.source not in _SET_ON_RESOURCE
+
+
+class Configs:
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    async def get(self, kind: ConfigResourceType, name: str) -> Sequence[ConfigEntry]:
+        """Return all settings of one resource, sorted by name. An empty name stands for all brokers."""
+        return (await self.describe(kind, [name]))[name]
+
+    async def describe(
+        self, kind: ConfigResourceType, names: Sequence[str], options: Sequence[str] | None = None
+    ) -> dict[str, Sequence[ConfigEntry]]:
+        """Return the settings of several topics or groups, or of one broker; all of them, or those in `options`."""
+        resources = [
+            {"resource_type": kind, "resource_name": name, "configuration_keys": options} for name in names
+        ]
+        fields = {"resources": resources, "include_synonyms": False, "include_documentation": True}
+        node_id = await self._broker(names[0]) if kind is ConfigResourceType.BROKER and names[0] else None
+        if node_id is None:
+            response = await self._routes.at_any(lambda each: _DESCRIBE_CONFIGS.call(each, fields))
+        else:
+            response = await self._routes.at_broker(
+                node_id, lambda each: _DESCRIBE_CONFIGS.call(each, fields)
+            )
+        found: dict[str, Sequence[ConfigEntry]] = {}
+        for result in response.results:
+            check_error(result.error_code, result.error_message)
+            entries = sorted(result.configs, key=lambda each: str(each.name))
+            found[result.resource_name] = [_entry(each) for each in entries]
+        return found
+
+    async def alter(self, kind: ConfigResourceType, name: str, changes: Changes) -> None:
+        """Make all of the changes of one resource, or none; an empty name stands for all brokers."""
+        await self.alter_many(kind, {name: changes})
+
+    async def alter_many(self, kind: ConfigResourceType, changes: Mapping[str, Changes]) -> None:
+        """Make changes of several resources; the first that is refused is raised, and others may have been made.
+
+        The request is sent once: where its response is lost, OutcomeUnknown is raised.
+        """
+        resources = [
+            {"resource_type": kind, "resource_name": name, "configs": _operations(of_resource)}
+            for name, of_resource in changes.items()
+        ]
+        fields = {"resources": resources, "validate_only": False}
+        names = [name for name in changes if name and kind is ConfigResourceType.BROKER]
+        node_id = await self._broker(names[0]) if names else None
+        response = await self._routes.once(
+            lambda connection: _INCREMENTAL_ALTER_CONFIGS.call(connection, fields), node_id
+        )
+        for result in response.responses:
+            check_error(result.error_code, result.error_message)
+
+    async def _broker(self, name: str) -> BrokerId:
+        if not self._routes.brokers:
+            await self._routes.topics()
+        node_id = BrokerId(int(name)) if name.isascii() and name.isdecimal() else None
+        if node_id is None or node_id not in self._routes.brokers:
+            raise BrokerError(ErrorCode.broker_id_not_registered, f"there is no broker {name[:20]!r}")
+        return node_id
+
+
+def _operations(changes: Changes) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "config_operation": ConfigOperation.DELETE if value is None else ConfigOperation.SET,
+            "value": value,
+        }
+        for name, value in changes.items()
+    ]
+
+
+def _entry(config: Any) -> ConfigEntry:
+    return ConfigEntry(
+        config.name,
+        None if config.is_sensitive else config.value,
+        config.config_source,
+        config.read_only,
+        config.is_sensitive,
+        config.documentation or "",
+    )

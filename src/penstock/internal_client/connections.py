@@ -1,0 +1,103 @@
+"""Connections to brokers by address: one for each, opened at its first use and shared by all callers.
+
+A port of another protocol is recognised by its first response (`NotKafka`). Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import TypeVar
+
+from penstock.config import Address
+from penstock.internal_client.errors import Unreachable
+from penstock.net.broker_connection import BrokerConnection, ConnectionLost, NotKafka
+from penstock.net.network import Network
+from penstock.wire.foreign_protocol import TLS, foreign_protocol, tls_client_hello
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 3.0
+Request = Callable[[BrokerConnection], Awaitable[T]]
+"""A request on a connection that is chosen when it is sent."""
+
+
+class BrokerConnections:
+    def __init__(self, network: Network, client_id: str) -> None:
+        self._network = network
+        self._client_id = client_id
+        self._open: dict[Address, BrokerConnection] = {}
+        self._opening: dict[Address, asyncio.Task[BrokerConnection]] = {}
+
+    @property
+    def addresses(self) -> Iterable[Address]:
+        """The addresses that had a connection last."""
+        return tuple(self._open)
+
+    def close(self) -> None:
+        for task in self._opening.values():
+            task.cancel()
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+    async def get(self, address: Address) -> BrokerConnection:
+        """Return the shared connection to an address; Unreachable where none can be opened."""
+        connection = self._open.get(address)
+        if connection is not None and connection.is_connected:
+            return connection
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(self._open_shared(address))
+            self._opening[address] = opening
+            opening.add_done_callback(lambda _: self._opening.pop(address, None))
+        return await asyncio.shield(opening)
+
+    async def open(self, address: Address) -> BrokerConnection:
+        """Open a connection of the caller's own; Unreachable where that fails."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await BrokerConnection.connect(
+                    self._network, address.host, address.port, self._client_id
+                )
+        except OSError as error:
+            raise Unreachable({address: error}) from error
+
+    async def send(self, address: Address, request: Request[T]) -> T:
+        """Make a request on the shared connection; Unreachable where no response comes."""
+        connection = await self.get(address)
+        try:
+            return await request(connection)
+        except Unreachable:
+            raise
+        except OSError as error:
+            raise Unreachable({address: error}) from error
+
+    async def explain(self, address: Address, error: OSError) -> OSError:
+        """Return NotKafka in place of an error where a TLS listener has closed the connection in silence."""
+        connection = self._open.get(address)
+        if isinstance(error, ConnectionLost) and connection is not None and not connection.has_received:
+            with suppress(OSError):
+                if await self._speaks_tls(address):
+                    return NotKafka(TLS)
+        return error
+
+    async def _open_shared(self, address: Address) -> BrokerConnection:
+        self._open.pop(address, None)
+        connection = self._open[address] = await self.open(address)
+        return connection
+
+    async def _speaks_tls(self, address: Address) -> bool:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            socket = await self._network.connect(address.host, address.port)
+            try:
+                readable = asyncio.Event()
+                socket.on_readable(readable.set)
+                socket.sendmsg((tls_client_hello(),), False)
+                await readable.wait()
+                received = bytearray(2)
+                count = socket.recv_into(memoryview(received))
+                return foreign_protocol(bytes(received[:count])) == TLS
+            finally:
+                socket.close()

@@ -1,0 +1,182 @@
+"""The idempotent produce loop: one batch of a partition is sent with its sequence until its outcome is known.
+
+Because a broker recognises a repeated sequence, the batch is stored once. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from penstock.errors import BrokerError, DiskFull, ErrorCode
+from penstock.internal_client.api import check_error
+from penstock.internal_client.errors import OutcomeUnknown, reason_of
+from penstock.internal_client.retries import MAX_RETRY_SECONDS, MOVED, RETRY_SECONDS, is_retriable
+from penstock.internal_client.routes import Routes
+from penstock.internal_client.transactions import ProducerIdentity, init_producer_id
+from penstock.net.broker_connection import BrokerConnection
+from penstock.records.building import NewRecord, build_batch
+from penstock.records.compression import Codec
+from penstock.wire.produce import ProducePartition, ProduceRequest, ProduceResult, ProduceTopic
+from penstock.wire.produce_client import decode_produce_response, encode_produce_request
+
+MAX_BATCH_BYTES = 512 * 1024
+_PRODUCE_VERSION = 12
+"""The first version that adds partitions to a transaction by itself (KIP-890)."""
+_ACKS_ALL = -1
+_ATTEMPT_SECONDS = 10.0
+_RECORD_OVERHEAD_BYTES = 64
+_SEQUENCES = 1 << 31
+_NO_PRODUCER = ProducerIdentity(None, -1, -1)
+
+_UNKNOWN_PRODUCER = frozenset(
+    {
+        ErrorCode.out_of_order_sequence_number,
+        ErrorCode.unknown_producer_id,
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.producer_fenced,
+    }
+)
+"""Errors of a broker that knows another history of this producer."""
+
+_PERHAPS_AFTER_APPEND = MOVED | {
+    ErrorCode.request_timed_out,
+    ErrorCode.not_enough_replicas_after_append,
+}
+
+
+class PartitionProducer:
+    """The writer of one partition; one `write` at a time."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        topic: str,
+        partition: int,
+        producer: ProducerIdentity | None = None,
+        codec: Codec = Codec.NONE,
+        *,
+        waits_for_space: bool = False,
+    ) -> None:
+        """Create a writer with a given producer, or with producer ids that it obtains itself.
+
+        `waits_for_space` retries while the broker's disk is full, instead of raising DiskFull at once.
+        """
+        self._routes = routes
+        self._topic, self._partition = topic, partition
+        self._producer = producer
+        self._has_own_id = producer is None
+        self._codec = codec
+        self._waits_for_space = waits_for_space
+        self._sequence = 0
+
+    async def write(self, records: Sequence[NewRecord], deadline: float, *, has_sequence: bool = True) -> int:
+        """Write one batch and return its base offset, once it is committed; -1 where the broker does not know it.
+
+        BrokerError or OSError where nothing was stored, OutcomeUnknown at the deadline where that is not certain.
+        A batch without a sequence is deduplicated by its idempotency key alone.
+        """
+        loop = asyncio.get_running_loop()
+        pause_seconds, may_be_stored = RETRY_SECONDS, False
+        while True:
+            try:
+                async with asyncio.timeout_at(min(deadline, loop.time() + 2 * _ATTEMPT_SECONDS)):
+                    producer = self._producer or await self._obtain_producer()
+                    connection = await self._routes.leader(self._topic, self._partition)
+                    was_stored, may_be_stored = may_be_stored, True
+                    result = await self._send(connection, producer if has_sequence else _NO_PRODUCER, records)
+                is_full = DiskFull.is_told_by(result.error_code, result.error_message)
+                may_be_stored = was_stored or (result.error_code in _PERHAPS_AFTER_APPEND and not is_full)
+                self._check(result)
+            except (BrokerError, OSError) as error:
+                self._routes.forget(self._topic)
+                if self._is_unknown_producer(error) and not may_be_stored:
+                    self._producer = None
+                    continue
+                if not self._may_retry(error, may_be_stored) or loop.time() + pause_seconds > deadline:
+                    self._raise(error, may_be_stored)
+            else:
+                if has_sequence:
+                    self._sequence = (self._sequence + len(records)) % _SEQUENCES
+                return result.base_offset
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, MAX_RETRY_SECONDS)
+
+    async def _obtain_producer(self) -> ProducerIdentity:
+        self._producer = await self._routes.at_any(lambda connection: init_producer_id(connection, None))
+        self._sequence = 0
+        return self._producer
+
+    async def _send(
+        self, connection: BrokerConnection, producer: ProducerIdentity, records: Sequence[NewRecord]
+    ) -> ProduceResult:
+        batch = build_batch(
+            records,
+            codec=self._codec,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=-1 if producer is _NO_PRODUCER else self._sequence,
+            transactional=producer.transactional_id is not None,
+        )
+        topics = [ProduceTopic(self._topic, None, [ProducePartition(self._partition, memoryview(batch))])]
+        timeout_ms = int(_ATTEMPT_SECONDS * 1000)
+        request = ProduceRequest(producer.transactional_id, _ACKS_ALL, timeout_ms, topics)
+        correlation_id = connection.next_correlation_id()
+        frame = encode_produce_request(correlation_id, _PRODUCE_VERSION, connection.client_id, request)
+        response = await connection.exchange(correlation_id, frame)
+        [produced] = decode_produce_response(response, _PRODUCE_VERSION).topics
+        return produced.partitions[0]
+
+    def _check(self, result: ProduceResult) -> None:
+        code = result.error_code
+        if code == ErrorCode.duplicate_sequence_number:
+            return
+        if code == ErrorCode.unknown_topic_or_partition:
+            # The leader may not know a new topic yet; of a deleted one the next Metadata response tells.
+            raise BrokerError(
+                ErrorCode.leader_not_available, f"{self._topic}-{self._partition} is unknown to its leader"
+            )
+        if DiskFull.is_told_by(code, result.error_message):
+            raise DiskFull(result.error_message or "")
+        check_error(code, result.error_message)
+
+    def _is_unknown_producer(self, error: BrokerError | OSError) -> bool:
+        return self._has_own_id and isinstance(error, BrokerError) and error.code in _UNKNOWN_PRODUCER
+
+    def _may_retry(self, error: BrokerError | OSError, may_be_stored: bool) -> bool:
+        if isinstance(error, DiskFull) and not may_be_stored:
+            return self._waits_for_space
+        is_stored_once = isinstance(error, BrokerError) and (
+            error.code is ErrorCode.not_enough_replicas_after_append
+        )
+        return is_stored_once or is_retriable(error)
+
+    def _raise(self, error: BrokerError | OSError, may_be_stored: bool) -> None:
+        if not may_be_stored:
+            raise error
+        if self._has_own_id:
+            # The sequence of the next batch depends on an outcome that nobody knows.
+            self._producer = None
+        reason = str(error) if isinstance(error, BrokerError) else reason_of(error)
+        raise OutcomeUnknown(reason) from error
+
+
+def batches_of(records: Sequence[NewRecord], max_records: int) -> Iterator[Sequence[NewRecord]]:
+    """Split records into batches of at most MAX_BATCH_BYTES; a larger record is a batch of its own."""
+    start, size = 0, 0
+    for place, record in enumerate(records):
+        added = size_of(record)
+        if place > start and (size + added > MAX_BATCH_BYTES or place - start >= max_records):
+            yield records[start:place]
+            start, size = place, 0
+        size += added
+    if start < len(records):
+        yield records[start:]
+
+
+def size_of(record: NewRecord) -> int:
+    """Estimate the bytes of a record in a batch, from above."""
+    size = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
+    if record.headers:
+        size += sum(len(name) + len(value or b"") for name, value in record.headers)
+    return size

@@ -1,0 +1,73 @@
+"""Topics of a cluster: list, create, add partitions and delete.
+
+A request that changes a topic is sent once: where its response is lost, OutcomeUnknown is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.internal_client.api import Api, check_error
+from penstock.internal_client.routes import Routes, TopicRoute
+
+_TIMEOUT_MS = 15_000
+_CREATE_TOPICS = Api(19, 7)
+_DELETE_TOPICS = Api(20, 6)
+_CREATE_PARTITIONS = Api(37, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 stands for the broker's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] | None = None
+
+
+class Topics:
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    async def all(self) -> Sequence[TopicRoute]:
+        """Read every topic, sorted by name."""
+        topics = await self._routes.topics()
+        return [topics[name] for name in sorted(topics)]
+
+    async def get(self, name: str, *, fresh: bool = False) -> TopicRoute:
+        """Return a topic, read anew when `fresh`; UNKNOWN_TOPIC_OR_PARTITION where it does not exist."""
+        if fresh:
+            self._routes.forget(name)
+        return await self._routes.topic(name)
+
+    async def create(self, topic: NewTopic, *, validate_only: bool = False) -> None:
+        described = {
+            "name": topic.name,
+            "num_partitions": topic.partitions,
+            "replication_factor": topic.replication_factor,
+            "assignments": (),
+            "configs": [{"name": name, "value": value} for name, value in (topic.configs or {}).items()],
+        }
+        fields = {"topics": [described], "timeout": _TIMEOUT_MS, "validate_only": validate_only}
+        response = await self._routes.once(lambda connection: _CREATE_TOPICS.call(connection, fields))
+        [result] = response.topics
+        check_error(result.error_code, result.error_message)
+        self._routes.forget(topic.name)
+
+    async def delete(self, name: str) -> None:
+        fields = {"topics": [{"name": name, "topic_id": None}], "timeout": _TIMEOUT_MS}
+        response = await self._routes.once(lambda connection: _DELETE_TOPICS.call(connection, fields))
+        [result] = response.responses
+        self._routes.forget(name)
+        check_error(result.error_code, result.error_message)
+
+    async def set_partitions(self, name: str, count: int) -> None:
+        """Add partitions until there are `count`; a smaller number is refused."""
+        wanted = {"name": name, "count": count, "assignments": None}
+        fields = {"topics": [wanted], "timeout": _TIMEOUT_MS, "validate_only": False}
+        response = await self._routes.once(lambda connection: _CREATE_PARTITIONS.call(connection, fields))
+        [result] = response.results
+        self._routes.forget(name)
+        check_error(result.error_code, result.error_message)

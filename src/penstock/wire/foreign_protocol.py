@@ -1,0 +1,40 @@
+"""Recognition of ports that do not speak the Kafka protocol, by the first bytes of the response to a request.
+
+An HTTP server responds in its own protocol. Many TLS listeners close the connection without a response; a TLS
+ClientHello on a second connection tells them from a broker that is stopping. A Kafka client would take such bytes for
+the size of a huge frame and wait for the rest of it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+PREFIX_BYTES = 5
+"""Bytes that are enough to recognise every protocol known here."""
+HTTP = "this port speaks HTTP, not the Kafka protocol; give the broker's Kafka port, 9092 unless it was set"
+TLS = (
+    "this port speaks TLS, and the connection is plaintext; give the broker's plaintext port, or set "
+    "security.protocol=ssl where the client has that setting"
+)
+OTHER = "this port does not speak the Kafka protocol; give the broker's Kafka port"
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+"""The first bytes of a TLS alert and of a TLS handshake message."""
+
+
+def foreign_protocol(received: bytes) -> str | None:
+    """Return what to tell the user where the first bytes received are HTTP or TLS; None for anything else."""
+    if received.startswith(b"HTTP/"):
+        return HTTP
+    return TLS if received.startswith(_TLS_RECORDS) else None
+
+
+def tls_client_hello() -> bytes:
+    """Return the first message of a TLS client, which a TLS listener answers with a TLS record."""
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    outgoing = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    return outgoing.read()
