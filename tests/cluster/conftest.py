@@ -14,7 +14,7 @@ from support.broker_process import free_ports
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody leads there is nobody to wait for."""
-    monkeypatch.setattr("penstock.cluster.membership.BE_LEFT_SECONDS", 0.05)
+    monkeypatch.setattr("penstock.cluster.membership.REMOVAL_WAIT_SECONDS", 0.05)
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,10 @@ from penstock.cluster.change_list import ChangeList
 from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.controller import Controller
 from penstock.cluster.coordination import CoordinationStore
-from penstock.cluster.election import make_ready
-from penstock.cluster.membership import Identity, Membership
+from penstock.cluster.election import initialize_store
+from penstock.cluster.membership import BrokerIdentity, Membership
 from penstock.cluster.metadata import ClusterMetadata
-from penstock.cluster.moves import Moves
+from penstock.cluster.partition_admin import PartitionAdministration
 from penstock.config import BrokerConfig
 from penstock.model import BrokerEpoch, BrokerId
 from penstock.observability.logs import Logger
@@ -43,13 +43,13 @@ class ClusterNode:
         change_list = ChangeList(store, f"{node_id}-{random.getrandbits(64):x}")
         self.changes = ChangeMaker(store, self.metadata, node_id, change_list)
         self.administration = Administration(store, self.metadata, self.changes, random)
-        self.moves = Moves(self.metadata, self.changes, quiet_log())
+        self.partition_admin = PartitionAdministration(self.metadata, self.changes, quiet_log())
         self.membership = Membership(store, self.metadata, self.changes, node_id)
         self.controller = Controller(store, self.metadata, self.changes, change_list, node_id, quiet_log())
         self._random = random
 
     async def load(self) -> None:
-        await make_ready(self.store, self._random)
+        await initialize_store(self.store, self._random)
         await self.metadata.load()
 
     async def register(
@@ -62,7 +62,9 @@ class ClusterNode:
     ) -> BrokerEpoch:
         directory_id = UUID(int=self.node_id if directory is None else directory)
         machine_id = f"machine-{self.node_id}"
-        identity = Identity("localhost", 9092, machine_id, directory_id, clean_epoch, kept_epoch=kept_epoch)
+        identity = BrokerIdentity(
+            "localhost", 9092, machine_id, directory_id, clean_epoch, kept_epoch=kept_epoch
+        )
         return await self.membership.register(identity, lambda _: has_logs)
 
     async def start(self) -> ClusterNode:

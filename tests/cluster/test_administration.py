@@ -18,7 +18,7 @@ from penstock.cluster.config_changes import (
 )
 from penstock.cluster.coordination import CoordinationStore, Node, Operation
 from penstock.cluster.embedded import EmbeddedStore
-from penstock.cluster.image import ImageChange, Topic
+from penstock.cluster.image import ImageChange, TopicImage
 from penstock.cluster.loading import load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
 from penstock.cluster.topics import NewPartitions, NewTopic
@@ -46,7 +46,7 @@ def run(scenario: Callable[[ClusterNode, CoordinationStore], Awaitable[None]], *
     asyncio.run(body())
 
 
-def codes(results: list[Topic | BrokerError] | list[BrokerError | None]) -> list[ErrorCode | None]:
+def codes(results: list[TopicImage | BrokerError] | list[BrokerError | None]) -> list[ErrorCode | None]:
     return [result.code if isinstance(result, BrokerError) else None for result in results]
 
 
@@ -69,7 +69,7 @@ def test_topics_are_created_found_and_deleted() -> None:
         assert node.metadata.image.topic("a") is None
         assert node.metadata.image.topic_by_id(topic.id) is None
         again = await node.administration.create_topics([NewTopic("a")])
-        assert isinstance(again[0], Topic)
+        assert isinstance(again[0], TopicImage)
         assert again[0].id != topic.id
 
     run(scenario)
@@ -265,7 +265,7 @@ def test_broker_settings_change_for_all_and_for_one() -> None:
         assert codes(await node.administration.alter_configs(refused)) == [ErrorCode.invalid_request] * 4
         assert node.metadata.config is kept
         made = await node.administration.create_topics([NewTopic("t")])
-        assert isinstance(made[0], Topic)
+        assert isinstance(made[0], TopicImage)
         assert len(made[0].partitions) == 6
 
     run(scenario)
@@ -517,7 +517,7 @@ def test_a_stopped_broker_without_replicas_is_unregistered() -> None:
         with pytest.raises(BrokerError, match="is running"):
             await first.administration.unregister_broker(other)
         [topic] = await first.administration.create_topics([NewTopic("a", assignment={0: (other,)})])
-        assert isinstance(topic, Topic)
+        assert isinstance(topic, TopicImage)
         await second.stop()
         await second.store.close()
         await first.metadata.until(lambda image: other not in image.brokers)

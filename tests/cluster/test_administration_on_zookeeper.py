@@ -12,7 +12,7 @@ from cutting_proxy import Cut, CuttingProxy
 from node import ClusterNode
 
 from penstock.cluster.coordination import CoordinationStore, SessionState
-from penstock.cluster.image import Topic
+from penstock.cluster.image import TopicImage
 from penstock.cluster.loading import load_image
 from penstock.cluster.topics import NewPartitions, NewTopic
 from penstock.cluster.zookeeper import ZooKeeperStore
@@ -62,16 +62,16 @@ def test_every_answer_is_true_of_the_store_while_connections_are_cut(zookeeper: 
                 proxy.next_multi = random.choice([None, *Cut])
                 name = f"t{number}"
                 [made] = await node.administration.create_topics([NewTopic(name, 1)])
-                assert isinstance(made, Topic)
+                assert isinstance(made, TopicImage)
                 expected[name] = 1
                 if random.random() < 0.5:
                     proxy.next_multi = random.choice([None, *Cut])
                     [grown] = await node.administration.create_partitions([NewPartitions(name, 3)])
-                    assert isinstance(grown, Topic)
+                    assert isinstance(grown, TopicImage)
                     expected[name] = 3
                 if random.random() < 0.3:
                     [gone] = await node.administration.delete_topics([name])
-                    assert isinstance(gone, Topic)
+                    assert isinstance(gone, TopicImage)
                     del expected[name]
             seen = {name: len(topic.partitions) for name, topic in node.metadata.image.topics.items()}
             assert seen == expected

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from penstock.cluster import adoption, znodes
-from penstock.cluster.adoption import ADOPTING, NotAdopted, adopt
+from penstock.cluster.adoption import ADOPTING, AdoptionFailed, adopt
 from penstock.cluster.coordination import Create
-from penstock.cluster.election import make_ready
+from penstock.cluster.election import initialize_store
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
 from penstock.model import BrokerId
 
@@ -32,7 +32,7 @@ async def opened(ensemble: MemoryEnsemble, faults: Faults | None = None) -> Memo
 async def lonely_broker() -> MemoryStore:
     """A store with something of everything."""
     store = await opened(MemoryEnsemble())
-    await make_ready(store, Random(1))
+    await initialize_store(store, Random(1))
     await store.multi([Create(path, data) for path, data in KEPT.items()])
     await store.set(znodes.PRODUCER_IDS, b"the next block")
     await store.create(znodes.broker_path(BrokerId(1)), b"registered", ephemeral=True)
@@ -72,7 +72,7 @@ async def test_a_store_that_holds_something_else_is_refused_and_left_alone() -> 
         target = await opened(MemoryEnsemble())
         await target.create(others, znodes.encode(znodes.ClusterNode("another")))
         before = await nodes_of(target)
-        with pytest.raises(NotAdopted):
+        with pytest.raises(AdoptionFailed):
             await adopt(source, target)
         assert await nodes_of(target) == before
 

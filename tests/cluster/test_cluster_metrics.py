@@ -9,16 +9,16 @@ from typing import Any, cast
 from uuid import UUID
 
 from penstock.cluster.cluster_metrics import ClusterMetrics
-from penstock.cluster.image import NO_LEADER, ClusterImage, ImageChange, Partition, Topic
+from penstock.cluster.image import NO_LEADER, ClusterImage, ImageChange, PartitionState, TopicImage
 from penstock.model import BrokerId, LeaderEpoch, TopicId
 from penstock.observability.metrics import BrokerMetrics
 
-STATE = Partition(BrokerId(1), LeaderEpoch(3), (BrokerId(1), BrokerId(2)), (BrokerId(1), BrokerId(2)), 0)
+STATE = PartitionState(BrokerId(1), LeaderEpoch(3), (BrokerId(1), BrokerId(2)), (BrokerId(1), BrokerId(2)), 0)
 
 
 def image(controller: BrokerId, *epochs: int, topic_id: int = 1) -> ClusterImage:
     states = tuple(replace(STATE, leader_epoch=LeaderEpoch(epoch)) for epoch in epochs)
-    topic = Topic("a", TopicId(UUID(int=topic_id)), states, {}, 0)
+    topic = TopicImage("a", TopicId(UUID(int=topic_id)), states, {}, 0)
     return ClusterImage("c").with_members([], controller).with_topics([topic])
 
 

@@ -18,12 +18,12 @@ from test_metadata import PATIENCE_SECONDS
 
 from penstock.cluster import topic_writes, znodes
 from penstock.cluster.config_changes import ConfigAlteration, ConfigChange
-from penstock.cluster.image import NO_LEADER, ClusterImage, Partition
+from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState
 from penstock.cluster.loading import load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
-from penstock.cluster.moves import Reassignment
+from penstock.cluster.partition_admin import Reassignment
 from penstock.cluster.topics import NewPartitions, NewTopic
-from penstock.cluster.tree import Transaction
+from penstock.cluster.tree import PreparedWrite
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
@@ -42,7 +42,7 @@ EXPECTED = {
 
 
 class CheckingEnsemble(MemoryEnsemble):
-    def commit(self, transaction: Transaction) -> None:
+    def commit(self, transaction: PreparedWrite) -> None:
         for path, entry in transaction.changes.items():
             before = self.tree.entries.get(path)
             if entry is None or before is None or path.count("/") != 3 or not path.startswith(znodes.TOPICS):
@@ -74,13 +74,13 @@ def _check(before: znodes.PartitionNode, after: znodes.PartitionNode) -> None:
     assert after.leader == NO_LEADER or after.leader in after.isr
 
 
-def _shrink(node: BrokerId, random: Random) -> partial[Partition | None]:
+def _shrink(node: BrokerId, random: Random) -> partial[PartitionState | None]:
     return partial(_resize, node=node, random=random)
 
 
 def _resize(
-    _: ClusterImage, name: TopicPartition, partition: Partition, node: BrokerId, random: Random
-) -> Partition | None:
+    _: ClusterImage, name: TopicPartition, partition: PartitionState, node: BrokerId, random: Random
+) -> PartitionState | None:
     """What a leader does: take a follower out of the set, or in again."""
     others = [broker for broker in partition.replicas if broker != node]
     if partition.leader != node or not others:
@@ -188,7 +188,7 @@ class Life:
             index = TopicPartition(name, random.randrange(len(topic.partitions)))
             target = tuple(map(BrokerId, random.sample(BROKERS, random.randint(1, len(BROKERS)))))
             wanted = Reassignment(index, None if random.random() < 0.2 else target)
-            [refusal] = await node.moves.reassign([wanted])
+            [refusal] = await node.partition_admin.reassign([wanted])
             if refusal is not None:
                 self.expect(refusal)
 

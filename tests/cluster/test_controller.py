@@ -15,8 +15,8 @@ from test_metadata import until
 from penstock.cluster import znodes
 from penstock.cluster.change_list import ChangeList, Scope
 from penstock.cluster.coordination import Check, Node, Set
-from penstock.cluster.election import take_office
-from penstock.cluster.image import NO_LEADER, Partition
+from penstock.cluster.election import become_controller
+from penstock.cluster.image import NO_LEADER, PartitionState
 from penstock.cluster.loading import encode_partition, load_image
 from penstock.cluster.memory import MemoryEnsemble, MemoryStore
 from penstock.cluster.topics import NewTopic
@@ -31,7 +31,7 @@ async def started(ensemble: MemoryEnsemble, number: int) -> ClusterNode:
     return await ClusterNode(store, BrokerId(number), seed=number).start()
 
 
-def partition_of(node: ClusterNode, topic: str = "a") -> Partition:
+def partition_of(node: ClusterNode, topic: str = "a") -> PartitionState:
     return node.metadata.image.topics[topic].partitions[0]
 
 
@@ -138,7 +138,7 @@ async def _replaced_in_the_middle() -> None:
     first, second = await started(ensemble, 1), await started(ensemble, 2)
     await first.metadata.reread_members()
     await first.administration.create_topics([NewTopic("a", assignment=[(0, [1, 2])])])
-    office = await take_office(first.store, BrokerId(1))
+    office = await become_controller(first.store, BrokerId(1))
     await first.stop()
     await first.store.delete(znodes.CONTROLLER)
     await until(lambda: second.metadata.image.controller_id == 2)
@@ -154,7 +154,7 @@ async def _replaced_in_the_middle() -> None:
     await second.stop()
 
 
-def _give_to(_: object, name: object, partition: Partition, broker: BrokerId) -> Partition:
+def _give_to(_: object, name: object, partition: PartitionState, broker: BrokerId) -> PartitionState:
     return replace(partition, leader=broker)
 
 
@@ -213,7 +213,7 @@ def test_the_preferred_leader_leads_again_when_it_is_in_sync() -> None:
         second = await started(ensemble, 2)
         await first.metadata.reread_members()
         await first.administration.create_topics([NewTopic("a", assignment=[(0, [2, 1]), (1, [2, 1])])])
-        state = Partition(BrokerId(1), LeaderEpoch(3), (BrokerId(2), BrokerId(1)), (BrokerId(1),), 0)
+        state = PartitionState(BrokerId(1), LeaderEpoch(3), (BrokerId(2), BrokerId(1)), (BrokerId(1),), 0)
         in_sync = replace(state, isr=(BrokerId(1), BrokerId(2)))
         for index, written in enumerate((state, in_sync)):
             await store.multi([Set(znodes.partition_path("a", index), encode_partition(written))])

@@ -191,7 +191,7 @@ def test_after_an_io_error_the_outcome_is_unknown_and_nothing_more_is_written(
         def broken(*_: object) -> None:
             raise sqlite3.OperationalError("disk I/O error")
 
-        monkeypatch.setattr(embedded._File, "_put", broken)
+        monkeypatch.setattr(embedded._SqliteFile, "_put", broken)
         with pytest.raises(UnknownOutcome, match="disk I/O error"):
             await store.create("/b")
         monkeypatch.undo()

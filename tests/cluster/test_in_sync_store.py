@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from node import ClusterNode
 
-from penstock.cluster.image import Partition
+from penstock.cluster.image import PartitionState
 from penstock.cluster.memory import MemoryEnsemble
 from penstock.cluster.topics import NewTopic
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
@@ -29,7 +29,7 @@ class Pair:
         self.store = RecordedInSync(leader.changes, LEADER)
 
     @property
-    def state(self) -> Partition:
+    def state(self) -> PartitionState:
         return self.leader.metadata.image.topics["orders"].partitions[0]
 
     @property
@@ -125,7 +125,7 @@ def test_a_follower_that_is_about_to_come_back_is_not_let_in_and_holds_up_nobody
 
     async def scenario(pair: Pair) -> None:
         await pair.record(LEADER, FOLLOWER)
-        await pair.follower.membership._disown()
+        await pair.follower.membership._invalidate_last_registration()
         joins, leaves = pair.write_of(1, LEADER, FOLLOWER), pair.write_of(0, LEADER)
         outcomes = await pair.store.write_in_sync([joins, leaves])
         assert [outcome.result for outcome in outcomes] == [WriteResult.UNKNOWN, WriteResult.RECORDED]

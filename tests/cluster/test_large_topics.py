@@ -12,7 +12,7 @@ from node import ClusterNode
 from penstock.cluster import topic_writes, znodes
 from penstock.cluster.config_changes import ConfigAlteration, ConfigChange
 from penstock.cluster.coordination import Node, Operation
-from penstock.cluster.image import ClusterImage, ImageChange, Topic
+from penstock.cluster.image import ClusterImage, ImageChange, TopicImage
 from penstock.cluster.loading import load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
 from penstock.cluster.topics import NewPartitions, NewTopic
@@ -162,7 +162,7 @@ def test_versions_are_right_for_what_comes_after() -> None:
         assert await node.administration.alter_configs([change]) == [None]
         await node.membership.take_leadership()
         assert node.metadata.image == await load_image(store)
-        assert isinstance((await node.administration.delete_topics(["large"]))[0], Topic)
+        assert isinstance((await node.administration.delete_topics(["large"]))[0], TopicImage)
         assert nodes_in_store(ensemble) == {"small": 2}
 
     asyncio.run(body())
@@ -176,7 +176,7 @@ def test_unknown_outcomes_leave_no_doubt_about_large_topics(seed: int) -> None:
         store.faults = Faults(Random(seed), unknown_not_applied=0.05, unknown_applied=0.05)
         for name in ("create", "grow", "delete"):
             [result] = await CHANGES[name](node)  # type: ignore[misc]
-            assert isinstance(result, Topic)
+            assert isinstance(result, TopicImage)
         assert shape(node.metadata.image) == {"small": 1 + LARGE, "new": LARGE}
         assert node.metadata.image == await load_image(store)
         await store.close()
@@ -240,7 +240,7 @@ def test_what_was_done_before_the_store_failed_is_answered_as_done() -> None:
         results = await node.administration.create_topics(
             [NewTopic("a", 3), NewTopic("b", 3), NewTopic("c", 3)]
         )
-        assert isinstance(results[0], Topic)
+        assert isinstance(results[0], TopicImage)
         assert [result.code for result in results[1:] if isinstance(result, BrokerError)] == [
             ErrorCode.not_controller
         ] * 2

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster import leaders
-from penstock.cluster.decisions import Rule
-from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, Partition, Topic
+from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState, RegisteredBroker, TopicImage
+from penstock.cluster.metadata_change import Rule
 from penstock.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 
 NAME = TopicPartition("t", 0)
@@ -15,7 +15,7 @@ BROKERS = [BrokerId(number) for number in range(1, 6)]
 
 
 @st.composite
-def partitions(draw: st.DrawFn) -> Partition:
+def partitions(draw: st.DrawFn) -> PartitionState:
     replicas = tuple(draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=5, unique=True)))
     isr = tuple(draw(st.lists(st.sampled_from(replicas), unique=True)))
     leader = draw(st.sampled_from([NO_LEADER, *isr]))
@@ -23,7 +23,9 @@ def partitions(draw: st.DrawFn) -> Partition:
     outside = tuple(draw(st.lists(st.sampled_from(others), unique=True))) if others else ()
     split = draw(st.integers(0, len(outside)))
     epoch = LeaderEpoch(draw(st.integers(0, 9)))
-    return Partition(leader, epoch, replicas, isr, 0, last_resort=outside[:split], eligible=outside[split:])
+    return PartitionState(
+        leader, epoch, replicas, isr, 0, last_resort=outside[:split], eligible=outside[split:]
+    )
 
 
 @st.composite
@@ -31,19 +33,19 @@ def images(draw: st.DrawFn) -> ClusterImage:
     alive = draw(st.lists(st.sampled_from(BROKERS), unique=True))
     machines = draw(st.integers(1, len(BROKERS)))
     members = [
-        Broker(node_id, "h", 1, BrokerEpoch(1), f"m{node_id % machines}", None, draw(st.booleans()))
+        RegisteredBroker(node_id, "h", 1, BrokerEpoch(1), f"m{node_id % machines}", None, draw(st.booleans()))
         for node_id in alive
     ]
     return ClusterImage("c").with_members(members, NO_LEADER)
 
 
 def rules(broker: BrokerId) -> list[Rule]:
-    return [leaders.elect, leaders.prefer, leaders.come_back(broker)]
+    return [leaders.elect, leaders.prefer, leaders.resume_leadership(broker)]
 
 
 @given(images(), partitions(), st.sampled_from(BROKERS))
 def test_a_leader_is_complete_and_leads_in_a_new_epoch(
-    image: ClusterImage, before: Partition, broker: BrokerId
+    image: ClusterImage, before: PartitionState, broker: BrokerId
 ) -> None:
     for rule in rules(broker):
         after = rule(image, NAME, before)
@@ -64,7 +66,7 @@ def test_a_leader_is_complete_and_leads_in_a_new_epoch(
 
 
 @given(images(), partitions())
-def test_an_election_settles_a_partition_at_once(image: ClusterImage, before: Partition) -> None:
+def test_an_election_settles_a_partition_at_once(image: ClusterImage, before: PartitionState) -> None:
     after = leaders.elect(image, NAME, before) or before
     assert leaders.elect(image, NAME, after) is None
     alive = [member for member in after.isr if member in image.brokers]
@@ -77,7 +79,7 @@ def test_an_election_settles_a_partition_at_once(image: ClusterImage, before: Pa
 
 
 @given(images(), partitions())
-def test_only_a_leader_leaves_one_machine_in_sync(image: ClusterImage, before: Partition) -> None:
+def test_only_a_leader_leaves_one_machine_in_sync(image: ClusterImage, before: PartitionState) -> None:
     """It fsyncs first: what several machines vouched for need not be on a disk."""
     after = leaders.elect(image, NAME, before) or before
     machines = {image.brokers[member].machine_id for member in after.isr if member in image.brokers}
@@ -85,7 +87,7 @@ def test_only_a_leader_leaves_one_machine_in_sync(image: ClusterImage, before: P
 
 
 @given(images(), partitions())
-def test_nobody_is_lost_from_a_set_by_dying(image: ClusterImage, before: Partition) -> None:
+def test_nobody_is_lost_from_a_set_by_dying(image: ClusterImage, before: PartitionState) -> None:
     after = leaders.elect(image, NAME, before) or before
     assert all(image.is_stopping(member) for member in set(before.isr) - set(after.isr))
     assert after.isr or not before.isr
@@ -93,7 +95,7 @@ def test_nobody_is_lost_from_a_set_by_dying(image: ClusterImage, before: Partiti
 
 @given(images(), partitions())
 def test_the_preferred_leader_is_settled_too_and_elections_leave_it(
-    image: ClusterImage, before: Partition
+    image: ClusterImage, before: PartitionState
 ) -> None:
     settled = leaders.elect(image, NAME, before) or before
     preferred = leaders.prefer(image, NAME, settled) or settled
@@ -103,7 +105,7 @@ def test_the_preferred_leader_is_settled_too_and_elections_leave_it(
 
 @given(images(), partitions())
 def test_only_without_a_living_member_of_the_set_another_replica_leads(
-    image: ClusterImage, before: Partition
+    image: ClusterImage, before: PartitionState
 ) -> None:
     after = leaders.elect_any(image, before)
     in_sync, alive = set(before.isr) & set(image.brokers), set(before.replicas) & set(image.brokers)
@@ -123,14 +125,16 @@ def test_only_without_a_living_member_of_the_set_another_replica_leads(
 
 
 def test_preferred_leaders_are_given_back_where_too_many_are_missing() -> None:
-    def led_by(leader: int) -> Partition:
-        return Partition(BrokerId(leader), LeaderEpoch(0), (BROKERS[0], BROKERS[1]), tuple(BROKERS[:2]), 0)
+    def led_by(leader: int) -> PartitionState:
+        return PartitionState(
+            BrokerId(leader), LeaderEpoch(0), (BROKERS[0], BROKERS[1]), tuple(BROKERS[:2]), 0
+        )
 
     states = tuple(led_by(2 if index < 2 else 1) for index in range(10))
-    image = ClusterImage("c").with_topics([Topic("t", NO_TOPIC_ID, states, {}, 0)])
+    image = ClusterImage("c").with_topics([TopicImage("t", NO_TOPIC_ID, states, {}, 0)])
     assert leaders.imbalanced(image, 20) == frozenset()
     assert leaders.imbalanced(image, 19) == {1}
-    members = [Broker(node_id, "h", 1, BrokerEpoch(1), "m") for node_id in BROKERS[:2]]
+    members = [RegisteredBroker(node_id, "h", 1, BrokerEpoch(1), "m") for node_id in BROKERS[:2]]
     image = image.with_members(members, NO_LEADER)
-    assert len(leaders.affected(image, ["t"], leaders.prefer_some({BrokerId(1)}))) == 2
-    assert leaders.affected(image, ["t"], leaders.prefer_some({BrokerId(2)})) == []
+    assert len(leaders.affected(image, ["t"], leaders.prefer_for({BrokerId(1)}))) == 2
+    assert leaders.affected(image, ["t"], leaders.prefer_for({BrokerId(2)})) == []

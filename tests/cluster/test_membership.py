@@ -13,10 +13,10 @@ from node import ClusterNode
 from penstock.cluster import znodes
 from penstock.cluster.change_list import Scope
 from penstock.cluster.coordination import Set
-from penstock.cluster.decisions import Decision
-from penstock.cluster.image import NO_LEADER, ImageChange, Partition
+from penstock.cluster.image import NO_LEADER, ImageChange, PartitionState
 from penstock.cluster.loading import encode_partition, load_image
 from penstock.cluster.memory import Faults, MemoryEnsemble
+from penstock.cluster.metadata_change import MetadataChange
 from penstock.cluster.topic_writes import Writes
 from penstock.cluster.topics import NewTopic
 from penstock.errors import BrokerError, ErrorCode
@@ -56,7 +56,7 @@ def run(scenario: Scenario) -> None:
     asyncio.run(body())
 
 
-async def states(node: ClusterNode) -> tuple[Partition, Partition, Partition]:
+async def states(node: ClusterNode) -> tuple[PartitionState, PartitionState, PartitionState]:
     image = await load_image(node.store)
     return (*image.topics["both"].partitions, image.topics["alone"].partitions[0])
 
@@ -213,7 +213,7 @@ def test_sets_are_left_before_the_broker_is_seen() -> None:
 def test_leadership_is_taken_of_what_has_no_leader_and_never_from_another() -> None:
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)
-        offline = Partition(NO_LEADER, LeaderEpoch(5), (BrokerId(1),), (BrokerId(1),), 0)
+        offline = PartitionState(NO_LEADER, LeaderEpoch(5), (BrokerId(1),), (BrokerId(1),), 0)
         await node.store.multi([Set(znodes.partition_path("alone", 0), encode_partition(offline))])
         await node.metadata.reload()
         await node.register(clean_epoch=epoch)
@@ -263,7 +263,7 @@ def test_one_that_lost_power_is_taken_out_by_the_living_before_it_leaves_by_itse
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They fsync first; until then it is not registered, so that nobody elects it."""
-    monkeypatch.setattr("penstock.cluster.membership.BE_LEFT_SECONDS", 10.0)
+    monkeypatch.setattr("penstock.cluster.membership.REMOVAL_WAIT_SECONDS", 10.0)
 
     async def body() -> None:
         ensemble = MemoryEnsemble()
@@ -283,7 +283,7 @@ def test_one_that_lost_power_is_taken_out_by_the_living_before_it_leaves_by_itse
             (Set(znodes.partition_path("both", 0), encode_partition(changed), state.partition_epoch),)
         )
         await second.changes.make(
-            lambda image: Decision(
+            lambda image: MetadataChange(
                 None,
                 writes if image.topics["both"].partitions[0] == state else Writes(),
                 Scope(partitions={"both": (0,)}),

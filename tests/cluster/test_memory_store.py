@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.coordination import NoNode, SessionExpired, SessionState, Unreachable
+from penstock.cluster.coordination import NoNode, SessionExpired, SessionState, StoreUnreachable
 from penstock.cluster.memory import Faults, MemoryEnsemble
 from penstock.errors import UnknownOutcome
 from penstock.simulation.loop import SimulationLoop
@@ -171,7 +171,7 @@ def test_calls_of_one_that_is_cut_off_wait_for_the_session_timeout_and_write_not
         store = ensemble.client(session_timeout_s=2.0)
         await store.start()
         store.cut_off()
-        with pytest.raises(Unreachable):
+        with pytest.raises(StoreUnreachable):
             await store.create("/topic")
         assert ensemble.tree.children("/") == []
 

@@ -15,11 +15,11 @@ import pytest
 from node import ClusterNode, quiet_log
 
 from penstock.cluster import znodes
+from penstock.cluster.broker_removal import BrokerRemoval
 from penstock.cluster.change_list import ChangeList
 from penstock.cluster.coordination import Node
-from penstock.cluster.expulsion import Expulsion
-from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, Partition
-from penstock.cluster.membership import Identity
+from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState, RegisteredBroker
+from penstock.cluster.membership import BrokerIdentity
 from penstock.cluster.memory import Faults, MemoryEnsemble, MemoryStore
 from penstock.cluster.peers import PING_SECONDS, PeerContext, Peers, peers_of
 from penstock.cluster.topics import NewTopic
@@ -53,12 +53,12 @@ class SimulatedNode:
         self.cluster = ClusterNode(self.store, self.id, seed=number)
         change_list = ChangeList(self.store, f"{number}-{id(self)}")
         metadata = self.cluster.metadata
-        self.expulsion = Expulsion(self.store, metadata, change_list, self.id)
+        self.removal = BrokerRemoval(self.store, metadata, change_list, self.id)
         clock = SimulatedClock(world.loop.time)
         context = PeerContext(
             self.id, self.network, clock, quiet_log(), self.lost.append, self.failovers.append
         )
-        self.peers = Peers(metadata, self.expulsion, context)
+        self.peers = Peers(metadata, self.removal, context)
 
     async def listen(self) -> None:
         self.listener = await self.network.listen("0.0.0.0", PORT, self._accept)
@@ -73,7 +73,7 @@ class SimulatedNode:
         await self.store.start()
         await self.cluster.load()
         await self.listen()
-        identity = Identity(host or self.host, PORT, self.host, UUID(int=self.id))
+        identity = BrokerIdentity(host or self.host, PORT, self.host, UUID(int=self.id))
         epoch = await self.cluster.membership.register(identity, lambda _: True)
         await self.cluster.membership.take_leadership()
         await self.cluster.controller.start()
@@ -85,7 +85,7 @@ class SimulatedNode:
         return self.cluster.metadata.image
 
     @property
-    def partition(self) -> Partition:
+    def partition(self) -> PartitionState:
         return self.image.topics["a"].partitions[0]
 
 
@@ -307,7 +307,7 @@ def test_one_that_started_again_is_left_alone() -> None:
         former = first.image.brokers[BrokerId(2)]
         world.kill(2)
         again = await world.start(2)
-        assert not await first.expulsion.expel(former)
+        assert not await first.removal.remove(former)
         await world.stays([1, 2, 3])
         assert again.image.brokers[BrokerId(2)].epoch > former.epoch
 
@@ -334,8 +334,8 @@ def test_one_that_registers_again_at_that_moment_is_left_alone() -> None:
 
         store = Slow(world.ensemble)
         await store.start()
-        expulsion = Expulsion(store, first.cluster.metadata, ChangeList(store, "slow"), first.id)
-        assert not await expulsion.expel(former)
+        removal = BrokerRemoval(store, first.cluster.metadata, ChangeList(store, "slow"), first.id)
+        assert not await removal.remove(former)
         assert world.registered() == ["1", "2", "3"]
 
     run(scenario)
@@ -344,7 +344,7 @@ def test_one_that_registers_again_at_that_moment_is_left_alone() -> None:
 def test_only_the_controller_takes_out_those_who_are_not_the_controller() -> None:
     async def scenario(world: World) -> None:
         third = world.nodes[3]
-        assert not await third.expulsion.expel(third.image.brokers[BrokerId(2)])
+        assert not await third.removal.remove(third.image.brokers[BrokerId(2)])
         assert world.registered() == ["1", "2", "3"]
 
     run(scenario)
@@ -360,7 +360,7 @@ def test_a_controller_that_was_replaced_takes_nobody_out() -> None:
             async def get_many(self, paths: object) -> list[Node | None]:
                 nodes = await super().get_many(paths)  # type: ignore[arg-type]
                 if world.ensemble.tree.get(znodes.CONTROLLER).data == holder:
-                    await world.nodes[3].expulsion.expel(first.image.brokers[BrokerId(1)])
+                    await world.nodes[3].removal.remove(first.image.brokers[BrokerId(1)])
                     await world.until(lambda: world.nodes[3].image.controller_id == 3, 1)
                 return nodes
 
@@ -369,16 +369,16 @@ def test_a_controller_that_was_replaced_takes_nobody_out() -> None:
         holder = world.ensemble.tree.get(znodes.CONTROLLER).data
         store = Replaced(world.ensemble)
         await store.start()
-        expulsion = Expulsion(store, first.cluster.metadata, ChangeList(store, "replaced"), first.id)
-        assert not await expulsion.expel(first.image.brokers[BrokerId(2)])
+        removal = BrokerRemoval(store, first.cluster.metadata, ChangeList(store, "replaced"), first.id)
+        assert not await removal.remove(first.image.brokers[BrokerId(2)])
         assert world.registered() == ["2", "3"]
 
     run(scenario)
 
 
 def test_the_controller_watches_all_and_all_watch_the_controller() -> None:
-    def broker(number: int) -> Broker:
-        return Broker(BrokerId(number), f"host-{number}", PORT, BrokerEpoch(10 + number), "m")
+    def broker(number: int) -> RegisteredBroker:
+        return RegisteredBroker(BrokerId(number), f"host-{number}", PORT, BrokerEpoch(10 + number), "m")
 
     def watched(image: ClusterImage, me: int) -> list[tuple[int, int]]:
         return sorted(peers_of(image, BrokerId(me)))

@@ -6,17 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cluster.image import Broker
+from penstock.cluster.image import RegisteredBroker
 from penstock.cluster.placement import place_replicas
 from penstock.model import BrokerEpoch, BrokerId
 
 
-def broker(node_id: int, machine: int, rack: int) -> Broker:
-    return Broker(BrokerId(node_id), "h", 9092, BrokerEpoch(1), f"m{machine}", f"r{rack}" if rack else None)
+def broker(node_id: int, machine: int, rack: int) -> RegisteredBroker:
+    return RegisteredBroker(
+        BrokerId(node_id), "h", 9092, BrokerEpoch(1), f"m{machine}", f"r{rack}" if rack else None
+    )
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> list[Broker]:
+def clusters(draw: st.DrawFn) -> list[RegisteredBroker]:
     ids = draw(st.lists(st.integers(0, 1000), min_size=1, max_size=9, unique=True))
     machine_racks = draw(st.lists(st.integers(0, 3), min_size=9, max_size=9))
     brokers = []
@@ -29,7 +31,7 @@ def clusters(draw: st.DrawFn) -> list[Broker]:
 @settings(max_examples=200, deadline=None)
 @given(clusters(), st.integers(1, 30), st.integers(0, 100), st.data())
 def test_replicas_never_share_a_broker_nor_needlessly_a_machine(
-    brokers: list[Broker], partitions: int, first: int, data: st.DataObject
+    brokers: list[RegisteredBroker], partitions: int, first: int, data: st.DataObject
 ) -> None:
     factor = data.draw(st.integers(1, len(brokers)))
     machine_of = {broker.node_id: broker.machine_id for broker in brokers}
@@ -44,7 +46,7 @@ def test_replicas_never_share_a_broker_nor_needlessly_a_machine(
 
 @settings(max_examples=100, deadline=None)
 @given(clusters(), st.integers(1, 40), st.integers(0, 100))
-def test_leaders_are_dealt_out_evenly(brokers: list[Broker], partitions: int, first: int) -> None:
+def test_leaders_are_dealt_out_evenly(brokers: list[RegisteredBroker], partitions: int, first: int) -> None:
     leaders = Counter(replicas[0] for replicas in place_replicas(brokers, partitions, 1, first))
     counts = [leaders[broker.node_id] for broker in brokers]
     assert max(counts) - min(counts) <= 1

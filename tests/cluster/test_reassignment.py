@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.cluster import leaders, reassignment
 from penstock.cluster.coordination import Node
-from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, Partition, Topic
+from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState, RegisteredBroker, TopicImage
 from penstock.cluster.loading import decode_partition, encode_partition
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
@@ -29,23 +29,23 @@ def ids(*numbers: int) -> tuple[BrokerId, ...]:
 
 def image_of(*alive: int, min_in_sync: int = 1, stopping: tuple[int, ...] = ()) -> ClusterImage:
     members = [
-        Broker(BrokerId(number), "h", 1, BrokerEpoch(1), f"m{number}", None, number in stopping)
+        RegisteredBroker(BrokerId(number), "h", 1, BrokerEpoch(1), f"m{number}", None, number in stopping)
         for number in alive
     ]
-    topic = Topic("t", NO_TOPIC_ID, (), {"min.insync.replicas": str(min_in_sync)}, 0)
+    topic = TopicImage("t", NO_TOPIC_ID, (), {"min.insync.replicas": str(min_in_sync)}, 0)
     return ClusterImage("c").with_members(members, NO_LEADER).with_topics([topic])
 
 
-def on(*replicas: int, isr: tuple[int, ...] | None = None, leader: int | None = None) -> Partition:
+def on(*replicas: int, isr: tuple[int, ...] | None = None, leader: int | None = None) -> PartitionState:
     members = ids(*(replicas if isr is None else isr))
     first = members[0] if members else NO_LEADER
-    return Partition(
+    return PartitionState(
         first if leader is None else BrokerId(leader), LeaderEpoch(4), ids(*replicas), members, 7
     )
 
 
-def finished(image: ClusterImage, partition: Partition) -> Partition | None:
-    return reassignment.finish(CONFIG)(image, NAME, partition)
+def finished(image: ClusterImage, partition: PartitionState) -> PartitionState | None:
+    return reassignment.complete(CONFIG)(image, NAME, partition)
 
 
 def code_of(refusal: pytest.ExceptionInfo[BrokerError]) -> ErrorCode:
@@ -64,17 +64,17 @@ def test_a_move_adds_replicas_first_and_removes_others_when_all_are_in_sync() ->
     assert finished(image, moving) is None
     assert finished(image, replace(moving, isr=ids(1, 2, 3, 4))) is None
     done = finished(image, replace(moving, isr=ids(1, 2, 3, 4, 5)))
-    assert done == Partition(BrokerId(3), LeaderEpoch(5), ids(3, 4, 5), ids(3, 4, 5), 7)
+    assert done == PartitionState(BrokerId(3), LeaderEpoch(5), ids(3, 4, 5), ids(3, 4, 5), 7)
 
 
 def test_a_move_that_only_adds_is_under_way_until_they_are_in_sync() -> None:
     image = image_of(1, 2, 3)
     moving = reassignment.begin(image, on(2, 3), ids(1, 2, 3))
     assert (moving.replicas, moving.adding_replicas) == (ids(2, 3, 1), ids(1))
-    assert moving.is_moving
+    assert moving.is_reassigning
     assert finished(image, moving) is None
     done = finished(image, replace(moving, isr=ids(1, 2, 3)))
-    assert done == Partition(BrokerId(2), LeaderEpoch(5), ids(1, 2, 3), ids(1, 2, 3), 7)
+    assert done == PartitionState(BrokerId(2), LeaderEpoch(5), ids(1, 2, 3), ids(1, 2, 3), 7)
 
 
 def test_a_leader_that_stays_leads_on_in_a_new_epoch_that_fences_the_others() -> None:
@@ -88,19 +88,19 @@ def test_a_leader_that_stays_leads_on_in_a_new_epoch_that_fences_the_others() ->
 def test_a_move_that_was_called_off_leaves_everything_as_it_was() -> None:
     image, before = image_of(1, 2, 3, 4, 5), on(1, 2, 3)
     moving = replace(reassignment.begin(image, before, ids(3, 4, 5)), isr=ids(1, 2, 3, 4))
-    back = reassignment.call_off(moving)
+    back = reassignment.cancel(moving)
     assert (back.replicas, back.target_replicas) == (ids(1, 2, 3, 4), ids(1, 2, 3))
     assert (back.isr, back.leader, back.leader_epoch) == (moving.isr, 1, 5), (
         "5 was not in sync, and is fenced"
     )
-    assert reassignment.call_off(back) == back
+    assert reassignment.cancel(back) == back
     assert finished(image, back) == replace(before, leader_epoch=LeaderEpoch(6))
 
 
 def test_a_move_that_nobody_has_followed_yet_is_called_off_at_once() -> None:
     image, before = image_of(1, 2, 3), on(1, 2)
     moving = reassignment.begin(image, before, ids(2, 3))
-    assert reassignment.call_off(moving) == replace(before, leader_epoch=LeaderEpoch(5))
+    assert reassignment.cancel(moving) == replace(before, leader_epoch=LeaderEpoch(5))
 
 
 def test_another_target_replaces_the_first_and_gives_up_whom_that_had_added() -> None:
@@ -124,13 +124,13 @@ def test_before_one_machine_is_left_one_of_it_leads_and_writes_that_itself() -> 
     assert finished(image, led) is None
     assert reassignment.leaving(image, NAME, led, CONFIG) == {1}
     alone = replace(led, isr=ids(2))
-    assert finished(image, alone) == Partition(BrokerId(2), LeaderEpoch(6), ids(2), ids(2), 7)
+    assert finished(image, alone) == PartitionState(BrokerId(2), LeaderEpoch(6), ids(2), ids(2), 7)
 
 
 def test_an_order_is_changed_at_once() -> None:
     ordered = reassignment.begin(image_of(1, 2), on(1, 2), ids(2, 1))
     assert (ordered.replicas, ordered.leader, ordered.leader_epoch) == (ids(2, 1), 1, 4)
-    assert not ordered.is_moving
+    assert not ordered.is_reassigning
 
 
 def test_replicas_are_given_up_without_others_instead() -> None:
@@ -138,7 +138,7 @@ def test_replicas_are_given_up_without_others_instead() -> None:
     shrinking = reassignment.begin(image, on(1, 2, 3), ids(2, 3))
     assert shrinking.removing_replicas == ids(1)
     done = finished(image, shrinking)
-    assert done == Partition(BrokerId(2), LeaderEpoch(5), ids(2, 3), ids(2, 3), 7)
+    assert done == PartitionState(BrokerId(2), LeaderEpoch(5), ids(2, 3), ids(2, 3), 7)
 
 
 def test_a_move_waits_for_a_dead_broker_that_it_adds() -> None:
@@ -177,19 +177,19 @@ def test_the_number_of_replicas_changes_only_where_the_request_allows_it() -> No
     assert code_of(refusal) is ErrorCode.invalid_replication_factor
     moving = reassignment.begin(image, on(1, 2), ids(1, 3), may_change_count=False)
     # What counts is where it came from, not what it is on for the time being.
-    assert reassignment.begin(image, moving, ids(3, 1), may_change_count=False).is_moving
+    assert reassignment.begin(image, moving, ids(3, 1), may_change_count=False).is_reassigning
 
 
 def test_what_does_not_move_cannot_be_called_off() -> None:
     with pytest.raises(BrokerError) as refusal:
-        reassignment.call_off(on(1, 2))
+        reassignment.cancel(on(1, 2))
     assert code_of(refusal) is ErrorCode.no_reassignment_in_progress
 
 
 def test_a_move_is_called_off_in_the_end_when_those_from_before_are_in_sync_again() -> None:
     image = image_of(1, 2, 3)
     moving = replace(reassignment.begin(image, on(1, 2), ids(1, 3)), isr=ids(3), leader=BrokerId(3))
-    back = reassignment.call_off(moving)
+    back = reassignment.cancel(moving)
     assert finished(image, back) is None
     done = finished(image, replace(back, isr=ids(1, 2, 3)))
     assert done is not None
@@ -213,7 +213,7 @@ def images(draw: st.DrawFn) -> ClusterImage:
 
 
 @st.composite
-def partitions(draw: st.DrawFn) -> Partition:
+def partitions(draw: st.DrawFn) -> PartitionState:
     """In any stage of a move, or of none."""
     origin = tuple(draw(targets))
     target = tuple(draw(targets)) if draw(st.booleans()) else ()
@@ -222,10 +222,10 @@ def partitions(draw: st.DrawFn) -> Partition:
     replicas = origin + adding
     isr = tuple(draw(st.lists(st.sampled_from(replicas), unique=True)))
     leader = draw(st.sampled_from([NO_LEADER, *isr]))
-    return Partition(leader, LeaderEpoch(draw(st.integers(0, 9))), replicas, isr, 3, adding, target)
+    return PartitionState(leader, LeaderEpoch(draw(st.integers(0, 9))), replicas, isr, 3, adding, target)
 
 
-def check(before: Partition, after: Partition) -> None:
+def check(before: PartitionState, after: PartitionState) -> None:
     assert set(after.isr) <= set(before.isr) & set(after.replicas), "only a leader takes others into the set"
     assert after.isr or not before.isr, "the last that is in sync is never given up"
     assert after.leader == NO_LEADER or after.leader in after.isr
@@ -236,13 +236,15 @@ def check(before: Partition, after: Partition) -> None:
     assert len(set(after.replicas)) == len(after.replicas)
 
 
-def check_machines(image: ClusterImage, before: Partition, after: Partition) -> None:
+def check_machines(image: ClusterImage, before: PartitionState, after: PartitionState) -> None:
     if len(after.isr) < len(before.isr):
         assert len(set(after.isr) & set(image.brokers)) > 1, "only a leader may leave one machine in the set"
 
 
 @given(images(), partitions())
-def test_a_move_ends_only_when_all_that_it_adds_are_in_sync(image: ClusterImage, before: Partition) -> None:
+def test_a_move_ends_only_when_all_that_it_adds_are_in_sync(
+    image: ClusterImage, before: PartitionState
+) -> None:
     after = finished(image, before)
     if after is None:
         return
@@ -250,7 +252,7 @@ def test_a_move_ends_only_when_all_that_it_adds_are_in_sync(image: ClusterImage,
     check_machines(image, before, after)
     alive = set(before.isr) & set(image.brokers)
     assert set(before.adding_replicas) & set(before.target_replicas) <= alive
-    if after.is_moving:
+    if after.is_reassigning:
         assert after.leader in before.target_replicas
         assert replace(after, leader=before.leader, leader_epoch=before.leader_epoch) == before
         return
@@ -262,7 +264,7 @@ def test_a_move_ends_only_when_all_that_it_adds_are_in_sync(image: ClusterImage,
 
 @given(images(), partitions(), targets)
 def test_a_move_begins_without_giving_up_anybody_from_before(
-    image: ClusterImage, before: Partition, target: list[BrokerId]
+    image: ClusterImage, before: PartitionState, target: list[BrokerId]
 ) -> None:
     try:
         after = reassignment.begin(image, before, target)
@@ -273,30 +275,30 @@ def test_a_move_begins_without_giving_up_anybody_from_before(
     origin = set(before.replicas) - set(before.adding_replicas)
     assert origin | set(before.isr) <= set(after.replicas)
     assert (after.isr, after.leader) == (before.isr, before.leader)
-    assert set(after.lasting_replicas) == set(target)
-    if after.is_moving:
+    assert set(after.final_replicas) == set(target)
+    if after.is_reassigning:
         assert set(after.replicas) - set(after.adding_replicas) == origin
 
 
 @given(images(), partitions(), targets, targets)
 def test_calling_off_leads_back_to_where_it_began(
-    image: ClusterImage, before: Partition, first: list[BrokerId], second: list[BrokerId]
+    image: ClusterImage, before: PartitionState, first: list[BrokerId], second: list[BrokerId]
 ) -> None:
-    assume(not before.is_moving)
+    assume(not before.is_reassigning)
     try:
         moving = reassignment.begin(image, before, first)
-        moving = reassignment.begin(image, moving, second) if moving.is_moving else moving
+        moving = reassignment.begin(image, moving, second) if moving.is_reassigning else moving
     except BrokerError:
         return
-    assume(moving.is_moving)
-    after = reassignment.call_off(moving)
+    assume(moving.is_reassigning)
+    after = reassignment.cancel(moving)
     check(moving, after)
-    assert after.lasting_replicas == before.replicas
+    assert after.final_replicas == before.replicas
     assert after.isr == before.isr
 
 
 @given(images(), partitions())
-def test_a_partition_settles_within_a_few_steps(image: ClusterImage, before: Partition) -> None:
+def test_a_partition_settles_within_a_few_steps(image: ClusterImage, before: PartitionState) -> None:
     rule, state = reassignment.settle(CONFIG), before
     for _ in range(3):
         after = rule(image, NAME, state)
@@ -311,5 +313,5 @@ def test_a_partition_settles_within_a_few_steps(image: ClusterImage, before: Par
 
 
 @given(partitions())
-def test_a_state_is_read_as_it_was_written(state: Partition) -> None:
+def test_a_state_is_read_as_it_was_written(state: PartitionState) -> None:
     assert decode_partition(Node(encode_partition(state), state.partition_epoch, 0)) == state

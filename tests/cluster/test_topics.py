@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from penstock.cluster.image import Broker, ClusterImage, Topic
+from penstock.cluster.image import ClusterImage, RegisteredBroker, TopicImage
 from penstock.cluster.topics import NewPartitions, NewTopic, TopicPlanner, check_topic_name, draw_uuid
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
@@ -13,13 +13,13 @@ from penstock.model import BrokerEpoch, BrokerId
 
 def image_of(brokers: int) -> ClusterImage:
     members = [
-        Broker(BrokerId(number), "h", 9092, BrokerEpoch(1), f"machine-{number}")
+        RegisteredBroker(BrokerId(number), "h", 9092, BrokerEpoch(1), f"machine-{number}")
         for number in range(1, brokers + 1)
     ]
     return ClusterImage("cluster").with_members(members, BrokerId(1))
 
 
-def planner(brokers: int = 1, *topics: Topic, **settings: int) -> TopicPlanner:
+def planner(brokers: int = 1, *topics: TopicImage, **settings: int) -> TopicPlanner:
     config = BrokerConfig({name.replace("_", "."): str(value) for name, value in settings.items()})
     return TopicPlanner(image_of(brokers).with_topics(topics), config, Random(1))
 

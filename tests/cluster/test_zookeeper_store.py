@@ -21,7 +21,7 @@ from penstock.cluster.coordination import (
     NoNode,
     SessionExpired,
     SessionState,
-    Unreachable,
+    StoreUnreachable,
 )
 from penstock.cluster.zookeeper import CHUNK, ZooKeeperStore
 from penstock.errors import StorageError, UnknownOutcome
@@ -171,7 +171,7 @@ def test_a_server_that_falls_silent_leaves_no_doubt_when_it_is_back(own_zookeepe
             try:
                 with pytest.raises(UnknownOutcome):
                     await store.set("/mine", b"not answered")
-                with pytest.raises(Unreachable):
+                with pytest.raises(StoreUnreachable):
                     await store.get("/mine")
                 await states.until(SessionState.SUSPENDED)
             finally:
@@ -357,16 +357,16 @@ def test_a_client_that_finds_no_server_says_so(zookeeper: str) -> None:
         [port] = free_ports(1)
         threads = ThreadPools()
         store = ZooKeeperStore(f"127.0.0.1:{port}", threads, 300)
-        with pytest.raises(Unreachable, match=f"127.0.0.1:{port} does not answer"):
+        with pytest.raises(StoreUnreachable, match=f"127.0.0.1:{port} does not answer"):
             await store.start()
         threads.close()
         async with proxied(zookeeper) as (proxy, hosts), session(hosts, SHORT_MS) as store:
             states = States(store)
             proxy.cut()
             await states.until(SessionState.SUSPENDED)
-            with pytest.raises(Unreachable):
+            with pytest.raises(StoreUnreachable):
                 await store.get("/")
-            with pytest.raises(Unreachable):
+            with pytest.raises(StoreUnreachable):
                 await store.create("/never-sent")
 
     asyncio.run(scenario())
@@ -447,7 +447,7 @@ def test_an_ensemble_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None:
                 while version < 20:
                     try:
                         version = (await store.set("/a", b"1", version)).version
-                    except (UnknownOutcome, Unreachable):
+                    except (UnknownOutcome, StoreUnreachable):
                         version = (await store.get("/a")).version
             assert (await store.get("/mine")).ephemeral
             assert SessionState.EXPIRED not in states.heard

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from penstock.cluster.image import ClusterImage, Partition, Topic
+from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups import conversion
@@ -35,13 +35,13 @@ CLASSIC_SESSION_MS = 10_000
 WALL_OFFSET_MS = 1_700_000_000_000
 GROUP = "g"
 
-_PARTITION = Partition(BrokerId(1), LeaderEpoch(0), (BrokerId(1),), (BrokerId(1),), 0)
+_PARTITION = PartitionState(BrokerId(1), LeaderEpoch(0), (BrokerId(1),), (BrokerId(1),), 0)
 _NEXT_ID = count(1)
 
 
-def topic(name: str, partitions: int, topic_id: TopicId | None = None) -> Topic:
+def topic(name: str, partitions: int, topic_id: TopicId | None = None) -> TopicImage:
     fresh = TopicId(UUID(int=next(_NEXT_ID)))
-    return Topic(name, topic_id or fresh, (_PARTITION,) * partitions, {}, 0)
+    return TopicImage(name, topic_id or fresh, (_PARTITION,) * partitions, {}, 0)
 
 
 def image_of(**topics: int) -> ClusterImage:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from penstock.cluster.image import ClusterImage, Partition, Topic
+from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
 from penstock.config import BrokerConfig, Durability
 from penstock.groups.group import JoinRequest, SyncRequest
 from penstock.groups.loading import Loading
@@ -152,9 +152,9 @@ class Bench:
         return joined.generation
 
 
-def topic(name: str, topic_id: TopicId, partitions: int = 2) -> Topic:
-    state = Partition(ME, LeaderEpoch(0), (ME,), (ME,), 0)
-    return Topic(name, topic_id, (state,) * partitions, {"retention.ms": "1000"}, 0)
+def topic(name: str, topic_id: TopicId, partitions: int = 2) -> TopicImage:
+    state = PartitionState(ME, LeaderEpoch(0), (ME,), (ME,), 0)
+    return TopicImage(name, topic_id, (state,) * partitions, {"retention.ms": "1000"}, 0)
 
 
 def outside(

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.image import ClusterImage, TopicImage
 from penstock.config import BrokerConfig
 from penstock.groups.offsets import CommittedOffset, Offsets
 from penstock.groups.records import GroupRecord, OffsetKey
@@ -25,7 +25,7 @@ def image(topic_id: TopicId | None = ORDERS, **configs: str) -> ClusterImage:
     if topic_id is None:
         return empty
     named = {"retention.ms": "1000", **{name.replace("_", "."): value for name, value in configs.items()}}
-    return empty.with_topics([Topic("orders", topic_id, (), named, 0)])
+    return empty.with_topics([TopicImage("orders", topic_id, (), named, 0)])
 
 
 def committed(

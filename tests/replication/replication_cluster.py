@@ -16,7 +16,7 @@ from uuid import UUID
 
 from penstock.clock import SystemClock
 from penstock.cluster.eligible import with_members
-from penstock.cluster.image import Broker, ClusterImage, ImageChange, Partition, Topic
+from penstock.cluster.image import ClusterImage, ImageChange, PartitionState, RegisteredBroker, TopicImage
 from penstock.config import BrokerConfig
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from penstock.net.network import TcpNetwork
@@ -108,7 +108,7 @@ class Node:
             disk=self.disk,
             metadata=cast(Any, self.metadata),
             administration=cast(Any, None),
-            moves=cast(Any, None),
+            partition_admin=cast(Any, None),
             logs=self.logs,
             replicas=self.replicas,
             groups=cast(Any, None),
@@ -195,10 +195,10 @@ class Cluster:
             await self.add(node_id)
         replicas = tuple(self.nodes)
         states = tuple(
-            Partition(replicas[index % count], LeaderEpoch(1), replicas, replicas, 0)
+            PartitionState(replicas[index % count], LeaderEpoch(1), replicas, replicas, 0)
             for index in range(partitions)
         )
-        topic = Topic(TOPIC, TOPIC_ID, states, self.topic_settings, 0)
+        topic = TopicImage(TOPIC, TOPIC_ID, states, self.topic_settings, 0)
         self.show(self.image.with_topics([topic]), TOPIC)
         await self.settled()
 
@@ -208,7 +208,7 @@ class Cluster:
         await node.start()
         self.epoch += 1
         machine = self.machines.get(node_id, f"machine-{node_id}")
-        broker = Broker(node.id, "127.0.0.1", node.port, BrokerEpoch(self.epoch), machine)
+        broker = RegisteredBroker(node.id, "127.0.0.1", node.port, BrokerEpoch(self.epoch), machine)
         self.show(replace(self.image, brokers={**self.image.brokers, node.id: broker}))
         self.nodes[node.id] = node
         await node.join()
@@ -240,7 +240,7 @@ class Cluster:
         for node in self.nodes.values():
             await node.replicas.settled()
 
-    def state(self, index: int = 0) -> Partition:
+    def state(self, index: int = 0) -> PartitionState:
         return self.image.topics[TOPIC].partitions[index]
 
     def record(self, index: int, **changes: Any) -> None:

@@ -11,7 +11,14 @@ from uuid import UUID
 import pytest
 from test_produce_handler import batch, produce, topic
 
-from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, ImageChange, Partition, Topic
+from penstock.cluster.image import (
+    NO_LEADER,
+    ClusterImage,
+    ImageChange,
+    PartitionState,
+    RegisteredBroker,
+    TopicImage,
+)
 from penstock.errors import ErrorCode
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from penstock.server.dispatch import Session
@@ -25,18 +32,18 @@ ORDERS = "orders"
 LED = frozenset({TopicPartition(ORDERS, 0), TopicPartition(ORDERS, 2)})
 
 
-def broker(number: int) -> Broker:
-    return Broker(BrokerId(number), f"host-{number}", 9092, BrokerEpoch(number), "machine")
+def broker(number: int) -> RegisteredBroker:
+    return RegisteredBroker(BrokerId(number), f"host-{number}", 9092, BrokerEpoch(number), "machine")
 
 
 def image(*numbers: int) -> ClusterImage:
     leaders = (2, 1, 2)
     states = tuple(
-        Partition(BrokerId(leader), LeaderEpoch(0), (BrokerId(leader),), (BrokerId(leader),), 0)
+        PartitionState(BrokerId(leader), LeaderEpoch(0), (BrokerId(leader),), (BrokerId(leader),), 0)
         for leader in leaders
     )
     made = ClusterImage("c").with_members(map(broker, numbers), BrokerId(1))
-    return made.with_topics([Topic(ORDERS, TopicId(UUID(int=1)), states, {}, 0)])
+    return made.with_topics([TopicImage(ORDERS, TopicId(UUID(int=1)), states, {}, 0)])
 
 
 def in_virtual_time(scenario: Callable[[LostLeaders], Awaitable[None]]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from test_copies import started
 from test_reassignment_handlers import codes, elect, elected, reassign
 
-from penstock.cluster.image import NO_LEADER, Partition
+from penstock.cluster.image import NO_LEADER, PartitionState
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import Offset
 from penstock.records.batch import read_header
@@ -28,7 +28,7 @@ async def create(harness: Harness, *replicas: list[int], **configs: str) -> None
     assert response.topics[0].error_code == 0, response.topics[0].error_message
 
 
-def state(harness: Harness, index: int = 0) -> Partition:
+def state(harness: Harness, index: int = 0) -> PartitionState:
     return harness.context.image.topics[ORDERS].partitions[index]
 
 
@@ -95,7 +95,7 @@ class Load:
 async def moved(harness: Harness, replicas: list[int]) -> None:
     response = await reassign(harness, (ORDERS, 0, replicas))
     assert codes(response) == [ErrorCode.none]
-    await until(lambda: state(harness).replicas == tuple(replicas) and not state(harness).is_moving)
+    await until(lambda: state(harness).replicas == tuple(replicas) and not state(harness).is_reassigning)
 
 
 def test_a_partition_moves_under_load_and_loses_nothing(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_partition_moves_under_load_and_loses_nothing(tmp_path: Path) -> None:
         await load.more()
         await moved(first, [2, 3, 4])
         assert state(first).leader == 2
-        assert not state(first).is_moving
+        assert not state(first).is_reassigning
         await load.more()
         await until(lambda: directories(tmp_path, 1) == [])
         assert len(directories(tmp_path, 4)) == 1
@@ -195,7 +195,7 @@ def test_a_move_waits_for_a_broker_that_is_away_and_can_be_called_off(tmp_path: 
         response = await reassign(first, (ORDERS, 0, None))
         assert codes(response) == [ErrorCode.none]
         assert state(first).replicas == (1, 2)
-        assert not state(first).is_moving
+        assert not state(first).is_reassigning
         await until(lambda: directories(tmp_path, 3) == [])
         await first.append(ORDERS, b"two")
         assert values(first) == [b"one", b"two"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.coordination import Unreachable
+from penstock.cluster.coordination import StoreUnreachable
 from penstock.errors import BrokerError, ErrorCode, PenstockError
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
 from support.harness import Harness, serve
@@ -196,7 +196,7 @@ def test_every_producer_gets_an_id_of_its_own(tmp_path: Path, version: int) -> N
     serve(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("error", [BrokerError(ErrorCode.request_timed_out), Unreachable("no session")])
+@pytest.mark.parametrize("error", [BrokerError(ErrorCode.request_timed_out), StoreUnreachable("no session")])
 def test_producer_asks_again_while_the_store_gives_no_ids(tmp_path: Path, error: PenstockError) -> None:
     """Anything but this ends producers of the Java client for good."""
 

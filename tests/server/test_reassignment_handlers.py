@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster import moves
+from penstock.cluster import partition_admin
 from penstock.errors import ErrorCode
 from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
 from support.harness import Harness, serve
@@ -127,7 +127,7 @@ def test_only_those_who_may_alter_the_cluster_move_and_elect(tmp_path: Path) -> 
 def test_a_request_that_names_too_many_partitions_is_refused_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moves, "MAX_NAMED", 2)
+    monkeypatch.setattr(partition_admin, "MAX_NAMED", 2)
 
     async def scenario(harness: Harness) -> None:
         await harness.create("t", 3)

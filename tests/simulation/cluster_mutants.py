@@ -10,10 +10,9 @@ from unittest.mock import patch
 
 from planting import planted_in_cluster
 
-from penstock.cluster import leaders, membership, returning
-from penstock.cluster.image import ClusterImage
-from penstock.cluster.image import Partition as State
-from penstock.cluster.membership import Identity
+from penstock.cluster import leaders, membership, rejoining
+from penstock.cluster.image import ClusterImage, PartitionState
+from penstock.cluster.membership import BrokerIdentity
 from penstock.config import Durability
 from penstock.model import BrokerEpoch, BrokerId, Offset
 from penstock.replication import fetcher, in_sync_writer, replica, replica_manager
@@ -170,19 +169,19 @@ def alone_without_fsync() -> AbstractContextManager[Any]:
 @planted_in_cluster("I1", "I3", "I11", needs={"lose_power"})
 def unclean_restart_stays_in_sync() -> AbstractContextManager[Any]:
     """A broker that did not stop in order comes back as if nothing were lost."""
-    return patch.object(membership, "returning", lambda *_: lambda *_: None)
+    return patch.object(membership, "rejoin_rule", lambda *_: lambda *_: None)
 
 
 @planted_in_cluster("I11", needs={"empty_disk"})
 def emptied_disk_stays_in_sync() -> AbstractContextManager[Any]:
     """A broker whose disk was emptied is taken for one that stopped in order."""
-    is_whole = Identity.is_whole
+    is_whole = BrokerIdentity.is_whole
 
-    def as_if_whole(self: Identity, last: Any) -> bool:
+    def as_if_whole(self: BrokerIdentity, last: Any) -> bool:
         is_other_disk = last is not None and last.directory_id != self.directory_id
         return is_other_disk or is_whole(self, last)
 
-    return patch.object(Identity, "is_whole", as_if_whole)
+    return patch.object(BrokerIdentity, "is_whole", as_if_whole)
 
 
 @planted_in_cluster("I10")
@@ -190,7 +189,7 @@ def anybody_is_elected() -> AbstractContextManager[Any]:
     """A leader is chosen from all replicas."""
     first_alive = leaders.first_alive
 
-    def first(image: ClusterImage, partition: State, members: Any) -> BrokerId:
+    def first(image: ClusterImage, partition: PartitionState, members: Any) -> BrokerId:
         return first_alive(image, partition, partition.replicas)
 
     return patch.object(leaders, "first_alive", first)
@@ -251,7 +250,7 @@ def records_are_committed_under_min_isr() -> AbstractContextManager[Any]:
 @planted_in_cluster("I1", "I3", "I11", needs={LOST_LEADER})
 def sole_in_sync_replica_leads_after_it_lost_data() -> AbstractContextManager[Any]:
     """The only member of an in-sync set stays in it when it lost records that eligible leaders have."""
-    return patch.object(returning, "_yield", lambda _, partition, *__: partition)
+    return patch.object(rejoining, "_yield", lambda _, partition, *__: partition)
 
 
 @planted_in_cluster("I1", "I3", "I5", "I8", "I11", needs={"shared_machine", "auto"})

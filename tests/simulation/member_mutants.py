@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from planting import planted_in_cluster
 
-from penstock.cluster.membership import Identity
+from penstock.cluster.membership import BrokerIdentity
 from penstock.simulation.cluster_traits import ROLLED_BACK
 from penstock.storage import data_directory, log_manager
 from penstock.storage.data_directory import CLEAN_STOP_FILE, LastUse
@@ -25,19 +25,19 @@ def boot_id_alone_proves_the_disk() -> AbstractContextManager[Any]:
 @planted_in_cluster("I1", "I3", "I11", needs={ROLLED_BACK})
 def clean_stop_of_a_copy_counts() -> AbstractContextManager[Any]:
     """A copy of the data directory of a stopped broker counts as whole, because it has the mark of a clean stop."""
-    read_last_use, is_whole = log_manager.read_last_use, Identity.is_whole
+    read_last_use, is_whole = log_manager.read_last_use, BrokerIdentity.is_whole
 
     def read(disk: Disk, boot_id: str) -> LastUse:
         return LastUse() if disk.exists(CLEAN_STOP_FILE) else read_last_use(disk, boot_id)
 
-    def is_whole_after_clean_stop(self: Identity, last: Any) -> bool:
+    def is_whole_after_clean_stop(self: BrokerIdentity, last: Any) -> bool:
         return self.clean_epoch is not None or is_whole(self, last)
 
     @contextmanager
     def plant() -> Iterator[None]:
         with (
             patch.object(log_manager, "read_last_use", read),
-            patch.object(Identity, "is_whole", is_whole_after_clean_stop),
+            patch.object(BrokerIdentity, "is_whole", is_whole_after_clean_stop),
         ):
             yield
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.cluster import znodes
-from penstock.cluster.tree import Entry, Transaction
+from penstock.cluster.tree import Entry, PreparedWrite
 from penstock.simulation.loop import SimulationLoop
 from penstock.simulation.partition_history import PartitionHistory
 from penstock.simulation.trace import Trace
@@ -31,7 +31,7 @@ def history(loop: SimulationLoop, trace: Trace, clock: Clock) -> PartitionHistor
 def write(history: PartitionHistory, leader: int, epoch: int, isr: tuple[int, ...], writer: str = "") -> None:
     node = znodes.PartitionNode(leader, epoch, (1, 2, 3), isr)
     entry = Entry(znodes.encode(node), 0, 1)
-    history.on_transaction(Transaction({"/topics/orders/0": entry}, [], frozenset(), 1), writer)
+    history.on_transaction(PreparedWrite({"/topics/orders/0": entry}, [], frozenset(), 1), writer)
 
 
 def problem(history: PartitionHistory) -> str:
@@ -72,7 +72,7 @@ def test_a_leader_is_in_sync_with_itself(history: PartitionHistory) -> None:
 
 def test_a_deleted_partition_may_begin_anew(history: PartitionHistory) -> None:
     write(history, 1, 7, (1, 2, 3))
-    history.on_transaction(Transaction({"/topics/orders/0": None}, [], frozenset(), 2), "")
+    history.on_transaction(PreparedWrite({"/topics/orders/0": None}, [], frozenset(), 2), "")
     assert PLACE not in history.now
     write(history, 2, 0, (1, 2, 3))
     assert problem(history) == ""

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from penstock.clock import SystemClock
-from penstock.cluster.image import NO_LEADER, ClusterImage, Partition, Topic
+from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState, TopicImage
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.errors import ErrorCode, StorageError
 from penstock.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -41,8 +41,8 @@ class World:
 
     @staticmethod
     def _with_leaders(*leaders: BrokerId) -> ClusterImage:
-        partitions = tuple(Partition(leader, LeaderEpoch(1), (ME,), (ME,), 1) for leader in leaders)
-        topic = Topic("orders", TopicId(UUID(int=1)), partitions, {}, 1)
+        partitions = tuple(PartitionState(leader, LeaderEpoch(1), (ME,), (ME,), 1) for leader in leaders)
+        topic = TopicImage("orders", TopicId(UUID(int=1)), partitions, {}, 1)
         return ClusterImage("c").with_topics([topic] if partitions else [])
 
     def lead(self, *leaders: BrokerId) -> None:

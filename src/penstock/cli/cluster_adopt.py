@@ -12,7 +12,7 @@ import typer
 from penstock.cli.config_file import read_config_file
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.options import ConfigOption, SetOption
-from penstock.cluster.adoption import Adopted
+from penstock.cluster.adoption import AdoptionResult
 from penstock.cluster.adoption import adopt as adopt_store
 from penstock.cluster.embedded import EmbeddedStore
 from penstock.config import ZOOKEEPER_DIGEST, ZOOKEEPER_SESSION_TIMEOUT_MS, BrokerConfig
@@ -75,7 +75,7 @@ def _lock(data_dir: Path) -> RealDisk:
     return disk
 
 
-async def _adopt(data_dir: Path, zookeeper: str, config: BrokerConfig) -> Adopted:
+async def _adopt(data_dir: Path, zookeeper: str, config: BrokerConfig) -> AdoptionResult:
     threads = ThreadPools()
     source = EmbeddedStore(str(data_dir / STORE_FILE), threads)
     await source.start()
@@ -86,7 +86,9 @@ async def _adopt(data_dir: Path, zookeeper: str, config: BrokerConfig) -> Adopte
         threads.close()
 
 
-async def _adopt_to(source: EmbeddedStore, zookeeper: str, config: BrokerConfig, threads: Threads) -> Adopted:
+async def _adopt_to(
+    source: EmbeddedStore, zookeeper: str, config: BrokerConfig, threads: Threads
+) -> AdoptionResult:
     try:
         from penstock.cluster.zookeeper import ZooKeeperStore
     except ImportError:

@@ -28,12 +28,19 @@ from penstock.cluster.coordination import (
     NoNode,
     Operation,
     Set,
-    Unreachable,
+    StoreUnreachable,
 )
-from penstock.cluster.decisions import Decision, attempt, decide_to_have, existing, repeated_in, scope_of
-from penstock.cluster.image import ClusterImage, Configs, Topic
+from penstock.cluster.image import ClusterImage, StoredConfigs, TopicImage
 from penstock.cluster.loading import encode_topic
 from penstock.cluster.metadata import ClusterMetadata
+from penstock.cluster.metadata_change import (
+    MetadataChange,
+    attempt,
+    change_of_topics,
+    existing_topic,
+    repeated_in,
+    scope_of,
+)
 from penstock.cluster.topic_writes import (
     BYTES_PER_PARTITION,
     MAX_NODE_BYTES,
@@ -71,49 +78,53 @@ class Administration:
 
     async def create_topics(
         self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
-    ) -> list[Topic | BrokerError]:
+    ) -> list[TopicImage | BrokerError]:
         """The topics as made, or why not, in order."""
         repeated = repeated_in([new.name for new in new_topics])
 
-        def decide(batch: Sequence[NewTopic], image: ClusterImage) -> Decision[list[Topic | BrokerError]]:
+        def decide(
+            batch: Sequence[NewTopic], image: ClusterImage
+        ) -> MetadataChange[list[TopicImage | BrokerError]]:
             planner = TopicPlanner(image, self._metadata.config, self._random)
             plans = [attempt(partial(self._plan, planner), new, new.name in repeated) for new in batch]
             if validate_only:
-                return Decision(plans)
-            return decide_to_have(plans, partial(creation, writer=self._changes.writer))
+                return MetadataChange(plans)
+            return change_of_topics(plans, partial(creation, writer=self._changes.writer))
 
         return await self._change_in_batches(new_topics, self._size_of, decide, at_once=validate_only)
 
-    async def delete_topics(self, names: Sequence[str]) -> list[Topic | BrokerError]:
+    async def delete_topics(self, names: Sequence[str]) -> list[TopicImage | BrokerError]:
         """The topics that are no more, or why not, in order."""
         repeated = repeated_in(names)
 
-        def decide(batch: Sequence[str], image: ClusterImage) -> Decision[list[Topic | BrokerError]]:
-            results = [attempt(partial(existing, image), name, name in repeated) for name in batch]
-            gone = [result for result in results if isinstance(result, Topic)]
+        def decide(
+            batch: Sequence[str], image: ClusterImage
+        ) -> MetadataChange[list[TopicImage | BrokerError]]:
+            results = [attempt(partial(existing_topic, image), name, name in repeated) for name in batch]
+            gone = [result for result in results if isinstance(result, TopicImage)]
             writes = sum((deletion(topic, self._changes.writer) for topic in gone), NOTHING)
-            return Decision(results, writes, scope_of(gone))
+            return MetadataChange(results, writes, scope_of(gone))
 
         return await self._change_in_batches(names, self._present, decide)
 
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
-    ) -> list[Topic | BrokerError]:
+    ) -> list[TopicImage | BrokerError]:
         """The topics with their partitions added, or why not, in order."""
         repeated = repeated_in([new.topic for new in requests])
 
         def decide(
             batch: Sequence[NewPartitions], image: ClusterImage
-        ) -> Decision[list[Topic | BrokerError]]:
+        ) -> MetadataChange[list[TopicImage | BrokerError]]:
             planner = TopicPlanner(image, self._metadata.config, self._random)
             plans = [attempt(planner.plan_partitions, new, new.topic in repeated) for new in batch]
             if validate_only:
-                return Decision(plans)
+                return MetadataChange(plans)
 
-            def grow(topic: Topic) -> tuple[Topic, Writes]:
+            def grow(topic: TopicImage) -> tuple[TopicImage, Writes]:
                 return growth(topic, len(image.topics[topic.name].partitions), self._changes.writer)
 
-            return decide_to_have(plans, grow)
+            return change_of_topics(plans, grow)
 
         return await self._change_in_batches(
             requests, lambda new: new.total - self._present(new.topic), decide
@@ -126,7 +137,9 @@ class Administration:
 
         repeated = repeated_in([(change.kind, change.name) for change in changes])
 
-        def decide(batch: Sequence[ConfigChange], image: ClusterImage) -> Decision[list[BrokerError | None]]:
+        def decide(
+            batch: Sequence[ConfigChange], image: ClusterImage
+        ) -> MetadataChange[list[BrokerError | None]]:
             results: list[BrokerError | None] = []
             operations: list[Operation] = []
             after = image
@@ -140,9 +153,9 @@ class Administration:
                 operations += [] if operation is None else [operation]
                 results.append(None)
             if validate_only:
-                return Decision(results)
+                return MetadataChange(results)
             made = [change for change, result in zip(batch, results, strict=True) if result is None]
-            return Decision(results, Writes(tuple(operations)), _scope(made))
+            return MetadataChange(results, Writes(tuple(operations)), _scope(made))
 
         return await self._change_in_batches(changes, self._weight, decide, at_once=validate_only)
 
@@ -158,7 +171,7 @@ class Administration:
                 continue
             except StorageError as error:
                 raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
-            except Unreachable as error:
+            except StoreUnreachable as error:
                 raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
             return range(first, first + PRODUCER_ID_BLOCK)
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
@@ -167,7 +180,7 @@ class Administration:
         """Read how often a controller was elected; BrokerError when the coordination store does not answer."""
         try:
             node = await self._store.get(znodes.CONTROLLER_EPOCH)
-        except (StorageError, Unreachable) as error:
+        except (StorageError, StoreUnreachable) as error:
             raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
         return znodes.decode(node.data, znodes.ControllerEpochNode).epoch
 
@@ -200,10 +213,10 @@ class Administration:
             ) from None
         except StorageError as error:
             raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
-        except (Unreachable, UnknownOutcome) as error:
+        except (StoreUnreachable, UnknownOutcome) as error:
             raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
 
-    def _plan(self, planner: TopicPlanner, new: NewTopic) -> Topic:
+    def _plan(self, planner: TopicPlanner, new: NewTopic) -> TopicImage:
         topic = planner.plan_topic(new)
         _fitting(encode_topic(topic))
         return topic
@@ -220,7 +233,7 @@ class Administration:
         if change.kind is ConfigResourceType.GROUP:
             return self._alter_group(image, change)
         if change.kind is ConfigResourceType.TOPIC:
-            topic = existing(image, change.name)
+            topic = existing_topic(image, change.name)
             configs = altered_topic_configs(topic.configs, change, self._metadata.config)
             altered = replace(topic, configs=configs, version=topic.version + 1)
             data = _fitting(encode_topic(altered))
@@ -228,7 +241,7 @@ class Administration:
         broker_id = _broker_id(image, change.name)
         current = image.configs_of(broker_id)
         values = altered_broker_configs(current.values, change, self._metadata.config)
-        after = image.with_configs(broker_id, Configs(values, current.version + 1))
+        after = image.with_configs(broker_id, StoredConfigs(values, current.version + 1))
         self._check_broker_configs(after)
         path = znodes.broker_configs_path(broker_id)
         data = _fitting(znodes.encode(znodes.ConfigsNode(values)))
@@ -239,9 +252,9 @@ class Administration:
     ) -> tuple[ClusterImage, Operation | None]:
         if not change.name:
             raise BrokerError(ErrorCode.invalid_request, "a group has a name")
-        current = image.group_configs.get(change.name, Configs())
+        current = image.group_configs.get(change.name, StoredConfigs())
         values = altered_group_configs(current.values, change, self._metadata.config)
-        after = image.with_group_configs(change.name, Configs(values, current.version + 1))
+        after = image.with_group_configs(change.name, StoredConfigs(values, current.version + 1))
         path = znodes.group_configs_path(change.name)
         data = _fitting(znodes.encode(znodes.ConfigsNode(values)))
         if current.version < 0:
@@ -265,7 +278,7 @@ class Administration:
 
     def _weight(self, change: ConfigChange) -> int:
         """In partitions: what the node may grow to."""
-        image, present = self._metadata.image, Configs().values
+        image, present = self._metadata.image, StoredConfigs().values
         if change.kind is ConfigResourceType.TOPIC and change.name in image.topics:
             present = image.topics[change.name].configs
         elif change.kind is ConfigResourceType.GROUP and change.name in image.group_configs:
@@ -285,7 +298,7 @@ class Administration:
         self,
         items: Sequence[T],
         size_of: Callable[[T], int],
-        decide: Callable[[Sequence[T], ClusterImage], Decision[list[V | BrokerError]]],
+        decide: Callable[[Sequence[T], ClusterImage], MetadataChange[list[V | BrokerError]]],
         *,
         at_once: bool = False,
     ) -> list[V | BrokerError]:

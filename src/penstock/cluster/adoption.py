@@ -37,19 +37,19 @@ MAX_OPERATIONS = 500
 Nodes = Mapping[str, bytes]
 
 
-class NotAdopted(PenstockError):
+class AdoptionFailed(PenstockError):
     """The store is not one that this broker's cluster may be copied to, or the copy could not be finished."""
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class AdoptionResult:
     cluster_id: str
     topics: int
     partitions: int
     nodes: int
 
 
-async def adopt(source: CoordinationStore, target: CoordinationStore) -> Adopted:
+async def adopt(source: CoordinationStore, target: CoordinationStore) -> AdoptionResult:
     """Copy what lasts of the source; NotAdopted where the target holds something else."""
     wanted = await _read_lasting(source)
     for _ in range(MAX_ATTEMPTS):
@@ -58,7 +58,7 @@ async def adopt(source: CoordinationStore, target: CoordinationStore) -> Adopted
                 return _summary(wanted)
         except (UnknownOutcome, NoNode, NodeExists, NotEmpty):
             continue  # what is there is read again
-    raise NotAdopted("the store does not give a clear answer; run the command again")
+    raise AdoptionFailed("the store does not give a clear answer; run the command again")
 
 
 async def _copy(wanted: dict[str, bytes], target: CoordinationStore) -> bool:
@@ -70,7 +70,7 @@ async def _copy(wanted: dict[str, bytes], target: CoordinationStore) -> bool:
         return True
     if ADOPTING not in present:
         if present.keys() - {ROOT}:
-            raise NotAdopted("the chroot is not empty; name one that is, HOST:PORT/CHROOT")
+            raise AdoptionFailed("the chroot is not empty; name one that is, HOST:PORT/CHROOT")
         await target.create(ADOPTING, cluster)
         return False
     _check_same(present[ADOPTING], cluster)
@@ -115,7 +115,7 @@ async def _read_lasting(source: CoordinationStore) -> dict[str, bytes]:
     """Without what belongs to a session, and without numbered lists for brokers that were away: there is none."""
     nodes = await _read(source)
     if znodes.CLUSTER not in nodes:
-        raise NotAdopted("the broker has never been started")
+        raise AdoptionFailed("the broker has never been started")
     return {path: data for path, data in nodes.items() if not path.startswith(NUMBERED)}
 
 
@@ -145,11 +145,11 @@ def _check_same(present: bytes, wanted: bytes) -> None:
     here = znodes.decode(present, znodes.ClusterNode).cluster_id
     ours = znodes.decode(wanted, znodes.ClusterNode).cluster_id
     if here != ours:
-        raise NotAdopted(f"the chroot holds cluster {here}; this broker is of cluster {ours}")
+        raise AdoptionFailed(f"the chroot holds cluster {here}; this broker is of cluster {ours}")
 
 
-def _summary(nodes: Nodes) -> Adopted:
+def _summary(nodes: Nodes) -> AdoptionResult:
     topics = [path for path in nodes if path.startswith(f"{znodes.TOPICS}/")]
     partitions = sum(path.count("/") > 2 for path in topics)
     cluster_id = znodes.decode(nodes[znodes.CLUSTER], znodes.ClusterNode).cluster_id
-    return Adopted(cluster_id, len(topics) - partitions, partitions, len(nodes))
+    return AdoptionResult(cluster_id, len(topics) - partitions, partitions, len(nodes))

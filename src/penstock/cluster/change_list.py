@@ -18,7 +18,7 @@ from penstock.cluster.coordination import (
     Operation,
     SessionExpired,
     StoreError,
-    Unreachable,
+    StoreUnreachable,
 )
 from penstock.errors import BrokerError, ErrorCode, UnknownOutcome
 
@@ -67,7 +67,7 @@ class ChangeList:
             results = await self._store.multi([*([fence] if fence else []), *operations, entry])
         except UnknownOutcome:
             return await self._find(token)
-        except (SessionExpired, Unreachable):
+        except (SessionExpired, StoreUnreachable):
             raise
         except StoreError as error:
             if fence is not None and error.path == fence.path:
@@ -75,11 +75,11 @@ class ChangeList:
             return None
         return znodes.change_number(str(results[-1]))
 
-    async def write_unseen(self, operations: Sequence[Operation]) -> bool:
+    async def write_unlisted(self, operations: Sequence[Operation]) -> bool:
         """Write what no broker looks at, so without an entry; False where it failed or may have."""
         try:
             await self._store.multi(operations)
-        except (SessionExpired, Unreachable):
+        except (SessionExpired, StoreUnreachable):
             raise
         except (StoreError, UnknownOutcome):
             return False
@@ -90,7 +90,7 @@ class ChangeList:
         names = await self._store.children(znodes.CHANGES)
         if len(names) >= MAX_CHANGES + TRIMMED_AT_ONCE:
             old = names[: len(names) - MAX_CHANGES]
-            await self.write_unseen([Delete(f"{znodes.CHANGES}/{name}") for name in old[:MAX_CHANGES]])
+            await self.write_unlisted([Delete(f"{znodes.CHANGES}/{name}") for name in old[:MAX_CHANGES]])
 
     async def _find(self, token: str) -> int | None:
         names = await self._store.children(znodes.CHANGES)

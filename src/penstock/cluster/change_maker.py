@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from penstock.cluster import leaders
 from penstock.cluster.change_list import ChangeList, Scope
-from penstock.cluster.coordination import Check, CoordinationStore, SessionExpired, Unreachable
-from penstock.cluster.decisions import Decision, Rule
+from penstock.cluster.coordination import Check, CoordinationStore, SessionExpired, StoreUnreachable
 from penstock.cluster.image import ClusterImage
-from penstock.cluster.loading import Unfinished, read_unfinished
+from penstock.cluster.loading import UnfinishedChange, read_unfinished
 from penstock.cluster.metadata import ClusterMetadata
+from penstock.cluster.metadata_change import MetadataChange, Rule
 from penstock.cluster.topic_writes import Writes, chunks, claim, tidying
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import BrokerId
@@ -51,7 +51,9 @@ class ChangeMaker:
         broker = self._metadata.image.brokers.get(self._node_id)
         return f"{self._node_id}-{broker.epoch if broker else -1}"
 
-    async def make(self, decide: Callable[[ClusterImage], Decision[R]], fence: Check | None = None) -> R:
+    async def make(
+        self, decide: Callable[[ClusterImage], MetadataChange[R]], fence: Check | None = None
+    ) -> R:
         """Make the change that `decide` finds right for the image of the moment, and see it applied.
 
         BrokerError: NOT_CONTROLLER when the fence does not hold or this broker has lost its session,
@@ -66,7 +68,7 @@ class ChangeMaker:
                 raise BrokerError(
                     ErrorCode.not_controller, "this broker is in the cluster no more"
                 ) from error
-            except Unreachable as error:
+            except StoreUnreachable as error:
                 raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
             except StorageError as error:
                 raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
@@ -90,7 +92,7 @@ class ChangeMaker:
                 )
             await self._tidy(rest)
 
-    async def _make(self, decide: Callable[[ClusterImage], Decision[R]], fence: Check | None) -> R:
+    async def _make(self, decide: Callable[[ClusterImage], MetadataChange[R]], fence: Check | None) -> R:
         for attempt in range(MAX_ATTEMPTS):
             decision = decide(self._metadata.image)
             if not decision.writes.visible:
@@ -119,18 +121,18 @@ class ChangeMaker:
         if writes.announced and await self._change_list.commit(writes.announced, scope) is None:
             return None
         for operations in writes.before:
-            if not await self._change_list.write_unseen(operations):
+            if not await self._change_list.write_unlisted(operations):
                 return None
         return await self._change_list.commit(writes.visible, scope, fence)
 
     async def _tidy_up_after(self, writes: Writes) -> None:
         """The change is made: what cannot be removed now is found by whoever needs the name, or the controller."""
-        with suppress(StorageError, Unreachable, SessionExpired):
+        with suppress(StorageError, StoreUnreachable, SessionExpired):
             for operations in writes.after:
-                if not await self._change_list.write_unseen(operations):
+                if not await self._change_list.write_unlisted(operations):
                     return
 
-    async def _tidy(self, rest: Unfinished) -> None:
+    async def _tidy(self, rest: UnfinishedChange) -> None:
         scope = Scope(frozenset({rest.topic}))
         entry = await self._change_list.commit([claim(rest, self.writer)], scope)
         if entry is not None:

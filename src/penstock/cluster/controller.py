@@ -12,7 +12,7 @@ from penstock.cluster import deletions, leaders, reassignment, znodes
 from penstock.cluster.change_list import TRIMMED_AT_ONCE, ChangeList
 from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.coordination import Check, CoordinationStore, SessionExpired
-from penstock.cluster.election import Office, take_office
+from penstock.cluster.election import ControllerTerm, become_controller
 from penstock.cluster.image import NO_LEADER, ImageChange
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import (
@@ -43,7 +43,7 @@ class Controller:
         self._change_list = change_list
         self._node_id = node_id
         self._log = log
-        self._office: Office | None = None
+        self._term: ControllerTerm | None = None
         self._topics: set[str] = set()
         """To be looked at; everything after an election, or when brokers came or went."""
         self._untrimmed = 0
@@ -68,13 +68,13 @@ class Controller:
         if change.after.brokers != change.before.brokers:
             self._topics.update(change.after.topics)
         self._topics.update(change.topics)
-        if self._office is not None and change.after.controller_id != self._node_id:
+        if self._term is not None and change.after.controller_id != self._node_id:
             self._resign()
-        if self._office is not None or change.after.controller_id == NO_LEADER:
+        if self._term is not None or change.after.controller_id == NO_LEADER:
             self._woken.set()
 
     def _resign(self) -> None:
-        self._office = None
+        self._term = None
         self._log.info("controller no more", node_id=self._node_id)
 
     async def _run(self) -> None:
@@ -93,38 +93,38 @@ class Controller:
     async def _call_for_rebalances(self) -> None:
         while True:
             await asyncio.sleep(self._metadata.config[LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS])
-            if self._office is not None and self._metadata.config[AUTO_LEADER_REBALANCE_ENABLE]:
+            if self._term is not None and self._metadata.config[AUTO_LEADER_REBALANCE_ENABLE]:
                 self._is_rebalance_due = True
                 self._woken.set()
 
     async def _act(self) -> None:
-        if self._office is None:
+        if self._term is None:
             await self._stand()
-        if self._office is None:
+        if self._term is None:
             return
         try:
-            await self._settle(self._office)
+            await self._settle(self._term)
         except BrokerError as error:
             if error.code is not ErrorCode.not_controller:
                 raise
-            if self._office is not None:
+            if self._term is not None:
                 self._resign()
             await self._metadata.reread_members()
 
     async def _stand(self) -> None:
         try:
-            office: Office | None = await take_office(self._store, self._node_id)
+            term: ControllerTerm | None = await become_controller(self._store, self._node_id)
         except BrokerError:
-            office = None  # another is; its end wakes us
+            term = None  # another is; its end wakes us
         await self._metadata.reread_members()
         holder = self._metadata.image.controller_id
         if holder == NO_LEADER:
             self._woken.set()  # whoever it was went before the image knew of it, so nothing will wake us
-        if office is None or holder != self._node_id:
+        if term is None or holder != self._node_id:
             return
-        self._office = office
+        self._term = term
         self._topics.update(self._metadata.image.topics)
-        self._log.info("controller", node_id=self._node_id, epoch=office.epoch)
+        self._log.info("controller", node_id=self._node_id, epoch=term.epoch)
         await self._tidy()
 
     async def _tidy(self) -> None:
@@ -137,8 +137,8 @@ class Controller:
                 except BrokerError as error:
                     self._log.info("a change is under way", topic=name, reason=str(error))
 
-    async def _settle(self, office: Office) -> None:
-        fence = Check(znodes.CONTROLLER_EPOCH, office.epoch_version)
+    async def _settle(self, term: ControllerTerm) -> None:
+        fence = Check(znodes.CONTROLLER_EPOCH, term.epoch_version)
         while self._topics:
             topics, self._topics = self._topics, set()
             try:
@@ -152,7 +152,7 @@ class Controller:
                 self._metadata.image,
                 self._metadata.config[LEADER_IMBALANCE_PER_BROKER_PERCENTAGE],
             )
-            rule = leaders.prefer_some(leaders.imbalanced(image, percentage))
+            rule = leaders.prefer_for(leaders.imbalanced(image, percentage))
             await self._changes.rule(rule, image.topics, fence)
         if self._untrimmed >= TRIMMED_AT_ONCE:
             self._untrimmed = 0

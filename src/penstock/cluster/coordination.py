@@ -46,7 +46,7 @@ class SessionExpired(StoreError):
     """The session and its ephemeral nodes are gone: the holder must stop acting on them."""
 
 
-class Unreachable(StoreError):
+class StoreUnreachable(StoreError):
     """No connection to the store within the session timeout; nothing was written. The session may live on."""
 
     def __str__(self) -> str:

@@ -29,7 +29,7 @@ async def trim(store: CoordinationStore, change_list: ChangeList) -> None:
     """Forget the oldest, many at once."""
     names = await store.children(znodes.DELETED_TOPICS)
     if len(names) >= MAX_DELETIONS + TRIMMED_AT_ONCE:
-        await change_list.write_unseen(_removals(sorted(names, key=znodes.deletion_number)))
+        await change_list.write_unlisted(_removals(sorted(names, key=znodes.deletion_number)))
 
 
 def _removals(names: Sequence[str]) -> list[Operation]:

@@ -20,14 +20,14 @@ from penstock.model import BrokerId
 
 
 @dataclass(frozen=True, slots=True)
-class Office:
+class ControllerTerm:
     """Being controller: the epoch, and the version of its node that proves it."""
 
     epoch: int
     epoch_version: int
 
 
-async def make_ready(store: CoordinationStore, random: Random) -> None:
+async def initialize_store(store: CoordinationStore, random: Random) -> None:
     """Give a new store its cluster id and its fixed nodes, all at once; others stay as they are."""
     cluster_id = base64.urlsafe_b64encode(draw_uuid(random).bytes).decode().rstrip("=")
     fixed = [
@@ -49,7 +49,7 @@ async def make_ready(store: CoordinationStore, random: Random) -> None:
             await store.multi(fixed)
         except (NodeExists, UnknownOutcome):
             continue
-    await _keep_secret(store, random)
+    await _ensure_secret(store, random)
     # An older store has them not.
     for path in (znodes.GROUP_CONFIGS, znodes.BROKER_DIRECTORIES, znodes.DELETED_TOPICS):
         while await store.get_many([path]) == [None]:
@@ -59,7 +59,7 @@ async def make_ready(store: CoordinationStore, random: Random) -> None:
                 continue
 
 
-async def _keep_secret(store: CoordinationStore, random: Random) -> None:
+async def _ensure_secret(store: CoordinationStore, random: Random) -> None:
     """An older store has none."""
     while True:
         node = await store.get(znodes.CLUSTER)
@@ -75,15 +75,15 @@ def _draw_secret(random: Random) -> str:
     return f"{random.getrandbits(256):064x}"
 
 
-async def take_office(store: CoordinationStore, broker_id: BrokerId) -> Office:
+async def become_controller(store: CoordinationStore, broker_id: BrokerId) -> ControllerTerm:
     """Become controller; NOT_CONTROLLER while another broker is."""
     while True:
-        held = await _holder(store)
+        held = await _current_controller(store)
         node = await store.get(znodes.CONTROLLER_EPOCH)
         epoch = znodes.decode(node.data, znodes.ControllerEpochNode).epoch
         if held is not None:
             if held == znodes.ControllerNode(broker_id, epoch):
-                return Office(epoch, node.version)
+                return ControllerTerm(epoch, node.version)
             raise BrokerError(ErrorCode.not_controller, f"broker {held.broker_id} is the controller")
         mine = znodes.ControllerNode(broker_id, epoch + 1)
         try:
@@ -101,7 +101,7 @@ async def take_office(store: CoordinationStore, broker_id: BrokerId) -> Office:
             continue
 
 
-async def _holder(store: CoordinationStore) -> znodes.ControllerNode | None:
+async def _current_controller(store: CoordinationStore) -> znodes.ControllerNode | None:
     try:
         return znodes.decode((await store.get(znodes.CONTROLLER)).data, znodes.ControllerNode)
     except NoNode:

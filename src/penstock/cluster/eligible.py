@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.cluster.decisions import Rule
-from penstock.cluster.image import NO_LEADER, NO_OFFSET, ClusterImage, Partition
+from penstock.cluster.image import NO_LEADER, NO_OFFSET, ClusterImage, PartitionState
+from penstock.cluster.metadata_change import Rule
 from penstock.config import MIN_INSYNC_REPLICAS, BrokerConfig, TopicConfig
 from penstock.model import BrokerId, Offset, TopicPartition
 
@@ -26,13 +26,13 @@ def min_in_sync(image: ClusterImage, name: TopicPartition, config: BrokerConfig)
 
 
 def with_members(
-    partition: Partition,
+    partition: PartitionState,
     members: Sequence[BrokerId],
     *,
     keeps_eligible: bool,
     committed: Offset = NO_OFFSET,
     log_end: Offset = NO_OFFSET,
-) -> Partition:
+) -> PartitionState:
     """The partition with another in-sync set, written by its leader, which has committed everything below `committed`
     and whose log ends at `log_end`.
 
@@ -55,7 +55,7 @@ def keeping_eligible(rule: Rule, config: BrokerConfig) -> Rule:
     """The rule, with replicas that it takes out of an in-sync set as eligible leaders where that is below
     min.insync.replicas, or has no leader."""
 
-    def kept(image: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
+    def kept(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
         ruled = rule(image, name, partition)
         left = set(partition.isr).difference(ruled.isr if ruled is not None else partition.isr)
         if ruled is None or not left.intersection(ruled.replicas):
@@ -70,7 +70,7 @@ def keeping_eligible(rule: Rule, config: BrokerConfig) -> Rule:
 
 
 def _among(
-    partition: Partition, wanted: Sequence[BrokerId], members: Sequence[BrokerId]
+    partition: PartitionState, wanted: Sequence[BrokerId], members: Sequence[BrokerId]
 ) -> tuple[BrokerId, ...]:
     """Those of the replicas that are wanted and not members, in the order of the replicas."""
     return tuple(replica for replica in partition.replicas if replica in wanted and replica not in members)

@@ -25,7 +25,7 @@ from penstock.cluster.coordination import (
     SessionState,
     SingleWrites,
 )
-from penstock.cluster.tree import NO_OWNER, Entry, Transaction, Tree, parent_of
+from penstock.cluster.tree import NO_OWNER, Entry, PreparedWrite, Tree, parent_of
 from penstock.cluster.watches import Watches
 from penstock.errors import StorageError, UnknownOutcome
 from penstock.threads import Threads
@@ -53,12 +53,12 @@ class EmbeddedStore(SingleWrites):
         self._tree = Tree()
         self._watches = Watches()
         self._session_callbacks: list[Callable[[SessionState], None]] = []
-        self._file: _File | None = None
+        self._file: _SqliteFile | None = None
         self._writing = asyncio.Lock()
         self._failure: str | None = None
 
     async def start(self) -> None:
-        self._file = await self._threads.run("background", partial(_File, self._path))
+        self._file = await self._threads.run("background", partial(_SqliteFile, self._path))
         self._tree = await self._threads.run("background", self._file.load)
         await self._end_session(LAST_SESSION)
         for callback in self._session_callbacks:
@@ -96,7 +96,7 @@ class EmbeddedStore(SingleWrites):
         self._watches.notify(transaction.touched)
         return transaction.results
 
-    async def _commit(self, transaction: Transaction) -> None:
+    async def _commit(self, transaction: PreparedWrite) -> None:
         assert self._file is not None, "the store is not started"
         try:
             await self._threads.run("background", partial(self._file.write, transaction))
@@ -123,7 +123,7 @@ class EmbeddedStore(SingleWrites):
             await self.multi(removals)
 
 
-class _File:
+class _SqliteFile:
     """The SQLite file. Its methods block, and one at a time may run."""
 
     def __init__(self, path: str) -> None:
@@ -142,7 +142,7 @@ class _File:
             self.close()
             raise self._refusal(error) from error
 
-    def write(self, transaction: Transaction) -> None:
+    def write(self, transaction: PreparedWrite) -> None:
         """Commit and sync. StorageError: nothing happened (the disk is full); UnknownOutcome: who knows."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")

@@ -24,7 +24,7 @@ NO_OFFSET = Offset(-1)
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class RegisteredBroker:
     node_id: BrokerId
     host: str
     port: int
@@ -38,7 +38,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionState:
     leader: BrokerId
     leader_epoch: LeaderEpoch
     replicas: tuple[BrokerId, ...]
@@ -70,27 +70,27 @@ class Partition:
         return bool(self.eligible or self.last_resort)
 
     @property
-    def is_moving(self) -> bool:
+    def is_reassigning(self) -> bool:
         return bool(self.target_replicas)
 
     @property
     def removing_replicas(self) -> tuple[BrokerId, ...]:
         """Those that go when a move has come to its end."""
-        if not self.is_moving:
+        if not self.is_reassigning:
             return ()
         return tuple(replica for replica in self.replicas if replica not in self.target_replicas)
 
     @property
-    def lasting_replicas(self) -> tuple[BrokerId, ...]:
+    def final_replicas(self) -> tuple[BrokerId, ...]:
         """The replicas as they shall be once nothing moves."""
         return self.target_replicas or self.replicas
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicImage:
     name: str
     id: TopicId
-    partitions: tuple[Partition, ...]
+    partitions: tuple[PartitionState, ...]
     configs: Mapping[str, str]
     """What was set on the topic itself."""
     version: int
@@ -100,7 +100,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Configs:
+class StoredConfigs:
     """Settings changed at run time, of a broker, of all, or of a group; the version of their node (-1: none yet)."""
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -113,22 +113,22 @@ class ClusterImage:
     secret: str = field(default="", repr=False)
     """By which its brokers prove to each other who they are, unless they were given one."""
     controller_id: BrokerId = NO_LEADER
-    brokers: Mapping[BrokerId, Broker] = field(default_factory=dict)
-    topics: Mapping[str, Topic] = field(default_factory=dict)
+    brokers: Mapping[BrokerId, RegisteredBroker] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
-    broker_configs: Mapping[BrokerId | None, Configs] = field(default_factory=dict)
+    broker_configs: Mapping[BrokerId | None, StoredConfigs] = field(default_factory=dict)
     """By broker; None is the cluster-wide default."""
-    group_configs: Mapping[str, Configs] = field(default_factory=dict)
+    group_configs: Mapping[str, StoredConfigs] = field(default_factory=dict)
     """Of consumer groups that have settings of their own."""
 
-    def topic(self, name: str) -> Topic | None:
+    def topic(self, name: str) -> TopicImage | None:
         return self.topics.get(name)
 
-    def topic_by_id(self, topic_id: TopicId) -> Topic | None:
+    def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
 
-    def partition(self, name: TopicPartition) -> Partition | None:
+    def partition(self, name: TopicPartition) -> PartitionState | None:
         topic = self.topics.get(name.topic)
         if topic is None or not 0 <= name.partition < len(topic.partitions):
             return None
@@ -148,8 +148,8 @@ class ClusterImage:
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.rack
 
-    def configs_of(self, broker: BrokerId | None) -> Configs:
-        return self.broker_configs.get(broker, Configs())
+    def configs_of(self, broker: BrokerId | None) -> StoredConfigs:
+        return self.broker_configs.get(broker, StoredConfigs())
 
     def broker_overrides(self, broker: BrokerId) -> dict[str, str]:
         """What run-time changes say for a broker: the cluster-wide default under its own."""
@@ -163,13 +163,13 @@ class ClusterImage:
             broker in partition.replicas for topic in self.topics.values() for partition in topic.partitions
         )
 
-    def with_members(self, brokers: Iterable[Broker], controller_id: BrokerId) -> ClusterImage:
+    def with_members(self, brokers: Iterable[RegisteredBroker], controller_id: BrokerId) -> ClusterImage:
         """With these brokers and no others."""
         return replace(
             self, brokers={broker.node_id: broker for broker in brokers}, controller_id=controller_id
         )
 
-    def with_topics(self, topics: Iterable[Topic]) -> ClusterImage:
+    def with_topics(self, topics: Iterable[TopicImage]) -> ClusterImage:
         """With these topics new or changed."""
         changed = list(topics)
         return replace(
@@ -184,10 +184,10 @@ class ClusterImage:
             del topic_names[topics.pop(name).id]
         return replace(self, topics=topics, topic_names=topic_names)
 
-    def with_configs(self, broker: BrokerId | None, configs: Configs) -> ClusterImage:
+    def with_configs(self, broker: BrokerId | None, configs: StoredConfigs) -> ClusterImage:
         return replace(self, broker_configs={**self.broker_configs, broker: configs})
 
-    def with_group_configs(self, group_id: str, configs: Configs) -> ClusterImage:
+    def with_group_configs(self, group_id: str, configs: StoredConfigs) -> ClusterImage:
         """Without any, where they are empty."""
         group_configs = {**self.group_configs, group_id: configs}
         if not configs.values:

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from penstock.cluster.decisions import Decision, Rule
-from penstock.cluster.image import NO_LEADER, NO_OFFSET, ClusterImage, Partition
+from penstock.cluster.image import NO_LEADER, NO_OFFSET, ClusterImage, PartitionState
+from penstock.cluster.metadata_change import MetadataChange, Rule
 from penstock.cluster.partition_writes import PartitionWrites
 from penstock.cluster.topic_writes import Writes
 from penstock.model import BrokerId, LeaderEpoch, TopicPartition
 
 
-def elect(image: ClusterImage, _: TopicPartition, partition: Partition) -> Partition | None:
+def elect(image: ClusterImage, _: TopicPartition, partition: PartitionState) -> PartitionState | None:
     """Where the leader is gone another member of the in-sync set leads, or an eligible leader, or nobody until one is
     back.
 
@@ -37,7 +37,7 @@ def elect(image: ClusterImage, _: TopicPartition, partition: Partition) -> Parti
     return None if leader == partition.leader else led_by(partition, leader)
 
 
-def _with_eligible(image: ClusterImage, partition: Partition) -> Partition:
+def _with_eligible(image: ClusterImage, partition: PartitionState) -> PartitionState:
     """Where no member of the in-sync set is alive, but an eligible leader is, all of them are in sync: each has every
     committed record. The leader takes out the dead ones, and fsyncs before that."""
     is_any_alive = first_alive(image, partition, partition.isr) != NO_LEADER
@@ -58,23 +58,23 @@ def may_shrink(image: ClusterImage, members: Sequence[BrokerId], staying: Sequen
     return len(staying) == len(members) or len(machines) > 1
 
 
-def prefer(image: ClusterImage, _: TopicPartition, partition: Partition) -> Partition | None:
+def prefer(image: ClusterImage, _: TopicPartition, partition: PartitionState) -> PartitionState | None:
     """The first of the replicas leads where it can: so topics are placed, and so leaders are spread.
 
     What is moving is left alone: leaders change again when it has arrived.
     """
-    if partition.is_moving:
+    if partition.is_reassigning:
         return None
     return elect_preferred(image, partition)
 
 
-def elect_preferred(image: ClusterImage, partition: Partition) -> Partition | None:
+def elect_preferred(image: ClusterImage, partition: PartitionState) -> PartitionState | None:
     preferred = partition.replicas[0]
     can_lead = preferred in partition.isr and preferred in image.brokers and not image.is_stopping(preferred)
     return led_by(partition, preferred) if can_lead and preferred != partition.leader else None
 
 
-def elect_any(image: ClusterImage, partition: Partition) -> Partition | None:
+def elect_any(image: ClusterImage, partition: PartitionState) -> PartitionState | None:
     """Where neither a member of the in-sync set nor an eligible leader is alive, any replica leads, alone in sync.
 
     Records that it lacks are lost for good, so this happens only when an operator asks for it.
@@ -88,10 +88,10 @@ def elect_any(image: ClusterImage, partition: Partition) -> Partition | None:
     leader = first_alive(image, partition, partition.replicas)
     if leader == NO_LEADER:
         return None
-    return uncleanly(led_by(replace(partition, isr=(leader,), eligible=(), last_resort=()), leader))
+    return mark_unclean(led_by(replace(partition, isr=(leader,), eligible=(), last_resort=()), leader))
 
 
-def uncleanly(elected: Partition) -> Partition:
+def mark_unclean(elected: PartitionState) -> PartitionState:
     """The election may give up committed records: replicas that have them truncate them."""
     return replace(elected, unclean_epoch=elected.leader_epoch, committed=NO_OFFSET, sole_end=NO_OFFSET)
 
@@ -109,7 +109,7 @@ def imbalanced(image: ClusterImage, percentage: int) -> frozenset[BrokerId]:
     )
 
 
-def shared(image: ClusterImage, broker: BrokerId) -> bool:
+def shares_in_sync_set(image: ClusterImage, broker: BrokerId) -> bool:
     """Whether it is in an in-sync set with another that lives and could take it out."""
     return any(
         broker in partition.isr
@@ -119,23 +119,23 @@ def shared(image: ClusterImage, broker: BrokerId) -> bool:
     )
 
 
-def come_back(broker: BrokerId) -> Rule:
+def resume_leadership(broker: BrokerId) -> Rule:
     """A broker that started leads what it led, and what was waiting for it.
 
     Always in a new leader epoch: one that crashed may have lost records of the last one.
     """
 
-    def rule(_: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
+    def rule(_: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
         is_ours = broker in partition.isr and partition.leader in (broker, NO_LEADER)
         return led_by(partition, broker) if is_ours else None
 
     return rule
 
 
-def prefer_some(brokers: Collection[BrokerId]) -> Rule:
+def prefer_for(brokers: Collection[BrokerId]) -> Rule:
     """As `prefer`, for what these brokers should lead."""
 
-    def rule(image: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
+    def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
         return prefer(image, name, partition) if partition.replicas[0] in brokers else None
 
     return rule
@@ -152,21 +152,21 @@ def affected(image: ClusterImage, topics: Iterable[str], rule: Rule) -> list[Top
     return [name for name, partition in names if rule(image, name, partition) is not None]
 
 
-def decide(image: ClusterImage, names: Sequence[TopicPartition], rule: Rule) -> Decision[None]:
+def decide(image: ClusterImage, names: Sequence[TopicPartition], rule: Rule) -> MetadataChange[None]:
     writes = PartitionWrites()
     for name in names:
         partition = image.partition(name)
         ruled = rule(image, name, partition) if partition else None
         if ruled is not None:
             writes.set(name, ruled)
-    return Decision(None, Writes(tuple(writes.operations)), writes.scope)
+    return MetadataChange(None, Writes(tuple(writes.operations)), writes.scope)
 
 
-def first_alive(image: ClusterImage, partition: Partition, members: Sequence[BrokerId]) -> BrokerId:
+def first_alive(image: ClusterImage, partition: PartitionState, members: Sequence[BrokerId]) -> BrokerId:
     """In the order of the replicas: the preferred leader first."""
     alive = (broker for broker in partition.replicas if broker in members and broker in image.brokers)
     return next(alive, NO_LEADER)
 
 
-def led_by(partition: Partition, leader: BrokerId) -> Partition:
+def led_by(partition: PartitionState, leader: BrokerId) -> PartitionState:
     return replace(partition, leader=leader, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))

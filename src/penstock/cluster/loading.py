@@ -11,13 +11,20 @@ from dataclasses import dataclass, replace
 
 from penstock.cluster import znodes
 from penstock.cluster.coordination import CoordinationStore, Node
-from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, Configs, Partition, Topic
+from penstock.cluster.image import (
+    NO_LEADER,
+    ClusterImage,
+    PartitionState,
+    RegisteredBroker,
+    StoredConfigs,
+    TopicImage,
+)
 from penstock.errors import StorageError
 from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class UnfinishedChange:
     """A topic with partition nodes that do not count: someone is, or stopped, in the middle of a large change."""
 
     topic: str
@@ -40,7 +47,7 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
     return image.with_topics(topics.values())
 
 
-async def read_members(store: CoordinationStore) -> tuple[list[Broker], BrokerId]:
+async def read_members(store: CoordinationStore) -> tuple[list[RegisteredBroker], BrokerId]:
     """The brokers that are there, and the controller."""
     names = await store.children(znodes.BROKER_IDS)
     broker_ids = [BrokerId(int(name)) for name in names if name.isdecimal()]
@@ -56,7 +63,7 @@ async def read_members(store: CoordinationStore) -> tuple[list[Broker], BrokerId
     return brokers, BrokerId(znodes.decode(controller.data, znodes.ControllerNode).broker_id)
 
 
-async def read_broker_configs(store: CoordinationStore) -> dict[BrokerId | None, Configs]:
+async def read_broker_configs(store: CoordinationStore) -> dict[BrokerId | None, StoredConfigs]:
     names = await store.children(znodes.BROKER_CONFIGS)
     brokers = [None if name == znodes.CLUSTER_WIDE else BrokerId(int(name)) for name in names]
     nodes = await store.get_many([znodes.broker_configs_path(broker) for broker in brokers])
@@ -65,27 +72,27 @@ async def read_broker_configs(store: CoordinationStore) -> dict[BrokerId | None,
     }
 
 
-async def read_group_configs(store: CoordinationStore, groups: Sequence[str]) -> dict[str, Configs]:
+async def read_group_configs(store: CoordinationStore, groups: Sequence[str]) -> dict[str, StoredConfigs]:
     """Of each of the groups; empty where there are none."""
     nodes = await store.get_many([znodes.group_configs_path(group) for group in groups])
     return {
-        group: _decode_configs(node) if node is not None else Configs()
+        group: _decode_configs(node) if node is not None else StoredConfigs()
         for group, node in zip(groups, nodes, strict=True)
     }
 
 
-async def read_topics(store: CoordinationStore, names: Collection[str]) -> dict[str, Topic]:
+async def read_topics(store: CoordinationStore, names: Collection[str]) -> dict[str, TopicImage]:
     """Those of them that there are."""
-    topics: dict[str, Topic] = {}
+    topics: dict[str, TopicImage] = {}
     async for name, read in _read_whole(store, names):
         if read.topic.partitions:
             topics[name] = read.visible()
     return topics
 
 
-async def read_unfinished(store: CoordinationStore, names: Collection[str]) -> list[Unfinished]:
+async def read_unfinished(store: CoordinationStore, names: Collection[str]) -> list[UnfinishedChange]:
     """Those of the topics that someone is, or stopped, in the middle of changing."""
-    found: list[Unfinished] = []
+    found: list[UnfinishedChange] = []
     async for _, read in _read_whole(store, names):
         if read.topic.pending:
             found.append(read.unfinished())
@@ -93,13 +100,13 @@ async def read_unfinished(store: CoordinationStore, names: Collection[str]) -> l
 
 
 async def reread_partitions(
-    store: CoordinationStore, wanted: Mapping[str, Sequence[int]], known: Mapping[str, Topic]
-) -> dict[str, Topic]:
+    store: CoordinationStore, wanted: Mapping[str, Sequence[int]], known: Mapping[str, TopicImage]
+) -> dict[str, TopicImage]:
     """The known topics with these partitions as they are now; read as a whole where more has changed."""
     names = [name for name in wanted if name in known]
     paths = [path for name in names for path in _around(name, wanted[name])]
     nodes = iter(await store.get_many(paths))
-    topics: dict[str, Topic] = {}
+    topics: dict[str, TopicImage] = {}
     for name in names:
         first, *states, last = [next(nodes) for _ in range(len(wanted[name]) + 2)]
         topic = known[name]
@@ -115,7 +122,7 @@ async def reread_partitions(
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _TopicNodes:
     """A topic's nodes, all of one time."""
 
     name: str
@@ -123,21 +130,23 @@ class _Read:
     version: int
     states: Sequence[Node | None]
 
-    def visible(self) -> Topic:
+    def visible(self) -> TopicImage:
         states = self.states[: self.topic.partitions]
         if None in states:
             raise _missing(self.name, states.index(None))
         partitions = tuple(decode_partition(node) for node in states if node is not None)
         topic_id, is_unfinished = TopicId(self.topic.topic_id), self.topic.pending > 0
-        return Topic(self.name, topic_id, partitions, self.topic.configs, self.version, is_unfinished)
+        return TopicImage(self.name, topic_id, partitions, self.topic.configs, self.version, is_unfinished)
 
-    def unfinished(self) -> Unfinished:
+    def unfinished(self) -> UnfinishedChange:
         count = self.topic.partitions
         rest = [index for index, node in enumerate(self.states) if index >= count and node is not None]
-        return Unfinished(self.name, self.topic, self.version, rest)
+        return UnfinishedChange(self.name, self.topic, self.version, rest)
 
 
-async def _read_whole(store: CoordinationStore, names: Collection[str]) -> AsyncIterator[tuple[str, _Read]]:
+async def _read_whole(
+    store: CoordinationStore, names: Collection[str]
+) -> AsyncIterator[tuple[str, _TopicNodes]]:
     """Two rounds: all topics, then all their partitions; a topic that changes in between is read again."""
     left = list(names)
     while left:
@@ -154,7 +163,7 @@ async def _read_whole(store: CoordinationStore, names: Collection[str]) -> Async
         for name, (node, topic) in found.items():
             *states, last = [next(again) for _ in range(counts[name] + 1)]
             if _is_same(node, last):
-                yield name, _Read(name, topic, node.version, states)
+                yield name, _TopicNodes(name, topic, node.version, states)
             else:
                 left.append(name)
 
@@ -171,7 +180,7 @@ def _is_same(first: Node | None, last: Node | None) -> bool:
     return (first.created, first.version) == (last.created, last.version)
 
 
-def _is_known(node: Node | None, topic: Topic) -> bool:
+def _is_known(node: Node | None, topic: TopicImage) -> bool:
     """Whether the node is still the one that the topic was read from."""
     if node is None or node.version != topic.version:
         return False
@@ -183,14 +192,14 @@ def _missing(topic: str, partition: int) -> StorageError:
     return StorageError(f"partition {partition} of topic {topic} is missing in the coordination store")
 
 
-def _decode_configs(node: Node) -> Configs:
-    return Configs(znodes.decode(node.data, znodes.ConfigsNode).configs, node.version)
+def _decode_configs(node: Node) -> StoredConfigs:
+    return StoredConfigs(znodes.decode(node.data, znodes.ConfigsNode).configs, node.version)
 
 
-def decode_broker(broker_id: BrokerId, node: Node) -> Broker:
+def decode_broker(broker_id: BrokerId, node: Node) -> RegisteredBroker:
     broker = znodes.decode(node.data, znodes.BrokerNode)
     epoch = BrokerEpoch(broker.epoch)
-    return Broker(
+    return RegisteredBroker(
         broker_id,
         broker.host,
         broker.port,
@@ -202,7 +211,7 @@ def decode_broker(broker_id: BrokerId, node: Node) -> Broker:
     )
 
 
-def encode_broker(broker: Broker) -> bytes:
+def encode_broker(broker: RegisteredBroker) -> bytes:
     return znodes.encode(
         znodes.BrokerNode(
             broker.host,
@@ -216,9 +225,9 @@ def encode_broker(broker: Broker) -> bytes:
     )
 
 
-def decode_partition(node: Node) -> Partition:
+def decode_partition(node: Node) -> PartitionState:
     state = znodes.decode(node.data, znodes.PartitionNode)
-    return Partition(
+    return PartitionState(
         BrokerId(state.leader),
         LeaderEpoch(state.leader_epoch),
         tuple(map(BrokerId, state.replicas)),
@@ -234,7 +243,7 @@ def decode_partition(node: Node) -> Partition:
     )
 
 
-def encode_partition(partition: Partition) -> bytes:
+def encode_partition(partition: PartitionState) -> bytes:
     return znodes.encode(
         znodes.PartitionNode(
             partition.leader,
@@ -252,6 +261,6 @@ def encode_partition(partition: Partition) -> bytes:
     )
 
 
-def encode_topic(topic: Topic, pending: int = 0, writer: str = "") -> bytes:
+def encode_topic(topic: TopicImage, pending: int = 0, writer: str = "") -> bytes:
     node = znodes.TopicNode(topic.id, len(topic.partitions), dict(topic.configs), pending, writer)
     return znodes.encode(node)

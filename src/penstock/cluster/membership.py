@@ -25,21 +25,21 @@ from penstock.cluster.coordination import (
     Operation,
     Set,
 )
-from penstock.cluster.decisions import Decision
-from penstock.cluster.image import Broker, ClusterImage
+from penstock.cluster.image import ClusterImage, RegisteredBroker
 from penstock.cluster.loading import decode_broker, encode_broker
 from penstock.cluster.metadata import ClusterMetadata
-from penstock.cluster.returning import Copy, returning
+from penstock.cluster.metadata_change import MetadataChange
+from penstock.cluster.rejoining import LogState, rejoin_rule
 from penstock.cluster.topic_writes import Writes
 from penstock.errors import BrokerError, ErrorCode, UnknownOutcome
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
 
-BE_LEFT_SECONDS = 3.0
+REMOVAL_WAIT_SECONDS = 3.0
 """How long one that comes back after a loss of power waits for others to take it out of in-sync sets."""
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class BrokerIdentity:
     """What a broker brings along when it registers."""
 
     host: str
@@ -75,7 +75,7 @@ class Membership:
 
     async def register(
         self,
-        identity: Identity,
+        identity: BrokerIdentity,
         has_log: Callable[[TopicPartition], bool],
         has_vanished: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> BrokerEpoch:
@@ -85,19 +85,19 @@ class Membership:
         is_same_disk = last is None or last.directory_id == identity.directory_id
         is_whole = identity.is_whole(last)
 
-        def copy_of(name: TopicPartition) -> Copy:
+        def log_state_of(name: TopicPartition) -> LogState:
             if has_vanished(name):
-                return Copy.PARTIAL if has_log(name) else Copy.VANISHED
+                return LogState.PARTIAL if has_log(name) else LogState.VANISHED
             if is_whole:
-                return Copy.COMPLETE
+                return LogState.COMPLETE
             if is_same_disk:
-                return Copy.UNCERTAIN
-            return Copy.PARTIAL if has_log(name) else Copy.MISSING
+                return LogState.UNCERTAIN
+            return LogState.PARTIAL if has_log(name) else LogState.MISSING
 
-        rule = returning(self._node_id, copy_of, self._metadata.config)
+        rule = rejoin_rule(self._node_id, log_state_of, self._metadata.config)
         if not is_whole or leaders.affected(self._metadata.image, self._metadata.image.topics, rule):
-            await self._disown()
-            await self._be_left()
+            await self._invalidate_last_registration()
+            await self._await_removal_from_in_sync_sets()
             await self._changes.rule(rule, self._metadata.image.topics)
         epoch = await self._register(identity, identity.kept_epoch if is_whole else None)
         await self._metadata.reread_members()
@@ -105,7 +105,7 @@ class Membership:
 
     async def take_leadership(self) -> None:
         """Lead what this broker led before it started, and what waited for it."""
-        await self._changes.rule(leaders.come_back(self._node_id), self._metadata.image.topics)
+        await self._changes.rule(leaders.resume_leadership(self._node_id), self._metadata.image.topics)
 
     async def leave(self) -> None:
         """Have others lead what they can, before this broker stops; returns when the controller is through."""
@@ -115,9 +115,9 @@ class Membership:
         if node is None or own is None or decode_broker(self._node_id, node) != own:
             return  # it is not ours any more
 
-        def decide(_: ClusterImage) -> Decision[None]:
+        def decide(_: ClusterImage) -> MetadataChange[None]:
             data = encode_broker(replace(own, is_stopping=True))
-            return Decision(None, Writes((Set(path, data, node.version),)), Scope(members=True))
+            return MetadataChange(None, Writes((Set(path, data, node.version),)), Scope(members=True))
 
         await self._changes.make(decide)
         await self._metadata.until(lambda image: not leaders.affected(image, image.topics, leaders.elect))
@@ -126,14 +126,14 @@ class Membership:
         [node] = await self._store.get_many([znodes.directory_path(self._node_id)])
         return znodes.decode(node.data, znodes.DirectoryNode) if node else None
 
-    async def _check_not_taken(self, identity: Identity) -> None:
+    async def _check_not_taken(self, identity: BrokerIdentity) -> None:
         """Before anything is written: a broker that lives keeps its place."""
         paths = [znodes.broker_path(self._node_id), znodes.directory_path(self._node_id)]
         registration, directory = await self._store.get_many(paths)
         if registration is not None:
             self._check_stale(directory.data if directory else b"", identity)
 
-    async def _disown(self) -> None:
+    async def _invalidate_last_registration(self) -> None:
         """What leaders know of this broker proves nothing any more: none of them lets it in before it has registered.
 
         Whoever has done so until now is in the image afterwards.
@@ -151,7 +151,7 @@ class Membership:
             return
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
 
-    async def _be_left(self) -> None:
+    async def _await_removal_from_in_sync_sets(self) -> None:
         """Let those that live take this broker out of what it shares with them, as of the dead: they fsync first.
 
         Were it to leave a set itself, the last machine in it might lose its power before it has.
@@ -163,10 +163,10 @@ class Membership:
                 await self._store.delete(path, stale.version)
         await self._metadata.reread_members()
         with suppress(TimeoutError):
-            async with asyncio.timeout(BE_LEFT_SECONDS):
-                await self._metadata.until(lambda image: not leaders.shared(image, self._node_id))
+            async with asyncio.timeout(REMOVAL_WAIT_SECONDS):
+                await self._metadata.until(lambda image: not leaders.shares_in_sync_set(image, self._node_id))
 
-    async def _register(self, identity: Identity, kept_epoch: BrokerEpoch | None) -> BrokerEpoch:
+    async def _register(self, identity: BrokerIdentity, kept_epoch: BrokerEpoch | None) -> BrokerEpoch:
         for _ in range(MAX_ATTEMPTS):
             paths = [
                 znodes.BROKER_EPOCH,
@@ -177,7 +177,7 @@ class Membership:
             if counter is None:
                 raise NoNode(znodes.BROKER_EPOCH)
             epoch = BrokerEpoch(znodes.decode(counter.data, znodes.BrokerEpochNode).epoch + 1)
-            broker = Broker(
+            broker = RegisteredBroker(
                 self._node_id,
                 identity.host,
                 identity.port,
@@ -207,7 +207,7 @@ class Membership:
             return epoch
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
 
-    def _check_stale(self, directory: bytes, identity: Identity) -> None:
+    def _check_stale(self, directory: bytes, identity: BrokerIdentity) -> None:
         """A registration made with our own data directory, which is locked, is one of a process that is no more."""
         if (
             not directory

@@ -25,10 +25,10 @@ from penstock.cluster.coordination import (
     SessionExpired,
     SessionState,
     SingleWrites,
-    Unreachable,
+    StoreUnreachable,
 )
 from penstock.cluster.memory_server import LaggingServer
-from penstock.cluster.tree import ROOT, Transaction, Tree
+from penstock.cluster.tree import ROOT, PreparedWrite, Tree
 from penstock.cluster.watches import Watches
 from penstock.errors import UnknownOutcome
 
@@ -78,7 +78,7 @@ class MemoryEnsemble:
         if removals:
             self.commit(self._tree.prepare(removals, session))
 
-    def commit(self, transaction: Transaction) -> None:
+    def commit(self, transaction: PreparedWrite) -> None:
         self._tree.apply(transaction)
         for store in self._sessions.values():
             store.on_commit(transaction)
@@ -164,7 +164,7 @@ class MemoryStore(SingleWrites):
         if not is_over:
             self.on_change(missed)
 
-    def on_commit(self, transaction: Transaction) -> None:
+    def on_commit(self, transaction: PreparedWrite) -> None:
         """The ensemble has a new state."""
         if self._server is None:
             self.on_change(transaction.touched)
@@ -188,7 +188,7 @@ class MemoryStore(SingleWrites):
                 async with asyncio.timeout(self._session_timeout_s):
                     await self._connected.wait()
             except TimeoutError:
-                raise Unreachable("memory") from None
+                raise StoreUnreachable("memory") from None
 
     async def _reach(self, *, may_be_stale: bool = False) -> int:
         """Other tasks run meanwhile, and the session may end before we arrive; gives the connection.

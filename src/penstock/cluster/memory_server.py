@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 
-from penstock.cluster.tree import Transaction, Tree
+from penstock.cluster.tree import PreparedWrite, Tree
 
 
 class LaggingServer:
@@ -19,11 +19,11 @@ class LaggingServer:
         """`on_applied` takes the paths whose watchers must hear of a transaction."""
         self.tree = newest.copy()
         self._on_applied = on_applied
-        self._behind: deque[Transaction] = deque()
+        self._behind: deque[PreparedWrite] = deque()
         self._applied = 0
         """How many transactions this server has applied."""
 
-    def commit(self, transaction: Transaction, lag_s: float) -> None:
+    def commit(self, transaction: PreparedWrite, lag_s: float) -> None:
         """Apply a transaction of the ensemble after this time, and all before it no later."""
         self._behind.append(transaction)
         loop = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.cluster import znodes
 from penstock.cluster.change_list import Scope
 from penstock.cluster.coordination import Operation, Set
-from penstock.cluster.image import Partition
+from penstock.cluster.image import PartitionState
 from penstock.cluster.loading import encode_partition
 from penstock.model import TopicPartition
 
@@ -15,7 +15,7 @@ class PartitionWrites:
         self.operations: list[Operation] = []
         self._touched: dict[str, list[int]] = {}
 
-    def set(self, name: TopicPartition, state: Partition) -> None:
+    def set(self, name: TopicPartition, state: PartitionState) -> None:
         """On condition of the version that the state was made from."""
         path = znodes.partition_path(name.topic, name.partition)
         self.operations.append(Set(path, encode_partition(state), state.partition_epoch))

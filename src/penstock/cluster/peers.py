@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.clock import Clock
-from penstock.cluster.expulsion import Expulsion
-from penstock.cluster.image import Broker, ClusterImage, ImageChange
+from penstock.cluster.broker_removal import BrokerRemoval
+from penstock.cluster.image import ClusterImage, ImageChange, RegisteredBroker
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.errors import PenstockError
 from penstock.model import BrokerEpoch, BrokerId
@@ -31,10 +31,10 @@ CONNECT_SECONDS = 3.0
 PING_SECONDS = 5.0
 """How often something is said, so that the connection is not closed as idle."""
 
-Life = tuple[BrokerId, BrokerEpoch]
+Incarnation = tuple[BrokerId, BrokerEpoch]
 
 
-def peers_of(image: ClusterImage, me: BrokerId) -> dict[Life, Broker]:
+def peers_of(image: ClusterImage, me: BrokerId) -> dict[Incarnation, RegisteredBroker]:
     """Whom a broker has to watch; whoever stops is expected to go."""
     watched = [broker for broker in image.brokers.values() if image.controller_id in (me, broker.node_id)]
     return {
@@ -59,13 +59,13 @@ class PeerContext:
 
 
 class Peers:
-    def __init__(self, metadata: ClusterMetadata, expulsion: Expulsion, context: PeerContext) -> None:
+    def __init__(self, metadata: ClusterMetadata, removal: BrokerRemoval, context: PeerContext) -> None:
         self.found_dead = 0
         self._metadata = metadata
-        self._expulsion = expulsion
+        self._removal = removal
         self._context = context
-        self._watching: dict[Life, asyncio.Task[None]] = {}
-        self._expelling: dict[Life, asyncio.Task[None]] = {}
+        self._watching: dict[Incarnation, asyncio.Task[None]] = {}
+        self._removing: dict[Incarnation, asyncio.Task[None]] = {}
         self._is_stopped = False
 
     def start(self) -> None:
@@ -74,7 +74,7 @@ class Peers:
 
     async def stop(self) -> None:
         self._is_stopped = True
-        tasks = [*self._watching.values(), *self._expelling.values()]
+        tasks = [*self._watching.values(), *self._removing.values()]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -88,12 +88,14 @@ class Peers:
 
     def _follow(self, image: ClusterImage) -> None:
         wanted = peers_of(image, self._context.node_id)
-        for life in self._watching.keys() - wanted.keys():
-            self._watching.pop(life).cancel()
-        for life in wanted.keys() - self._watching.keys():
-            self._watching[life] = asyncio.get_running_loop().create_task(self._watch(wanted[life]))
+        for incarnation in self._watching.keys() - wanted.keys():
+            self._watching.pop(incarnation).cancel()
+        for incarnation in wanted.keys() - self._watching.keys():
+            self._watching[incarnation] = asyncio.get_running_loop().create_task(
+                self._watch(wanted[incarnation])
+            )
 
-    async def _watch(self, peer: Broker) -> None:
+    async def _watch(self, peer: RegisteredBroker) -> None:
         """Until it is cancelled. Who is found dead and stays in the cluster is found again."""
         since: float | None = None
         """When a connection ended last: whoever was never reached may be behind a way that is closed to us."""
@@ -122,7 +124,7 @@ class Peers:
                 self._context.on_lost(peer.node_id)
             await asyncio.sleep(pause_seconds)
 
-    async def _connect(self, peer: Broker) -> BrokerConnection:
+    async def _connect(self, peer: RegisteredBroker) -> BrokerConnection:
         name = f"penstock-broker-{self._context.node_id}"
         return await BrokerConnection.connect(self._context.network, peer.host, peer.port, name)
 
@@ -139,18 +141,18 @@ class Peers:
         finally:
             client.close()
 
-    def _on_dead(self, peer: Broker, since: float) -> None:
-        life = (peer.node_id, peer.epoch)
-        if life not in self._expelling:
+    def _on_dead(self, peer: RegisteredBroker, since: float) -> None:
+        incarnation = (peer.node_id, peer.epoch)
+        if incarnation not in self._removing:
             # A task of its own: the watching ends with the registration.
-            task = asyncio.get_running_loop().create_task(self._expel(peer, since))
-            self._expelling[life] = task
-            task.add_done_callback(lambda _: self._expelling.pop(life))
+            task = asyncio.get_running_loop().create_task(self._remove(peer, since))
+            self._removing[incarnation] = task
+            task.add_done_callback(lambda _: self._removing.pop(incarnation))
 
-    async def _expel(self, peer: Broker, since: float) -> None:
+    async def _remove(self, peer: RegisteredBroker, since: float) -> None:
         log, clock = self._context.log, self._context.clock
         try:
-            if not await self._expulsion.expel(peer):
+            if not await self._removal.remove(peer):
                 return
         except PenstockError as error:
             log.error_rarely("a broker that died could not be taken out", error, broker=peer.node_id)
@@ -161,7 +163,7 @@ class Peers:
         self._context.observe_failover(clock.monotonic() - since)
 
 
-def _leads(image: ClusterImage, broker: Broker) -> bool:
+def _leads(image: ClusterImage, broker: RegisteredBroker) -> bool:
     return any(
         partition.leader == broker.node_id
         for topic in image.topics.values()

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from penstock.cluster.image import Broker
+from penstock.cluster.image import RegisteredBroker
 from penstock.model import BrokerId
 
 
 def place_replicas(
-    brokers: Sequence[Broker], partitions: int, replication_factor: int, first: int
+    brokers: Sequence[RegisteredBroker], partitions: int, replication_factor: int, first: int
 ) -> list[tuple[BrokerId, ...]]:
     """The replicas of each partition, the preferred leader first; `first` says where dealing begins."""
     if not 0 < replication_factor <= len(brokers):
@@ -30,7 +30,7 @@ def place_replicas(
     return placed
 
 
-def _place_one(candidates: Sequence[Broker], count: int, held: Counter[BrokerId]) -> list[BrokerId]:
+def _place_one(candidates: Sequence[RegisteredBroker], count: int, held: Counter[BrokerId]) -> list[BrokerId]:
     """The first candidate leads; then always the most distant one, and of those the least loaded."""
     chosen = [candidates[0]]
     while len(chosen) < count:

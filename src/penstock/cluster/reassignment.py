@@ -11,17 +11,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from penstock.cluster import leaders
-from penstock.cluster.decisions import Rule
 from penstock.cluster.eligible import keeping_eligible, min_in_sync
-from penstock.cluster.image import ClusterImage, Partition
+from penstock.cluster.image import ClusterImage, PartitionState
+from penstock.cluster.metadata_change import Rule
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, TopicPartition
 
 
 def begin(
-    image: ClusterImage, partition: Partition, target: Sequence[BrokerId], *, may_change_count: bool = True
-) -> Partition:
+    image: ClusterImage,
+    partition: PartitionState,
+    target: Sequence[BrokerId],
+    *,
+    may_change_count: bool = True,
+) -> PartitionState:
     """The partition on its way to these replicas, instead of to others that it may have been on its way to."""
     origin = _origin(partition)
     _check(image, partition, target)
@@ -33,15 +37,15 @@ def begin(
     return _towards(partition, tuple(target))
 
 
-def call_off(partition: Partition) -> Partition:
+def cancel(partition: PartitionState) -> PartitionState:
     """The partition on its way back to the replicas it was moving from."""
-    if not partition.is_moving:
+    if not partition.is_reassigning:
         raise BrokerError(ErrorCode.no_reassignment_in_progress, "the partition is not moving")
     return _towards(partition, _origin(partition))
 
 
 def leaving(
-    image: ClusterImage, name: TopicPartition, partition: Partition, config: BrokerConfig
+    image: ClusterImage, name: TopicPartition, partition: PartitionState, config: BrokerConfig
 ) -> frozenset[BrokerId]:
     """The replicas that a move gives up now."""
     if not _is_due(image, name, partition, config):
@@ -49,12 +53,14 @@ def leaving(
     return frozenset(partition.replicas).difference(partition.target_replicas)
 
 
-def _is_due(image: ClusterImage, name: TopicPartition, partition: Partition, config: BrokerConfig) -> bool:
+def _is_due(
+    image: ClusterImage, name: TopicPartition, partition: PartitionState, config: BrokerConfig
+) -> bool:
     """Whether everybody a move adds is in sync, so that it can come to its end.
 
     Those who stay must be as many as acks=all asks for: a move never makes a partition that takes writes refuse them.
     """
-    if not partition.is_moving:
+    if not partition.is_reassigning:
         return False
     target, in_sync = set(partition.target_replicas), set(partition.isr)
     alive = {
@@ -65,10 +71,10 @@ def _is_due(image: ClusterImage, name: TopicPartition, partition: Partition, con
     return in_sync <= target or len(alive) >= min(min_in_sync(image, name, config), len(target))
 
 
-def finish(config: BrokerConfig) -> Rule:
+def complete(config: BrokerConfig) -> Rule:
     """Where everybody a move adds is in sync, the others go, and somebody who stays leads."""
 
-    def rule(image: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
+    def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
         if not _is_due(image, name, partition, config):
             return None
         staying = tuple(member for member in partition.isr if member in partition.target_replicas)
@@ -92,19 +98,19 @@ def finish(config: BrokerConfig) -> Rule:
 
 def settle(config: BrokerConfig) -> Rule:
     """What the controller sees to: moves come to their end, and partitions have leaders."""
-    finished = finish(config)
+    finished = complete(config)
 
-    def rule(image: ClusterImage, name: TopicPartition, partition: Partition) -> Partition | None:
+    def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
         return finished(image, name, partition) or leaders.elect(image, name, partition)
 
     return keeping_eligible(rule, config)
 
 
-def _origin(partition: Partition) -> tuple[BrokerId, ...]:
+def _origin(partition: PartitionState) -> tuple[BrokerId, ...]:
     return tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
 
 
-def _check(image: ClusterImage, partition: Partition, target: Sequence[BrokerId]) -> None:
+def _check(image: ClusterImage, partition: PartitionState, target: Sequence[BrokerId]) -> None:
     problem = None
     if not target:
         problem = "a partition has 1 replica or more"
@@ -116,7 +122,7 @@ def _check(image: ClusterImage, partition: Partition, target: Sequence[BrokerId]
         raise BrokerError(ErrorCode.invalid_replica_assignment, problem)
 
 
-def _unknown(image: ClusterImage, partition: Partition, target: Collection[BrokerId]) -> list[BrokerId]:
+def _unknown(image: ClusterImage, partition: PartitionState, target: Collection[BrokerId]) -> list[BrokerId]:
     """A replica that there is already may be on a broker that is away."""
     return [broker for broker in target if broker not in image.brokers and broker not in partition.replicas]
 
@@ -125,7 +131,7 @@ def _among(replicas: Collection[BrokerId], members: Sequence[BrokerId]) -> tuple
     return tuple(member for member in members if member in replicas)
 
 
-def _towards(partition: Partition, target: tuple[BrokerId, ...]) -> Partition:
+def _towards(partition: PartitionState, target: tuple[BrokerId, ...]) -> PartitionState:
     """Whom an earlier move has added in vain goes at once, or with the end of this one where it is in sync."""
     origin = _origin(partition)
     unwanted = tuple(

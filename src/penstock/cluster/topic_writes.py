@@ -18,8 +18,8 @@ import msgspec
 from penstock.cluster import znodes
 from penstock.cluster.coordination import Check, Create, Delete, Operation, Set
 from penstock.cluster.deletions import entry_of
-from penstock.cluster.image import Topic
-from penstock.cluster.loading import Unfinished, encode_partition, encode_topic
+from penstock.cluster.image import TopicImage
+from penstock.cluster.loading import UnfinishedChange, encode_partition, encode_topic
 
 MAX_PARTITIONS_PER_MULTI = 500
 
@@ -53,7 +53,7 @@ class Writes:
 NOTHING = Writes()
 
 
-def creation(topic: Topic, writer: str) -> tuple[Topic, Writes]:
+def creation(topic: TopicImage, writer: str) -> tuple[TopicImage, Writes]:
     """The topic as it will be in the store, too: its version depends on the number of writes."""
     path, states = znodes.topic_path(topic.name), _partition_nodes(topic, 0)
     if len(states) <= MAX_PARTITIONS_PER_MULTI:
@@ -63,7 +63,7 @@ def creation(topic: Topic, writer: str) -> tuple[Topic, Writes]:
     return made, Writes((Set(path, encode_topic(made), 0),), (announced,), _parts(path, 0, states))
 
 
-def growth(topic: Topic, present: int, writer: str) -> tuple[Topic, Writes]:
+def growth(topic: TopicImage, present: int, writer: str) -> tuple[TopicImage, Writes]:
     """`topic` has the partitions after `present` added."""
     path, states, version = znodes.topic_path(topic.name), _partition_nodes(topic, present), topic.version - 1
     if len(states) <= MAX_PARTITIONS_PER_MULTI:
@@ -75,7 +75,7 @@ def growth(topic: Topic, present: int, writer: str) -> tuple[Topic, Writes]:
     return grown, Writes((shown,), (announced,), _parts(path, version + 1, states))
 
 
-def deletion(topic: Topic, writer: str) -> Writes:
+def deletion(topic: TopicImage, writer: str) -> Writes:
     path, count = znodes.topic_path(topic.name), len(topic.partitions)
     removals = [Delete(znodes.partition_path(topic.name, index)) for index in range(count)]
     told = entry_of(topic.id)
@@ -86,13 +86,13 @@ def deletion(topic: Topic, writer: str) -> Writes:
     return Writes((hidden, told), after=(*_parts(path, version, removals), [Delete(path, version)]))
 
 
-def claim(unfinished: Unfinished, writer: str) -> Operation:
+def claim(unfinished: UnfinishedChange, writer: str) -> Operation:
     """What makes the rest of an unfinished change ours alone to tidy."""
     node = msgspec.structs.replace(unfinished.node, writer=writer)
     return Set(znodes.topic_path(unfinished.topic), znodes.encode(node), unfinished.version)
 
 
-def tidying(unfinished: Unfinished) -> Writes:
+def tidying(unfinished: UnfinishedChange) -> Writes:
     """What removes the invisible rest of a change that was not finished, once it is claimed."""
     path, version = znodes.topic_path(unfinished.topic), unfinished.version
     if unfinished.node.partitions:
@@ -125,7 +125,7 @@ def batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[Sequence[T]]:
         yield items[start:]
 
 
-def _partition_nodes(topic: Topic, first: int) -> list[Operation]:
+def _partition_nodes(topic: TopicImage, first: int) -> list[Operation]:
     return [
         Create(znodes.partition_path(topic.name, index), encode_partition(topic.partitions[index]))
         for index in range(first, len(topic.partitions))

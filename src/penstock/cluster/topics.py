@@ -14,7 +14,7 @@ from functools import cached_property
 from random import Random  # noqa: TID251 - the type; the numbers come from the caller
 from uuid import UUID
 
-from penstock.cluster.image import ClusterImage, Partition, Topic
+from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
 from penstock.cluster.placement import place_replicas
 from penstock.config import (
     DEFAULT_REPLICATION_FACTOR,
@@ -33,7 +33,7 @@ MAX_NAME_LENGTH = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 USE_DEFAULT = -1
 
-COPIES = 3
+DEFAULT_REPLICAS = 3
 """Of each partition, where nothing else is said and there are brokers enough."""
 
 Assignment = Sequence[tuple[int, Sequence[int]]]
@@ -83,7 +83,7 @@ class TopicPlanner:
         self._image = image
         self._config = config
         self._random = random
-        self._planned: dict[str, Topic] = {}
+        self._planned: dict[str, TopicImage] = {}
         self._replicas: Counter[BrokerId] = Counter()
         """Of the brokers that get some."""
 
@@ -91,7 +91,7 @@ class TopicPlanner:
     def _known_brokers(self) -> frozenset[BrokerId]:
         return self._image.known_brokers
 
-    def plan_topic(self, new: NewTopic) -> Topic:
+    def plan_topic(self, new: NewTopic) -> TopicImage:
         """The topic as it will be."""
         check_topic_name(new.name)
         self._check_not_taken(new.name)
@@ -100,11 +100,11 @@ class TopicPlanner:
         self._reserve(placement)
         partitions = tuple(self._first_state(replicas) for replicas in placement)
         configs = self._with_min_insync(configs, len(placement[0]))
-        topic = Topic(new.name, TopicId(draw_uuid(self._random)), partitions, configs, version=0)
+        topic = TopicImage(new.name, TopicId(draw_uuid(self._random)), partitions, configs, version=0)
         self._planned[new.name] = topic
         return topic
 
-    def plan_partitions(self, new: NewPartitions) -> Topic:
+    def plan_partitions(self, new: NewPartitions) -> TopicImage:
         """The topic with its partitions added."""
         topic = self._image.topic(new.topic)
         if topic is None:
@@ -116,7 +116,7 @@ class TopicPlanner:
                 f"topic {topic.name} has {present} partitions; {new.total} would not be an increase",
             )
         self._check_partition_count(new.total)
-        replication_factor = len(topic.partitions[0].lasting_replicas)
+        replication_factor = len(topic.partitions[0].final_replicas)
         if new.assignment is None:
             placement = self._deal(new.total - present, replication_factor)
         else:
@@ -167,16 +167,16 @@ class TopicPlanner:
 
     def _default_replication_factor(self) -> int:
         is_set = self._config.source(DEFAULT_REPLICATION_FACTOR) is not Source.DEFAULT_CONFIG
-        is_cluster = len(self._known_brokers) >= COPIES
-        return COPIES if is_cluster and not is_set else self._config[DEFAULT_REPLICATION_FACTOR]
+        is_cluster = len(self._known_brokers) >= DEFAULT_REPLICAS
+        return DEFAULT_REPLICAS if is_cluster and not is_set else self._config[DEFAULT_REPLICATION_FACTOR]
 
     def _with_min_insync(self, configs: dict[str, str], replication_factor: int) -> dict[str, str]:
         """Where there are copies enough an acknowledged record is on two, unless somebody chose otherwise."""
         option = MIN_INSYNC_REPLICAS
         is_set = TopicConfig(self._config, configs).source(option) is not Source.DEFAULT_CONFIG
-        if is_set or replication_factor < COPIES:
+        if is_set or replication_factor < DEFAULT_REPLICAS:
             return configs
-        return {**configs, option.name: str(COPIES - 1)}
+        return {**configs, option.name: str(DEFAULT_REPLICAS - 1)}
 
     def _deal(self, partitions: int, replication_factor: int) -> list[tuple[BrokerId, ...]]:
         """To those that are there. Where they do not suffice, to others as well, that are away for a while: topics can
@@ -265,6 +265,6 @@ class TopicPlanner:
                 )
         self._replicas += added
 
-    def _first_state(self, replicas: tuple[BrokerId, ...]) -> Partition:
+    def _first_state(self, replicas: tuple[BrokerId, ...]) -> PartitionState:
         present = tuple(replica for replica in replicas if replica in self._image.brokers)
-        return Partition(present[0], LeaderEpoch(0), replicas, present, partition_epoch=0)
+        return PartitionState(present[0], LeaderEpoch(0), replicas, present, partition_epoch=0)

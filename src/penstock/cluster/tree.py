@@ -43,7 +43,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class PreparedWrite:
     """A multi that was found good: every entry it leaves changed (None: removed) and what it answers."""
 
     changes: dict[str, Entry | None]
@@ -93,10 +93,10 @@ class Tree:
     def owned_by(self, session: int) -> list[str]:
         return [path for path, entry in self.entries.items() if entry.owner == session]
 
-    def prepare(self, operations: Sequence[Operation], session: int) -> Transaction:
+    def prepare(self, operations: Sequence[Operation], session: int) -> PreparedWrite:
         return _Preparation(self, session).run(operations)
 
-    def apply(self, transaction: Transaction) -> None:
+    def apply(self, transaction: PreparedWrite) -> None:
         self.put(transaction.changes.items())
         self.last_change = transaction.last_change
 
@@ -126,9 +126,9 @@ class _Preparation:
         self._touched: set[str] = set()
         self._last_change = tree.last_change
 
-    def run(self, operations: Sequence[Operation]) -> Transaction:
+    def run(self, operations: Sequence[Operation]) -> PreparedWrite:
         results = [self._run_one(operation) for operation in operations]
-        return Transaction(self._changes, results, frozenset(self._touched), self._last_change)
+        return PreparedWrite(self._changes, results, frozenset(self._touched), self._last_change)
 
     def _run_one(self, operation: Operation) -> str | Node | None:
         check_path(operation.path)

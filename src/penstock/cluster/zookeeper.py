@@ -36,7 +36,7 @@ from penstock.cluster.coordination import (
     Set,
     SingleWrites,
     StoreError,
-    Unreachable,
+    StoreUnreachable,
 )
 from penstock.cluster.tree import ROOT, check_path, parent_of
 from penstock.cluster.watches import Watches
@@ -122,7 +122,7 @@ class ZooKeeperStore(SingleWrites):
         self._singles = asyncio.Semaphore(MAX_SINGLE_REQUESTS)
         self._chunk = asyncio.Lock()
         self._watches = Watches()
-        self._armed: dict[str, _Watch] = {}
+        self._armed: dict[str, _NodeWatch] = {}
         self._session_callbacks: list[Callable[[SessionState], None]] = []
 
     async def start(self) -> None:
@@ -182,7 +182,7 @@ class ZooKeeperStore(SingleWrites):
         check_path(path)
         stop = self._watches.add(path, callback)
         if path not in self._armed:
-            watch = _Watch(self._client, self._full(path), self._post, partial(self._changed, path))
+            watch = _NodeWatch(self._client, self._full(path), self._post, partial(self._changed, path))
             self._armed[path] = watch
             if self._connected.is_set() and not self._is_over:
                 watch.arm()
@@ -394,10 +394,10 @@ class _Deadline:
         try:
             await self._timeout.__aexit__(kind, error, traceback)
         except TimeoutError:
-            raise Unreachable(self._hosts) from None
+            raise StoreUnreachable(self._hosts) from None
 
 
-class _Watch:
+class _NodeWatch:
     """A watched path: two watches of ZooKeeper (node, children), armed again after each event.
 
     Arming reads what the node looks like now, and `changed` is called when that is not what was seen last: so

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from penstock.cluster.image import Broker
+from penstock.cluster.image import RegisteredBroker
 from penstock.config import (
     REPLICA_FETCH_MAX_BYTES,
     REPLICA_FETCH_WAIT_MAX_MS,
@@ -53,7 +53,7 @@ class ReplicaOwner(Protocol):
     @property
     def secret(self) -> str | None: ...
 
-    def broker(self, broker_id: BrokerId) -> Broker | None: ...
+    def broker(self, broker_id: BrokerId) -> RegisteredBroker | None: ...
 
     async def cut(self, replica: Replica, work: Callable[[], None]) -> bool: ...
 

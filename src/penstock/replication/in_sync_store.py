@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from penstock.cluster import znodes
 from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.coordination import Check
-from penstock.cluster.decisions import Decision
 from penstock.cluster.eligible import with_members
-from penstock.cluster.image import Broker, ClusterImage, Partition
+from penstock.cluster.image import ClusterImage, PartitionState, RegisteredBroker
+from penstock.cluster.metadata_change import MetadataChange
 from penstock.cluster.partition_writes import PartitionWrites
 from penstock.cluster.topic_writes import Writes, chunks
 from penstock.model import BrokerId, TopicPartition
@@ -49,7 +49,7 @@ class _Attempts:
         self._tried: set[TopicPartition] = set()
         self._lets_in = True
 
-    def decide(self, image: ClusterImage) -> Decision[Sequence[InSyncOutcome]]:
+    def decide(self, image: ClusterImage) -> MetadataChange[Sequence[InSyncOutcome]]:
         outcomes: list[InSyncOutcome] = []
         checks: dict[BrokerId, Check] = {}
         writes = PartitionWrites()
@@ -77,9 +77,9 @@ class _Attempts:
         # One that is let in may be coming back just now: next time that holds up nobody else.
         self._lets_in = False
         operations = (*checks.values(), *writes.operations) if writes.operations else ()
-        return Decision(outcomes, Writes(operations), writes.scope)
+        return MetadataChange(outcomes, Writes(operations), writes.scope)
 
-    def _joining(self, write: InSyncWrite, image: ClusterImage) -> list[Broker] | None:
+    def _joining(self, write: InSyncWrite, image: ClusterImage) -> list[RegisteredBroker] | None:
         """Those the set lets in, where each is still in the life in which it had everything."""
         brokers = [image.brokers.get(member) for member in write.change.joining]
         known = [
@@ -91,7 +91,7 @@ class _Attempts:
         ]
         return known if len(known) == len(brokers) and (self._lets_in or not known) else None
 
-    def _present(self, write: InSyncWrite, image: ClusterImage) -> Partition | None:
+    def _present(self, write: InSyncWrite, image: ClusterImage) -> PartitionState | None:
         """The partition, if it is still the one the change was made for."""
         topic, state = image.topic(write.name.topic), image.partition(write.name)
         is_same = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from penstock.cluster.image import Broker
+from penstock.cluster.image import RegisteredBroker
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import check_error
 from penstock.model import Offset, TopicId
@@ -31,7 +31,7 @@ _FETCH_BYTES = 1 << 20
 async def fetch_range(
     context: ReplicationContext,
     secret: str | None,
-    source: Broker,
+    source: RegisteredBroker,
     partition: tuple[TopicId, int],
     damaged: DamagedRange,
     timeout_seconds: float,
@@ -51,7 +51,7 @@ async def fetch_range(
 async def verify_range(
     context: ReplicationContext,
     secret: str | None,
-    source: Broker,
+    source: RegisteredBroker,
     partition: tuple[TopicId, int],
     wanted: DamagedRange,
     timeout_seconds: float,

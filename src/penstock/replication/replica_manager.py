@@ -13,8 +13,14 @@ from functools import partial
 
 from penstock.clock import monotonic_ms
 from penstock.cluster import reassignment
-from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, ImageChange, Topic
-from penstock.cluster.image import Partition as State
+from penstock.cluster.image import (
+    NO_LEADER,
+    ClusterImage,
+    ImageChange,
+    PartitionState,
+    RegisteredBroker,
+    TopicImage,
+)
 from penstock.config import (
     ARCHIVE_OFFSETS,
     ARCHIVE_REQUIRED,
@@ -128,7 +134,7 @@ class ReplicaManager:
         """What only the brokers of this cluster know."""
         return self.config[CLUSTER_SECRET] or (self._image.secret if self._image else None)
 
-    def broker(self, broker_id: BrokerId) -> Broker | None:
+    def broker(self, broker_id: BrokerId) -> RegisteredBroker | None:
         return None if self._image is None else self._image.brokers.get(broker_id)
 
     # --- copies that catch up
@@ -178,7 +184,7 @@ class ReplicaManager:
             self._stop_leading(change.after.topic(name))
         self._following = asyncio.get_running_loop().create_task(self._apply(self._following, change, config))
 
-    def _stop_leading(self, topic: Topic | None) -> None:
+    def _stop_leading(self, topic: TopicImage | None) -> None:
         if topic is not None:
             for index, state in enumerate(topic.partitions):
                 replica = self._replicas.get((topic.name, index))
@@ -221,7 +227,7 @@ class ReplicaManager:
         for name in sorted(names):
             await self._follow_topic(change.before.topic(name), change.after.topic(name))
 
-    async def _follow_topic(self, before: Topic | None, after: Topic | None) -> None:
+    async def _follow_topic(self, before: TopicImage | None, after: TopicImage | None) -> None:
         """A disk that refuses holds up this topic only, and is tried again: it may have space later."""
         try:
             if before is not None and (after is None or after.id != before.id):
@@ -236,16 +242,16 @@ class ReplicaManager:
             self._logger.error("topic could not be taken up", error, topic=after.name)
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry, after)
 
-    def _retry(self, topic: Topic) -> None:
+    def _retry(self, topic: TopicImage) -> None:
         if self._image is not None and self._image.topic(topic.name) == topic:
             self._following = asyncio.get_running_loop().create_task(self._try_again(self._following, topic))
 
-    async def _try_again(self, earlier: asyncio.Task[None] | None, topic: Topic) -> None:
+    async def _try_again(self, earlier: asyncio.Task[None] | None, topic: TopicImage) -> None:
         if earlier is not None:
             await asyncio.wait([earlier])
         await self._follow_topic(None, topic)
 
-    async def _apply_topic(self, topic: Topic) -> None:
+    async def _apply_topic(self, topic: TopicImage) -> None:
         settings = TopicConfig(self.config, topic.configs)
         config = LogConfig.resolve(settings, self.config)
         mine = [index for index, state in enumerate(topic.partitions) if self._node_id in state.replicas]
@@ -271,7 +277,7 @@ class ReplicaManager:
             await self._take_role(replica, topic.partitions[index])
             replica.partition_epoch = topic.partitions[index].partition_epoch
 
-    def _take_up(self, topic: Topic, index: int, settings: TopicConfig) -> Replica:
+    def _take_up(self, topic: TopicImage, index: int, settings: TopicConfig) -> Replica:
         log = self._logs.get(topic.id, index)
         assert log is not None
         committed_epoch = log.leader_epochs.epoch_at(Offset(log.high_watermark - 1))
@@ -294,7 +300,7 @@ class ReplicaManager:
 
     # --- roles
 
-    async def _take_role(self, replica: Replica, state: State) -> None:
+    async def _take_role(self, replica: Replica, state: PartitionState) -> None:
         if replica.cutting is not None:
             await asyncio.wait([replica.cutting])
         partition = replica.partition
@@ -319,7 +325,7 @@ class ReplicaManager:
             self._see_who_leaves(replica, state)
         self._see_how_it_counts(replica, state)
 
-    def _see_who_leaves(self, replica: Replica, state: State) -> None:
+    def _see_who_leaves(self, replica: Replica, state: PartitionState) -> None:
         """A move gives up some, or brokers stop: a leader does not wait until they are gone."""
         image = self._image
         assert image is not None
@@ -329,7 +335,7 @@ class ReplicaManager:
         if replica.partition.in_sync.set_leaving(going):
             self.in_sync_due.set()
 
-    def _in_sync(self, replica: Replica, state: State) -> InSync:
+    def _in_sync(self, replica: Replica, state: PartitionState) -> InSync:
         return InSync(
             self._node_id,
             state.replicas,
@@ -346,7 +352,7 @@ class ReplicaManager:
         brokers = {} if self._image is None else self._image.brokers
         return {broker.node_id: broker.machine_id for broker in brokers.values()}
 
-    def _see_how_it_counts(self, replica: Replica, state: State) -> None:
+    def _see_how_it_counts(self, replica: Replica, state: PartitionState) -> None:
         before, replica.flushes_as_follower = (
             replica.flushes_as_follower,
             self._counts_by_flush(replica, state),
@@ -354,7 +360,7 @@ class ReplicaManager:
         if replica.flushes_as_follower and not before:
             self._fetchers.say_again(replica)  # nothing else may come that would have it flushed
 
-    def _counts_by_flush(self, replica: Replica, state: State) -> bool:
+    def _counts_by_flush(self, replica: Replica, state: PartitionState) -> bool:
         """Whether a set with this broker in it may be one machine, as the leader reckons (`InSync`)."""
         durability = replica.partition.durability
         if durability is not Durability.AUTO:
@@ -410,11 +416,11 @@ class ReplicaManager:
             replica.log.finish_cut()
             replica.on_cut()
 
-    async def _remove_topic(self, topic: Topic) -> None:
+    async def _remove_topic(self, topic: TopicImage) -> None:
         await self._retire(topic, range(len(topic.partitions)))
         await self._threads.run("background", self._logs.begin_delete(topic.id).work)
 
-    async def _leave_partitions(self, topic: Topic) -> None:
+    async def _leave_partitions(self, topic: TopicImage) -> None:
         """Delete the logs of partitions that are on others now.
 
         At start too: a crash may have come between. The image is at least as new then as this broker's session.
@@ -436,7 +442,7 @@ class ReplicaManager:
         replica = self._replicas.get((topic, index))
         return -1 if replica is None else replica.partition_epoch
 
-    async def _retire(self, topic: Topic, partitions: Iterable[int]) -> None:
+    async def _retire(self, topic: TopicImage, partitions: Iterable[int]) -> None:
         for index in partitions:
             replica = self._replicas.pop((topic.name, index), None)
             if replica is not None:

@@ -85,4 +85,4 @@ class ReplicationMetrics:
 
     def _moving(self) -> int:
         topics = self._metadata.image.topics.values()
-        return sum(state.is_moving for topic in topics for state in topic.partitions)
+        return sum(state.is_reassigning for topic in topics for state in topic.partitions)

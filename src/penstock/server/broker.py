@@ -12,18 +12,18 @@ from collections.abc import Callable
 from random import Random
 
 from penstock.cluster.administration import Administration
+from penstock.cluster.broker_removal import BrokerRemoval
 from penstock.cluster.change_list import ChangeList
 from penstock.cluster.change_maker import ChangeMaker
 from penstock.cluster.cluster_metrics import ClusterMetrics
 from penstock.cluster.controller import Controller
 from penstock.cluster.coordination import SessionState
 from penstock.cluster.deletions import deleted_topics
-from penstock.cluster.election import make_ready
-from penstock.cluster.expulsion import Expulsion
+from penstock.cluster.election import initialize_store
 from penstock.cluster.image import ClusterImage, ImageChange
-from penstock.cluster.membership import Identity, Membership
+from penstock.cluster.membership import BrokerIdentity, Membership
 from penstock.cluster.metadata import ClusterMetadata
-from penstock.cluster.moves import Moves
+from penstock.cluster.partition_admin import PartitionAdministration
 from penstock.cluster.peers import PeerContext, Peers
 from penstock.cluster.topics import draw_uuid
 from penstock.config import (
@@ -146,7 +146,7 @@ class Broker:
             disk=environment.disk,
             metadata=self._metadata,
             administration=self._administration,
-            moves=Moves(self._metadata, self._changes, logger),
+            partition_admin=PartitionAdministration(self._metadata, self._changes, logger),
             logs=self._logs,
             replicas=self._replicas,
             groups=self._groups,
@@ -192,8 +192,8 @@ class Broker:
             self._on_connection_lost,
             self._metrics.failovers.observe,
         )
-        expulsion = Expulsion(store, self._metadata, change_list, node_id)
-        self._peers = Peers(self._metadata, expulsion, peer_context)
+        removal = BrokerRemoval(store, self._metadata, change_list, node_id)
+        self._peers = Peers(self._metadata, removal, peer_context)
 
     def _coordinate_transactions(self) -> None:
         metadata, clock, logger = self._metadata, self._environment.clock, self._logger
@@ -234,7 +234,7 @@ class Broker:
         await self._open_logs()
         environment.store.on_session(self._on_session)
         await environment.store.start()
-        await make_ready(environment.store, environment.random)
+        await initialize_store(environment.store, environment.random)
         image = await self._metadata.load()
         await environment.threads.run("background", lambda: self._logs.join_cluster(image.cluster_id))
         await self._remove_deleted(image)
@@ -288,10 +288,10 @@ class Broker:
             ANONYMOUS, host, Operation[operation], ResourceType[kind], name
         )
 
-    def _identity(self, address: Address) -> Identity:
+    def _identity(self, address: Address) -> BrokerIdentity:
         machine_id, logs = self._environment.machine_id, self._logs
         rack = self._config[BROKER_RACK]
-        return Identity(
+        return BrokerIdentity(
             address.host,
             address.port,
             machine_id,

@@ -11,7 +11,7 @@ from penstock.clock import Clock
 from penstock.cluster.administration import Administration
 from penstock.cluster.image import ClusterImage
 from penstock.cluster.metadata import ClusterMetadata
-from penstock.cluster.moves import Moves
+from penstock.cluster.partition_admin import PartitionAdministration
 from penstock.config import BrokerConfig
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.model import BrokerId
@@ -42,7 +42,7 @@ class BrokerContext:
     disk: Disk
     metadata: ClusterMetadata
     administration: Administration
-    moves: Moves
+    partition_admin: PartitionAdministration
     logs: LogManager
     replicas: ReplicaManager
     groups: GroupCoordinator

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
-from penstock.cluster.image import Broker, ClusterImage, ImageChange
+from penstock.cluster.image import ClusterImage, ImageChange, RegisteredBroker
 from penstock.model import BrokerId, TopicPartition
 
 SUSPECTED_SECONDS = 0.3
@@ -27,7 +27,7 @@ _NONE: frozenset[TopicPartition] = frozenset()
 
 @dataclass(slots=True, eq=False)
 class _Lost:
-    broker: Broker
+    broker: RegisteredBroker
     led: frozenset[TopicPartition]
     is_gone: bool = False
     told: set[Hashable] = field(default_factory=set)
@@ -75,7 +75,7 @@ class LostLeaders:
                 found |= led
         return found
 
-    def still_shown(self, connection: Hashable) -> list[Broker]:
+    def still_shown(self, connection: Hashable) -> list[RegisteredBroker]:
         """Brokers that have gone, and of which this connection has not heard."""
         return [lost.broker for lost in self._lost.values() if lost.is_gone and connection not in lost.told]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from penstock.cluster.image import Broker
+from penstock.cluster.image import RegisteredBroker
 from penstock.config import REPLICA_SOCKET_TIMEOUT_MS
 from penstock.errors import PenstockError, StorageError
 from penstock.model import LeaderEpoch
@@ -173,7 +173,7 @@ class Repairing:
                 return content
         raise StorageError(f"no other replica has the records: {'; '.join(failures) or 'there is no other'}")
 
-    def _sources(self, replica: Replica) -> list[Broker]:
+    def _sources(self, replica: Replica) -> list[RegisteredBroker]:
         """Living brokers with another replica: the leader first, then members of the in-sync set, then the others."""
         image = self._context.image
         state = image.partition(replica.name)

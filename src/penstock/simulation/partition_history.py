@@ -10,7 +10,7 @@ from uuid import UUID
 
 from penstock.cluster import znodes
 from penstock.cluster.memory import MemoryEnsemble
-from penstock.cluster.tree import Transaction
+from penstock.cluster.tree import PreparedWrite
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.process import PROCESS
 from penstock.simulation.trace import Trace
@@ -48,7 +48,7 @@ class PartitionHistory:
         later = [size for begun, size in sizes if begun > since]
         return max(later + [size for begun, size in sizes if begun <= since][-1:], default=0)
 
-    def on_transaction(self, transaction: Transaction, writer: str) -> None:
+    def on_transaction(self, transaction: PreparedWrite, writer: str) -> None:
         for path, entry in transaction.changes.items():
             if not path.startswith(f"{znodes.TOPICS}/"):
                 continue
@@ -124,7 +124,7 @@ class RecordedEnsemble(MemoryEnsemble):
         super().__init__()
         self.history = history
 
-    def commit(self, transaction: Transaction) -> None:
+    def commit(self, transaction: PreparedWrite) -> None:
         process = PROCESS.get()
         self.history.on_transaction(transaction, "" if process is None else process.name)
         super().commit(transaction)

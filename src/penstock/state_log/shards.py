@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from penstock.clock import Clock
 from penstock.cluster.administration import Administration
-from penstock.cluster.image import NO_LEADER, Topic
+from penstock.cluster.image import NO_LEADER, TopicImage
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.topics import NewTopic
 from penstock.config import BrokerConfig
@@ -251,6 +251,6 @@ class Shards(Generic[S]):
         await self._on_loaded(shard)
 
 
-def _led_by(topic: Topic | None, broker: BrokerId) -> dict[int, LeaderEpoch]:
+def _led_by(topic: TopicImage | None, broker: BrokerId) -> dict[int, LeaderEpoch]:
     partitions = () if topic is None else topic.partitions
     return {index: state.leader_epoch for index, state in enumerate(partitions) if state.leader == broker}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.cluster.moves import Reassignment, check_named
+from penstock.cluster.partition_admin import Reassignment, check_named
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, TopicPartition
 from penstock.server.dispatch import Api, Fields, Request
@@ -25,7 +25,7 @@ async def handle(request: Request, message: Any) -> Fields:
         for topic in message.topics
         for asked in topic.partitions
     ]
-    change = request.context.moves.reassign(wanted, may_change_count=may_change_count)
+    change = request.context.partition_admin.reassign(wanted, may_change_count=may_change_count)
     results = iter(await carried_out(request, change, len(wanted), message.timeout))
     responses = [
         {"name": topic.name, "partitions": [_partition(asked, next(results)) for asked in topic.partitions]}

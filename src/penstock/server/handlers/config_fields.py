@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.cluster.image import Topic
+from penstock.cluster.image import TopicImage
 from penstock.config import BrokerConfig, GroupConfig, Option, Source, Synonym, TopicConfig
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Fields
@@ -14,7 +14,7 @@ DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 """Kafka's number for what was set at run time for all brokers."""
 
 
-def topic_config(context: BrokerContext, topic: Topic) -> TopicConfig:
+def topic_config(context: BrokerContext, topic: TopicImage) -> TopicConfig:
     return TopicConfig(context.config, topic.configs)
 
 

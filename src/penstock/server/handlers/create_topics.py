@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.cluster.image import Topic
+from penstock.cluster.image import TopicImage
 from penstock.cluster.internal_topics import refuse_internal
 from penstock.cluster.topics import NewTopic
 from penstock.config import TOPIC_OPTIONS, Option, TopicConfig
@@ -60,7 +60,7 @@ def _new_topic(asked: Any) -> NewTopic:
     )
 
 
-def _result(request: Request, name: str, outcome: Topic | BrokerError) -> Fields:
+def _result(request: Request, name: str, outcome: TopicImage | BrokerError) -> Fields:
     fields = {
         "name": name,
         "error_code": code_of(outcome),

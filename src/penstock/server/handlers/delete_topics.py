@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.image import ClusterImage, TopicImage
 from penstock.cluster.internal_topics import refuse_internal
 from penstock.config import DELETE_TOPIC_ENABLE
 from penstock.errors import BrokerError, ErrorCode
@@ -70,7 +70,7 @@ def _by_name(image: ClusterImage, name: str) -> _Target:
 
 
 def _by_id(image: ClusterImage, topic_id: TopicId) -> _Target:
-    topic: Topic | None = image.topic_by_id(topic_id)
+    topic: TopicImage | None = image.topic_by_id(topic_id)
     if topic is None:
         error = BrokerError(ErrorCode.unknown_topic_id, f"there is no topic with id {topic_id}")
         return _Target(None, topic_id, asked_by_id=True, error=error)

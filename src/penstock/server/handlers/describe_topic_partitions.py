@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.cluster.image import ClusterImage, Topic
+from penstock.cluster.image import ClusterImage, TopicImage
 from penstock.cluster.internal_topics import is_internal
 from penstock.cluster.topics import check_topic_name
 from penstock.config import MAX_REQUEST_PARTITION_SIZE_LIMIT
@@ -80,7 +80,7 @@ def _refused(name: str, code: ErrorCode) -> Fields:
     }
 
 
-def _described(request: Request, image: ClusterImage, topic: Topic, indexes: range) -> Fields:
+def _described(request: Request, image: ClusterImage, topic: TopicImage, indexes: range) -> Fields:
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.cluster.moves import ElectionType, check_named
+from penstock.cluster.partition_admin import ElectionType, check_named
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicPartition
 from penstock.server.dispatch import Api, Fields, Request
@@ -26,7 +26,7 @@ async def handle(request: Request, message: Any) -> Fields:
     except BrokerError as error:
         refused = [] if asks_for_all else [(name, error) for name in names]
         return _fields(error.code, refused)
-    change = request.context.moves.elect(names, election)
+    change = request.context.partition_admin.elect(names, election)
     results = zip(names, await carried_out(request, change, len(names), message.timeout), strict=True)
     if asks_for_all:
         told = [each for each in results if code_of(each[1]) is not ErrorCode.election_not_needed]

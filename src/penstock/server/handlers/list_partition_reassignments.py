@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.cluster.image import ClusterImage, Partition, Topic
+from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
 from penstock.errors import BrokerError, ErrorCode
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME, message_of
@@ -46,15 +46,15 @@ def _moving(image: ClusterImage, asked: Any) -> list[Fields]:
     return found
 
 
-def _partitions(topic: Topic, indexes: set[int] | None) -> list[Fields]:
+def _partitions(topic: TopicImage, indexes: set[int] | None) -> list[Fields]:
     return [
         _fields(index, partition)
         for index, partition in enumerate(topic.partitions)
-        if partition.is_moving and (indexes is None or index in indexes)
+        if partition.is_reassigning and (indexes is None or index in indexes)
     ]
 
 
-def _fields(index: int, partition: Partition) -> Fields:
+def _fields(index: int, partition: PartitionState) -> Fields:
     return {
         "partition_index": index,
         "replicas": partition.replicas,

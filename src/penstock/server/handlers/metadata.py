@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.cluster.image import NO_LEADER, ClusterImage, Topic
+from penstock.cluster.image import NO_LEADER, ClusterImage, TopicImage
 from penstock.cluster.internal_topics import is_internal, is_reserved
 from penstock.cluster.topics import NewTopic, check_topic_name
 from penstock.config import AUTO_CREATE_TOPICS_ENABLE
@@ -181,7 +181,7 @@ def _topic_fields(
     request: Request,
     message: Any,
     image: ClusterImage,
-    topic: Topic,
+    topic: TopicImage,
     leaderless: Collection[TopicPartition] = (),
 ) -> Fields:
     wants_operations = getattr(message, "include_topic_authorized_operations", False)

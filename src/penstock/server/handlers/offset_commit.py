@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from penstock.cluster.image import Topic
+from penstock.cluster.image import TopicImage
 from penstock.config import OFFSET_METADATA_MAX_BYTES
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
@@ -88,7 +88,7 @@ def _take(
     return refusals
 
 
-def _topic(request: Request, asked: CommitTopic) -> Topic:
+def _topic(request: Request, asked: CommitTopic) -> TopicImage:
     image = request.context.image
     if asked.name is None:
         assert asked.topic_id is not None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.cluster.image import NO_LEADER, ClusterImage, Partition
+from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState
 from penstock.errors import ErrorCode
 
 
-def partition_fields(image: ClusterImage, index: int, partition: Partition) -> dict[str, Any]:
+def partition_fields(image: ClusterImage, index: int, partition: PartitionState) -> dict[str, Any]:
     has_leader = partition.leader in image.brokers
     return {
         "error_code": ErrorCode.none if has_leader else ErrorCode.leader_not_available,

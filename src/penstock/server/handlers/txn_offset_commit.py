@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from penstock.cluster.image import Topic
+from penstock.cluster.image import TopicImage
 from penstock.cluster.internal_topics import OFFSETS_TOPIC
 from penstock.config import OFFSET_METADATA_MAX_BYTES
 from penstock.errors import BrokerError, ErrorCode
@@ -126,5 +126,5 @@ def _take(
             )
 
 
-def _has(topic: Topic, partition: int) -> bool:
+def _has(topic: TopicImage, partition: int) -> bool:
     return 0 <= partition < len(topic.partitions)

@@ -13,14 +13,14 @@ from __future__ import annotations
 from penstock.cluster import znodes
 from penstock.cluster.change_list import ChangeList, Scope
 from penstock.cluster.coordination import Check, CoordinationStore, Delete, Node, Operation
-from penstock.cluster.image import Broker
+from penstock.cluster.image import RegisteredBroker
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.model import BrokerId
 
 MAX_ATTEMPTS = 3
 
 
-class Expulsion:
+class BrokerRemoval:
     def __init__(
         self, store: CoordinationStore, metadata: ClusterMetadata, change_list: ChangeList, node_id: BrokerId
     ) -> None:
@@ -29,7 +29,7 @@ class Expulsion:
         self._change_list = change_list
         self._node_id = node_id
 
-    async def expel(self, dead: Broker) -> bool:
+    async def remove(self, dead: RegisteredBroker) -> bool:
         """Whether it was this broker that removed it; that is in the image then. Elections follow from there."""
         for _ in range(MAX_ATTEMPTS):
             operations = await self._operations(dead)
@@ -41,7 +41,7 @@ class Expulsion:
                 return True
         return False
 
-    async def _operations(self, dead: Broker) -> list[Operation]:
+    async def _operations(self, dead: RegisteredBroker) -> list[Operation]:
         """Nothing, where this registration is gone or it is not for us to remove it."""
         directory_path, broker_path = znodes.directory_path(dead.node_id), znodes.broker_path(dead.node_id)
         paths = [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, directory_path, broker_path]
@@ -63,5 +63,5 @@ class Expulsion:
         return operations
 
 
-def _is(registration: Node, broker: Broker) -> bool:
+def _is(registration: Node, broker: RegisteredBroker) -> bool:
     return znodes.decode(registration.data, znodes.BrokerNode).epoch == broker.epoch

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from penstock.cluster.change_list import Scope
-from penstock.cluster.image import ClusterImage, Partition, Topic
+from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
 from penstock.cluster.topic_writes import NOTHING, Writes
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicPartition
 
 NO_SCOPE = Scope()
 
-Rule = Callable[[ClusterImage, TopicPartition, Partition], Partition | None]
+Rule = Callable[[ClusterImage, TopicPartition, PartitionState], PartitionState | None]
 """The state that a partition should have; None where it has it already."""
 
 R = TypeVar("R")
@@ -24,7 +24,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[R]):
+class MetadataChange(Generic[R]):
     """What to write (perhaps nothing), what others read again then, and what to answer."""
 
     result: R
@@ -45,27 +45,27 @@ def repeated_in(names: Sequence[Hashable]) -> set[Hashable]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
-def scope_of(topics: Sequence[Topic]) -> Scope:
+def scope_of(topics: Sequence[TopicImage]) -> Scope:
     return Scope(frozenset(topic.name for topic in topics))
 
 
-def existing(image: ClusterImage, name: str) -> Topic:
+def existing_topic(image: ClusterImage, name: str) -> TopicImage:
     topic = image.topic(name)
     if topic is None:
         raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {name[:80]!r}")
     return topic
 
 
-def decide_to_have(
-    plans: Sequence[Topic | BrokerError], write: Callable[[Topic], tuple[Topic, Writes]]
-) -> Decision[list[Topic | BrokerError]]:
+def change_of_topics(
+    plans: Sequence[TopicImage | BrokerError], write: Callable[[TopicImage], tuple[TopicImage, Writes]]
+) -> MetadataChange[list[TopicImage | BrokerError]]:
     """The decision to have these topics so, as far as they were not refused."""
-    results: list[Topic | BrokerError] = []
+    results: list[TopicImage | BrokerError] = []
     writes = NOTHING
     for plan in plans:
-        if isinstance(plan, Topic):
+        if isinstance(plan, TopicImage):
             plan, more = write(plan)
             writes += more
         results.append(plan)
-    made = [result for result in results if isinstance(result, Topic)]
-    return Decision(results, writes, scope_of(made))
+    made = [result for result in results if isinstance(result, TopicImage)]
+    return MetadataChange(results, writes, scope_of(made))

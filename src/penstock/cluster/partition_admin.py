@@ -13,16 +13,16 @@ from functools import partial
 
 from penstock.cluster import leaders, reassignment
 from penstock.cluster.change_maker import ChangeMaker
-from penstock.cluster.decisions import Decision, attempt, repeated_in
-from penstock.cluster.image import NO_LEADER, ClusterImage, Partition
+from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState
 from penstock.cluster.metadata import ClusterMetadata
+from penstock.cluster.metadata_change import MetadataChange, attempt, repeated_in
 from penstock.cluster.partition_writes import PartitionWrites
 from penstock.cluster.topic_writes import Writes, chunks
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, TopicPartition
 from penstock.observability.logs import Logger
 
-Judge = Callable[[ClusterImage, Partition], Partition]
+Judge = Callable[[ClusterImage, PartitionState], PartitionState]
 """How a partition shall be, or BrokerError."""
 
 
@@ -44,7 +44,7 @@ class Reassignment:
     """None calls a move off."""
 
 
-class Moves:
+class PartitionAdministration:
     def __init__(self, metadata: ClusterMetadata, changes: ChangeMaker, log: Logger) -> None:
         self._metadata = metadata
         self._changes = changes
@@ -56,10 +56,10 @@ class Moves:
         """None for a move that has begun or was called off, or why not, in order."""
 
         def judge(
-            target: tuple[BrokerId, ...] | None, image: ClusterImage, partition: Partition
-        ) -> Partition:
+            target: tuple[BrokerId, ...] | None, image: ClusterImage, partition: PartitionState
+        ) -> PartitionState:
             if target is None:
-                return reassignment.call_off(partition)
+                return reassignment.cancel(partition)
             return reassignment.begin(image, partition, target, may_change_count=may_change_count)
 
         return await self._change([(each.name, partial(judge, each.target)) for each in wanted])
@@ -76,7 +76,7 @@ class Moves:
                 self._report(name, before.partition(name))
         return results
 
-    def _report(self, name: TopicPartition, before: Partition | None) -> None:
+    def _report(self, name: TopicPartition, before: PartitionState | None) -> None:
         after = self._metadata.image.partition(name)
         if before is not None and after is not None and after.leader not in before.isr:
             self._log.warning(
@@ -108,25 +108,25 @@ def check_named(count: int) -> None:
 
 def _decide(
     wanted: Iterable[tuple[TopicPartition, Judge]], repeated: set[object], image: ClusterImage
-) -> Decision[list[BrokerError | None]]:
+) -> MetadataChange[list[BrokerError | None]]:
     results: list[BrokerError | None] = []
     writes = PartitionWrites()
     for name, judge in wanted:
         judged = attempt(partial(_judge, image, judge), name, name in repeated)
         results.append(judged if isinstance(judged, BrokerError) else None)
-        if isinstance(judged, Partition) and judged != image.partition(name):
+        if isinstance(judged, PartitionState) and judged != image.partition(name):
             writes.set(name, judged)
-    return Decision(results, Writes(tuple(writes.operations)), writes.scope)
+    return MetadataChange(results, Writes(tuple(writes.operations)), writes.scope)
 
 
-def _judge(image: ClusterImage, judge: Judge, name: TopicPartition) -> Partition:
+def _judge(image: ClusterImage, judge: Judge, name: TopicPartition) -> PartitionState:
     partition = image.partition(name)
     if partition is None:
         raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no partition {name}")
     return judge(image, partition)
 
 
-def _preferred(image: ClusterImage, partition: Partition) -> Partition:
+def _preferred(image: ClusterImage, partition: PartitionState) -> PartitionState:
     if partition.leader == partition.replicas[0]:
         raise BrokerError(ErrorCode.election_not_needed, "the preferred leader leads")
     elected = leaders.elect_preferred(image, partition)
@@ -138,7 +138,7 @@ def _preferred(image: ClusterImage, partition: Partition) -> Partition:
     return elected
 
 
-def _unclean(image: ClusterImage, partition: Partition) -> Partition:
+def _unclean(image: ClusterImage, partition: PartitionState) -> PartitionState:
     if partition.leader != NO_LEADER and partition.leader in image.brokers:
         raise BrokerError(ErrorCode.election_not_needed, "there is a leader")
     elected = leaders.elect_any(image, partition)

@@ -11,44 +11,44 @@ from test_leaders import BROKERS, NAME, images, partitions
 
 from penstock.cluster import leaders
 from penstock.cluster.eligible import keeping_eligible, with_members
-from penstock.cluster.image import NO_LEADER, Broker, ClusterImage, Partition, Topic
-from penstock.cluster.returning import Copy, returning
+from penstock.cluster.image import NO_LEADER, ClusterImage, PartitionState, RegisteredBroker, TopicImage
+from penstock.cluster.rejoining import LogState, rejoin_rule
 from penstock.config import BrokerConfig
 from penstock.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, Offset
 
 ONE, TWO, THREE = BROKERS[:3]
-LOST = [Copy.PARTIAL, Copy.VANISHED, Copy.MISSING]
+LOST = [LogState.PARTIAL, LogState.VANISHED, LogState.MISSING]
 
 
-def with_topic(image: ClusterImage, partition: Partition, **configs: str) -> ClusterImage:
+def with_topic(image: ClusterImage, partition: PartitionState, **configs: str) -> ClusterImage:
     settings = {name.replace("_", "."): value for name, value in configs.items()}
-    return image.with_topics([Topic("t", NO_TOPIC_ID, (partition,), settings, 0)])
+    return image.with_topics([TopicImage("t", NO_TOPIC_ID, (partition,), settings, 0)])
 
 
 def alive(*brokers: BrokerId) -> ClusterImage:
-    members = [Broker(broker, "h", 1, BrokerEpoch(1), f"m{broker}") for broker in brokers]
+    members = [RegisteredBroker(broker, "h", 1, BrokerEpoch(1), f"m{broker}") for broker in brokers]
     return ClusterImage("c").with_members(members, NO_LEADER)
 
 
-def come_back(
-    image: ClusterImage, broker: BrokerId, copy: Copy, before: Partition, **configs: str
-) -> Partition:
-    rule = returning(broker, lambda _: copy, BrokerConfig())
+def resume_leadership(
+    image: ClusterImage, broker: BrokerId, copy: LogState, before: PartitionState, **configs: str
+) -> PartitionState:
+    rule = rejoin_rule(broker, lambda _: copy, BrokerConfig())
     return rule(with_topic(image, before, **configs), NAME, before) or before
 
 
-def alone(**changes: object) -> Partition:
+def alone(**changes: object) -> PartitionState:
     """Broker 3 was the last in sync of three; it stopped without a word."""
-    state = Partition(NO_LEADER, LeaderEpoch(7), (ONE, TWO, THREE), (THREE,), 0)
+    state = PartitionState(NO_LEADER, LeaderEpoch(7), (ONE, TWO, THREE), (THREE,), 0)
     return replace(state, **changes)  # type: ignore[arg-type]
 
 
-@given(images(), partitions(), st.sampled_from(BROKERS), st.sampled_from(Copy), st.integers(1, 3))
+@given(images(), partitions(), st.sampled_from(BROKERS), st.sampled_from(LogState), st.integers(1, 3))
 def test_incomplete_copy_is_in_no_shared_set_and_not_eligible(
-    image: ClusterImage, before: Partition, broker: BrokerId, copy: Copy, min_in_sync: int
+    image: ClusterImage, before: PartitionState, broker: BrokerId, copy: LogState, min_in_sync: int
 ) -> None:
-    after = come_back(image, broker, copy, before, min_insync_replicas=str(min_in_sync))
-    if copy is Copy.COMPLETE:
+    after = resume_leadership(image, broker, copy, before, min_insync_replicas=str(min_in_sync))
+    if copy is LogState.COMPLETE:
         assert after == before
         return
     assert broker not in after.isr or after.isr == (broker,)
@@ -61,22 +61,22 @@ def test_incomplete_copy_is_in_no_shared_set_and_not_eligible(
         assert after.leader_epoch == before.leader_epoch + 1
 
 
-@given(images(), partitions(), st.sampled_from(BROKERS), st.sampled_from(Copy), st.integers(1, 3))
+@given(images(), partitions(), st.sampled_from(BROKERS), st.sampled_from(LogState), st.integers(1, 3))
 def test_return_is_settled_at_once(
-    image: ClusterImage, before: Partition, broker: BrokerId, copy: Copy, min_in_sync: int
+    image: ClusterImage, before: PartitionState, broker: BrokerId, copy: LogState, min_in_sync: int
 ) -> None:
-    after = come_back(image, broker, copy, before, min_insync_replicas=str(min_in_sync))
-    again = come_back(image, broker, copy, after, min_insync_replicas=str(min_in_sync))
+    after = resume_leadership(image, broker, copy, before, min_insync_replicas=str(min_in_sync))
+    again = resume_leadership(image, broker, copy, after, min_insync_replicas=str(min_in_sync))
     assert again == after
 
 
 @pytest.mark.parametrize("copy", LOST)
 @pytest.mark.parametrize("brokers", [(), (TWO,), (ONE, TWO)])
 def test_sole_member_that_lost_records_yields_to_eligible_leaders(
-    copy: Copy, brokers: tuple[BrokerId, ...]
+    copy: LogState, brokers: tuple[BrokerId, ...]
 ) -> None:
     before = alone(eligible=(ONE, TWO))
-    after = come_back(alive(*brokers), THREE, copy, before)
+    after = resume_leadership(alive(*brokers), THREE, copy, before)
     assert (after.isr, after.eligible) == ((ONE, TWO), ())
     assert after.leader == (brokers[0] if brokers else NO_LEADER)
     assert after.unclean_epoch == before.unclean_epoch, "nothing that was committed is given up"
@@ -84,40 +84,40 @@ def test_sole_member_that_lost_records_yields_to_eligible_leaders(
 
 def test_sole_member_after_a_power_loss_has_all_that_was_committed_and_stays() -> None:
     before = alone(eligible=(ONE, TWO))
-    assert come_back(alive(ONE), THREE, Copy.UNCERTAIN, before) == before
-    after = come_back(alive(ONE), THREE, Copy.UNCERTAIN, before, durability="os")
+    assert resume_leadership(alive(ONE), THREE, LogState.UNCERTAIN, before) == before
+    after = resume_leadership(alive(ONE), THREE, LogState.UNCERTAIN, before, durability="os")
     assert (after.leader, after.isr, after.last_resort) == (ONE, (ONE, TWO), (THREE,))
 
 
-@pytest.mark.parametrize("copy", [Copy.UNCERTAIN, Copy.PARTIAL, Copy.VANISHED])
-def test_sole_member_without_an_eligible_leader_keeps_what_is_left(copy: Copy) -> None:
+@pytest.mark.parametrize("copy", [LogState.UNCERTAIN, LogState.PARTIAL, LogState.VANISHED])
+def test_sole_member_without_an_eligible_leader_keeps_what_is_left(copy: LogState) -> None:
     """With one replica in particular: a restored or moved directory serves what it has."""
     before = alone(replicas=(THREE,))
-    assert come_back(alive(), THREE, copy, before) == before
-    back = leaders.come_back(THREE)(alive(THREE), NAME, before)
+    assert resume_leadership(alive(), THREE, copy, before) == before
+    back = leaders.resume_leadership(THREE)(alive(THREE), NAME, before)
     assert back is not None
     assert (back.leader, back.isr) == (THREE, (THREE,))
 
 
 def test_new_disk_leads_nothing_until_an_operator_decides() -> None:
-    after = come_back(alive(), THREE, Copy.MISSING, alone())
+    after = resume_leadership(alive(), THREE, LogState.MISSING, alone())
     assert (after.leader, after.isr) == (NO_LEADER, ())
     chosen = leaders.elect_any(alive(TWO), after)
     assert chosen is not None
     assert (chosen.leader, chosen.unclean_epoch) == (TWO, chosen.leader_epoch)
 
 
-@pytest.mark.parametrize("copy", [Copy.UNCERTAIN, Copy.PARTIAL])
-def test_eligible_leader_that_may_lack_records_becomes_the_last_resort(copy: Copy) -> None:
-    after = come_back(alive(), TWO, copy, alone(eligible=(ONE, TWO)))
+@pytest.mark.parametrize("copy", [LogState.UNCERTAIN, LogState.PARTIAL])
+def test_eligible_leader_that_may_lack_records_becomes_the_last_resort(copy: LogState) -> None:
+    after = resume_leadership(alive(), TWO, copy, alone(eligible=(ONE, TWO)))
     assert (after.isr, after.eligible, after.last_resort) == ((THREE,), (ONE,), (TWO,))
 
 
 @given(images(), partitions(), st.sampled_from(BROKERS), st.integers(1, 3))
 def test_copy_in_doubt_is_the_last_resort_while_nothing_can_be_committed(
-    image: ClusterImage, before: Partition, broker: BrokerId, min_in_sync: int
+    image: ClusterImage, before: PartitionState, broker: BrokerId, min_in_sync: int
 ) -> None:
-    after = come_back(image, broker, Copy.UNCERTAIN, before, min_insync_replicas=str(min_in_sync))
+    after = resume_leadership(image, broker, LogState.UNCERTAIN, before, min_insync_replicas=str(min_in_sync))
     if broker in before.isr and len(before.isr) > 1:
         has_leader = any(member in image.brokers for member in after.isr)
         can_commit = has_leader and len(after.isr) >= min(min_in_sync, len(after.replicas))
@@ -126,23 +126,23 @@ def test_copy_in_doubt_is_the_last_resort_while_nothing_can_be_committed(
 
 def test_fsynced_copy_is_preferred_to_a_restored_one_after_a_power_loss() -> None:
     """Brokers 1 and 2 lose their power, and broker 3 comes back with an old directory."""
-    state = Partition(ONE, LeaderEpoch(4), (ONE, TWO, THREE), (ONE, TWO, THREE), 0)
+    state = PartitionState(ONE, LeaderEpoch(4), (ONE, TWO, THREE), (ONE, TWO, THREE), 0)
     for broker in (ONE, TWO):
-        state = come_back(alive(), broker, Copy.UNCERTAIN, state, durability="fsync")
+        state = resume_leadership(alive(), broker, LogState.UNCERTAIN, state, durability="fsync")
     assert (state.isr, state.eligible, state.last_resort) == ((THREE,), (ONE, TWO), ())
-    state = come_back(alive(ONE, TWO), THREE, Copy.PARTIAL, state, durability="fsync")
+    state = resume_leadership(alive(ONE, TWO), THREE, LogState.PARTIAL, state, durability="fsync")
     assert (state.leader, state.isr, state.last_resort) == (ONE, (ONE, TWO), (THREE,))
 
 
 def test_last_resort_leads_when_the_others_come_back_with_nothing() -> None:
     """A loss of power and a new disk at once: what was acknowledged after an fsync is still there."""
-    before = Partition(ONE, LeaderEpoch(4), (ONE, TWO), (ONE, TWO), 0)
-    left = come_back(alive(), ONE, Copy.UNCERTAIN, before)
+    before = PartitionState(ONE, LeaderEpoch(4), (ONE, TWO), (ONE, TWO), 0)
+    left = resume_leadership(alive(), ONE, LogState.UNCERTAIN, before)
     assert (left.leader, left.isr, left.last_resort) == (NO_LEADER, (TWO,), (ONE,))
-    lost = come_back(alive(ONE), TWO, Copy.MISSING, left)
+    lost = resume_leadership(alive(ONE), TWO, LogState.MISSING, left)
     assert (lost.leader, lost.isr, lost.last_resort) == (ONE, (ONE,), ())
     assert lost.unclean_epoch == lost.leader_epoch
-    waiting = come_back(alive(), TWO, Copy.MISSING, left)
+    waiting = resume_leadership(alive(), TWO, LogState.MISSING, left)
     assert (waiting.leader, waiting.isr) == (NO_LEADER, (ONE,))
 
 
@@ -158,7 +158,7 @@ def test_eligible_leader_is_elected_when_nobody_in_sync_is_alive() -> None:
 def test_stopping_member_stays_eligible_below_min_in_sync(
     min_in_sync: int, eligible: tuple[BrokerId, ...]
 ) -> None:
-    before = Partition(ONE, LeaderEpoch(4), (ONE, TWO, THREE), (ONE, TWO, THREE), 0)
+    before = PartitionState(ONE, LeaderEpoch(4), (ONE, TWO, THREE), (ONE, TWO, THREE), 0)
     image = alive(ONE, TWO, THREE)
     image = image.with_members(
         [replace(broker, is_stopping=broker.node_id == THREE) for broker in image.brokers.values()], NO_LEADER
@@ -171,7 +171,7 @@ def test_stopping_member_stays_eligible_below_min_in_sync(
 
 @given(partitions(), st.data(), st.booleans())
 def test_replicas_that_leave_are_eligible_until_the_set_suffices(
-    before: Partition, data: st.DataObject, keeps_eligible: bool
+    before: PartitionState, data: st.DataObject, keeps_eligible: bool
 ) -> None:
     members = tuple(data.draw(st.lists(st.sampled_from(before.replicas), unique=True)))
     after = with_members(
