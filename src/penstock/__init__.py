@@ -1,11 +1,11 @@
 """Penstock: a Kafka-compatible event log and message queue.
 
-The client's names are loaded when they are first used, so that a broker starts without them.
+Client names are loaded on first use, so a broker starts without them.
 """
 
 from importlib import import_module
 
-# Type checkers know the name; importing `typing` for it would cost more than all the rest.
+# Type checkers know this name; importing `typing` for it would cost more than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.client.admin import Admin as Admin
@@ -63,7 +63,7 @@ _MODULES = {
 }
 
 
-# Out of the type checkers' sight, so that they still tell a name that is not there.
+# Hidden from type checkers, so that they still report unknown names.
 if not TYPE_CHECKING:
 
     def __getattr__(name):

@@ -1,5 +1,6 @@
-"""The Python client: producers, consumers and administration, as plain and as `async` classes.
+"""The Python client: producers, consumers and administration, synchronous and async.
 
-A thin layer over confluent-kafka; people import its names from `penstock`, which loads this package on first use, so
-that starting a broker never does.
+A thin layer over confluent-kafka. Users import its names from `penstock`, which loads this package on
+first use, so a
+broker starts without it.
 """

@@ -15,11 +15,11 @@ from penstock.client.topics import Topics
 
 class AdminOptions(TypedDict, total=False):
     connect_timeout_s: float
-    """How long to wait for a broker at the start; 0 does not look."""
+    """How long to wait for a broker when the client is created; 0 skips the check."""
     request_timeout_s: float
-    """How long to wait for the answer to a request."""
+    """How long to wait for the response to a request."""
     config: Mapping[str, Any] | None
-    """Settings by librdkafka's names; they win over all others."""
+    """Settings by librdkafka's names; they override all other options."""
 
 
 def check_admin_names(options: Mapping[str, Any]) -> None:
@@ -29,7 +29,9 @@ def check_admin_names(options: Mapping[str, Any]) -> None:
 
 class Admin:
     def __init__(self, bootstrap: str | None = None, **options: Unpack[AdminOptions]) -> None:
-        """Bootstrap is `host:port`, several with commas; without it PENSTOCK_BOOTSTRAP or localhost:9092."""
+        """Connect to `bootstrap`: `host:port`, several separated by commas; PENSTOCK_BOOTSTRAP or
+        localhost:9092 by default.
+        """
         check_admin_names(options)
         cluster = Cluster(
             bootstrap,
@@ -46,4 +48,4 @@ class Admin:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is left open: `with` is there because producers and consumers have it."""
+        """Do nothing: an Admin holds no resources. It can be used with `with` like producers and consumers."""

@@ -1,4 +1,4 @@
-"""Administration for asyncio: the same calls, each in a thread."""
+"""Administration for asyncio: the methods of `Admin` as coroutines, each call in a thread."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AsyncGroups(_Twin[Groups]):
 
 
 class AsyncAdmin:
-    """Use it with `async with`."""
+    """Administration for asyncio; use it with `async with`."""
 
     topics: AsyncTopics
     groups: AsyncGroups
@@ -60,4 +60,4 @@ class AsyncAdmin:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is left open."""
+        """Do nothing: an AsyncAdmin holds no resources."""

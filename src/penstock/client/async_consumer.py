@@ -1,7 +1,8 @@
-"""The consumer for asyncio: `async for` over it; waiting happens in one thread of its own.
+"""The consumer for asyncio: iterate over it with `async for`; one thread of its own does the waiting.
 
-Messages are fetched in batches in that thread and handed over in the event loop, so a task that is cancelled while it
-waits loses none, and there is one hop between threads for a batch and not for each message.
+That thread fetches messages in batches, and the event loop hands them over. A task that is cancelled while
+it waits
+loses no message, and the threads synchronise once per batch instead of once per message.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from penstock.client.option_names import check_names
 
 
 class AsyncConsumer:
-    """Use it with `async with`, in one task. `on_assigned` and `on_revoked` are called in the consumer's thread."""
+    """A consumer for one task; use it with `async with`. `on_assigned` and `on_revoked` are called in its own
+    thread.
+    """
 
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
         check_names(options, ConsumerOptions.__annotations__)
@@ -55,7 +58,9 @@ class AsyncConsumer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *args, **kwargs))
 
     def __aiter__(self) -> Self:
-        """At least once, a message that was not finished when the last loop ended comes again."""
+        """Start a new iteration. At least once, messages that the previous loop did not finish are handed
+        over again.
+        """
         self._anew = True
         return self
 
@@ -66,12 +71,14 @@ class AsyncConsumer:
         return message
 
     async def poll(self, timeout_s: float | None = None) -> Message | None:
-        """The next message; None when none came in time. Those handed over before count as done."""
+        """Return the next message, or None if none arrived in time. Messages handed over before count as
+        done.
+        """
         found = await self.batch(1, timeout_s)
         return found[0] if found else None
 
     async def batch(self, max_messages: int, timeout_s: float | None = None) -> list[Message]:
-        """At least one message, and those that are here already; none when none came in time."""
+        """Return at least one message, plus those already fetched; an empty list if none arrived in time."""
         reader = self.subject.reader
         await self._filled()
         if self._anew:
@@ -89,11 +96,11 @@ class AsyncConsumer:
         return reader.hand_over(max_messages)
 
     async def start(self) -> None:
-        """Connect; `async with` does it."""
+        """Connect; `async with` calls this."""
         self._consumer = await self.run(partial(Consumer, *self._topics, **self._options))
 
     async def close(self) -> None:
-        """Leave. At least once, the last messages handed over are not done unless `commit` said so."""
+        """Leave the group. At least once, the messages handed over last count as done only after `commit`."""
         if self._consumer is not None:
             await self.run(self._consumer.close)
         self._thread.shutdown(wait=False)
@@ -114,7 +121,9 @@ class AsyncConsumer:
         self._thread.shutdown(wait=False)
 
     async def _filled(self) -> None:
-        """A fill goes on when its task is cancelled; the next one to ask waits for it."""
+        """Wait for the current fill. A fill outlives the cancelled task that began it; the next caller waits
+        for it.
+        """
         filling = self._filling
         if filling is not None:
             try:

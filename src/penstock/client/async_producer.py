@@ -1,7 +1,9 @@
-"""The producer for asyncio: the same, and nothing blocks the event loop.
+"""The producer for asyncio: the methods of `Producer` as coroutines; nothing blocks the event loop.
 
-confluent-kafka's own async producer buffers for up to a second and knows no headers, so this one stands on the plain
-one: queueing a message never waits, and one thread takes in the reports and passes them on in batches.
+confluent-kafka's own async producer buffers for up to a second and does not support headers, so this one
+is built on
+the synchronous producer: queueing a message never blocks, and one thread collects delivery reports in
+batches.
 """
 
 from __future__ import annotations
@@ -21,15 +23,15 @@ from penstock.client.errors import ClientError, TimedOut
 from penstock.client.pending import PendingSend, Stored
 from penstock.client.producer import FLUSH_MARGIN_S
 from penstock.client.producer_options import DELIVERY_TIMEOUT_S, ProducerOptions, check_producer_names
-from penstock.client.sender import Headers, Sender
+from penstock.client.sender import Headers, MessageSender
 from penstock.client.transactions import abort_after
 
 SERVE_S = 0.1
 FULL_QUEUE_WAIT_S = 0.005
 
 
-class AsyncSending:
-    """A message on its way: `await` it for where it was stored."""
+class AsyncSendHandle:
+    """The delivery of one message; `await` it for the place where the message was stored."""
 
     __slots__ = ("_pending",)
 
@@ -49,7 +51,7 @@ class AsyncSending:
 
 
 class AsyncProducer:
-    """Use it with `async with`, in one event loop."""
+    """A producer for one event loop; use it with `async with`."""
 
     def __init__(self, bootstrap: str | None = None, **options: Unpack[ProducerOptions]) -> None:
         check_producer_names(options)
@@ -59,12 +61,12 @@ class AsyncProducer:
         self._reports: deque[tuple[PendingSend, KafkaError | None, Message]] = deque()
         self._settling = False
         self._stopping = threading.Event()
-        self._sender: Sender | None = None
+        self._sender: MessageSender | None = None
 
     async def start(self) -> None:
-        """Connect; `async with` does it."""
+        """Connect; `async with` calls this."""
         self._loop = asyncio.get_running_loop()
-        self._sender = await asyncio.to_thread(Sender, self._bootstrap, self._options, self._on_report)
+        self._sender = await asyncio.to_thread(MessageSender, self._bootstrap, self._options, self._on_report)
         self._thread = threading.Thread(target=self._serve, name="penstock-producer", daemon=True)
         self._thread.start()
 
@@ -77,15 +79,16 @@ class AsyncProducer:
         partition: int | None = None,
         headers: Headers | None = None,
         timestamp: datetime | int | None = None,
-    ) -> AsyncSending:
-        """Queue a message; waits only while the queue is full. `await` what it returns to know it is stored.
+    ) -> AsyncSendHandle:
+        """Queue a message; wait only while the queue is full. `await` the result to learn that the message is
+        stored.
 
-        Raises NotDelivered for earlier messages that failed; this one was not sent then.
+        Raises NotDelivered for earlier messages that failed; this message was not queued then.
         """
         sender = self._running()
         while (pending := sender.offer(topic, value, key, partition, headers, timestamp)) is None:
             await asyncio.sleep(FULL_QUEUE_WAIT_S)
-        return AsyncSending(pending)
+        return AsyncSendHandle(pending)
 
     async def send_and_wait(
         self,
@@ -97,16 +100,17 @@ class AsyncProducer:
         headers: Headers | None = None,
         timestamp: datetime | int | None = None,
     ) -> Stored:
-        """Send, and wait until it is stored."""
+        """Send a message and wait until it is stored."""
         return await (
             await self.send(topic, value, key=key, partition=partition, headers=headers, timestamp=timestamp)
         )
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Exactly once: what is sent inside counts together when the block is left, and not at all after an exception.
+        """Send messages in a transaction: all of them count when the block ends, none of them after an
+        exception.
 
-        TransactionAborted where it could not be committed: nothing has happened, try again.
+        Raises TransactionAborted if the transaction could not be committed; it can be tried again.
         """
         sender = self._running()
         transactions = sender.begin()
@@ -121,17 +125,19 @@ class AsyncProducer:
             sender.forget_failures()
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until everything sent is stored. NotDelivered if something was not, TimedOut if it takes longer."""
+        """Wait until all queued messages are stored. Raises NotDelivered for failed messages, TimedOut after
+        `timeout_s`.
+        """
         sender = self._running()
         timeout_s = self._give_up_after_s if timeout_s is None else timeout_s
         left = await asyncio.to_thread(sender.flush, timeout_s)
         self._settle()
         if left:
-            raise TimedOut(f"{left} messages are still on their way")
+            raise TimedOut(f"{left} messages are still waiting for a delivery report")
         sender.raise_failures()
 
     async def close(self) -> None:
-        """Flush, and raise NotDelivered if anything was lost."""
+        """Flush and disconnect. Raises NotDelivered if messages were lost."""
         if self._sender is None or self._stopping.is_set():
             return
         try:
@@ -155,9 +161,9 @@ class AsyncProducer:
         except ClientError as failure:
             if error is None:
                 raise
-            error.add_note(f"besides, {failure}")
+            error.add_note(f"while closing the producer: {failure}")
 
-    def _running(self) -> Sender:
+    def _running(self) -> MessageSender:
         if self._sender is None or self._stopping.is_set():
             raise ClientError("the producer is not open; use it with `async with`")
         return self._sender
@@ -165,18 +171,21 @@ class AsyncProducer:
     def _serve(self) -> None:
         assert self._sender is not None
         while not self._stopping.is_set():
-            with suppress(ClientError):  # what ends a producer for good is told by its next call
+            with suppress(ClientError):  # the producer's next call raises fatal errors
                 self._sender.serve(SERVE_S)
 
     def _on_report(self, pending: PendingSend, error: KafkaError | None, message: Message) -> None:
-        """In whichever thread took the report in; the loop is called once for all that come meanwhile."""
+        """Queue a delivery report, in any thread; the loop is woken once for all reports that arrive
+        meanwhile.
+        """
         self._reports.append((pending, error, message))
         if not self._settling:
             self._settling = True
             self._loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
-        # First the mark, then the reports: one that comes in between calls again, and none is left behind.
+        # The flag is cleared before the reports are read, so a report that arrives in between wakes the loop
+        # again.
         self._settling = False
         assert self._sender is not None
         while self._reports:

@@ -1,6 +1,6 @@
-"""The bootstrap addresses, and a check before a client is made that a broker answers at one of them.
+"""Bootstrap addresses, and a check that a broker answers at one of them before a client is created.
 
-librdkafka itself goes on trying for long and does not say why it does not succeed.
+librdkafka alone retries for a long time without saying why it does not succeed.
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ class Reached(NamedTuple):
     """A cluster that a client can connect to."""
 
     settings: dict[str, Any]
-    """The librdkafka settings of every client."""
+    """librdkafka settings that every client uses."""
     api_keys: frozenset[int]
-    """The APIs of the broker that answered; empty where none was asked."""
+    """API keys that the broker supports; empty if no broker was asked."""
 
 
 def client_settings(
     bootstrap: str | None, connect_timeout_s: float, config: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The settings of every client, once a broker has answered at one of the addresses."""
+    """Return the settings of every client once a broker has responded at one of the addresses."""
     return reach(bootstrap, connect_timeout_s, config).settings
 
 
 def reach(
     bootstrap: str | None, connect_timeout_s: float, config: Mapping[str, Any] | None = None
 ) -> Reached:
-    """Wait until a broker answers at one of the addresses; a timeout of 0 does not wait.
+    """Wait until a broker responds at one of the addresses; a timeout of 0 skips the check.
 
-    `config` has the caller's own settings by librdkafka's names; with TLS only the TCP connection is tried.
+    `config` holds the caller's own settings by librdkafka's names; with TLS only the TCP connection is
+    checked.
     """
     chosen = bootstrap or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
     addresses = [_parse(text.strip()) for text in chosen.split(",")]
@@ -57,7 +58,7 @@ def reach(
     if connect_timeout_s > 0:
         plaintext = is_plaintext((config or {}).get("security.protocol"))
         api_keys = _wait_until_reachable(addresses, connect_timeout_s, plaintext)
-    # librdkafka's own log lines would repeat what comes to `error_cb`.
+    # librdkafka's own log lines would repeat what `error_cb` receives.
     settings = {
         "bootstrap.servers": chosen,
         "client.id": "penstock",
@@ -68,8 +69,9 @@ def reach(
 
 
 class TroubleLog:
-    """Logs trouble that the library gets over by itself, by connecting again: each kind at intervals, as it may
-    try hundreds of times a second.
+    """Logger for errors from which the library recovers by reconnecting.
+
+    Each error code is logged once per interval, because the library may retry hundreds of times a second.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""The brokers as administration sees them: requests with a time limit, errors that help, offsets looked up.
+"""The cluster as administration sees it: requests with a time limit, translated errors, offset lookups.
 
-Shared by topics and groups; every call of the admin client goes through `ask` or `metadata`.
+`Topics` and `Groups` share it; every call of the admin client goes through `ask` or `metadata`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Place = tuple[str, int]
 REQUEST_TIMEOUT_S = 30.0
 RETRY_S = 0.05
 NEWS_SPREAD_S = 2.0
-"""After this long every broker knows what one of them has created."""
+"""Time after which every broker knows a topic that one broker has created."""
 _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
 _NOT_HEARD_OF = "UNKNOWN_TOPIC_OR_PART"
 
@@ -40,7 +40,7 @@ class Cluster:
         self.admin = AdminClient({**client_settings(bootstrap, connect_timeout_s, config), **config})
 
     def ask(self, futures: Mapping[Any, Future[T]], what: str) -> list[T]:
-        """The answers; the first error is raised when all have come."""
+        """Return all responses; the first error is raised after all requests have ended."""
         answers = []
         problem: ClientError | None = None
         for future in futures.values():
@@ -61,7 +61,7 @@ class Cluster:
             return self.admin.list_topics(timeout=self._timeout_s)
 
     def places(self, topic: str, partitions: Iterable[int] | None = None) -> list[Place]:
-        """Those partitions of a topic, or all of it."""
+        """Return these partitions of a topic, or all of them."""
         found = self.metadata().topics.get(topic)
         if found is None:
             raise TopicUnknown(
@@ -72,7 +72,7 @@ class Cluster:
         ]
 
     def offsets(self, places: Iterable[Place], where: Where) -> dict[Place, int]:
-        """By partition. A time after the last message is the end."""
+        """Return an offset for each partition. A time after the last message gives the end offset."""
         chosen = list(places)
         lookup = lookup_of(where)
         if lookup is None:
@@ -85,7 +85,9 @@ class Cluster:
         return found | (self.offsets(late, END) if late else {})
 
     def _look_up(self, asked: Mapping[TopicPartition, OffsetSpec]) -> dict[Place, int]:
-        """Asks again while partitions that were just created have no leader yet, or one that has not heard of it."""
+        """Look up offsets, retrying while new partitions have no leader or their leader does not know them
+        yet.
+        """
         started = time.monotonic()
         while True:
             answers = self.admin.list_offsets(asked, request_timeout=self._timeout_s)

@@ -1,7 +1,8 @@
 """A consumer: iterate over it for messages, with or without a group.
 
-At least once, a message counts as done when the next one is asked for or the `with` block is left without an
-exception. At most once, it is committed before it is handed over. One thread uses a consumer.
+At least once, a message counts as done when the next one is requested or the `with` block ends without an
+exception.
+At most once, a message is committed before it is handed over. A consumer belongs to one thread.
 """
 
 from __future__ import annotations
@@ -18,22 +19,24 @@ from penstock.client.consumer_options import ConsumerOptions
 from penstock.client.errors import ClientError, InvalidSetting, translated
 from penstock.client.message import Message
 from penstock.client.partitions import named, unnamed
-from penstock.client.reader import REQUEST_S, Reader
+from penstock.client.reader import REQUEST_S, MessageReader
 from penstock.model import TopicPartition
 
 WAIT_S = 0.2
-"""Waits come in slices, so that Ctrl-C gets through."""
+"""Longest single wait, so that Ctrl-C is handled in time."""
 
 
 class Consumer:
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
         self._idle_timeout_s = options.get("idle_timeout_s")
         self._group = options.get("group")
-        self.reader = Reader(topics, options)
+        self.reader = MessageReader(topics, options)
         self._closed = False
 
     def __iter__(self) -> Self:
-        """At least once, a message that was not finished when the last loop ended comes again."""
+        """Start a new iteration. At least once, messages that the previous loop did not finish are handed
+        over again.
+        """
         self.reader.start_over()
         return self
 
@@ -44,12 +47,14 @@ class Consumer:
         return message
 
     def poll(self, timeout_s: float | None = None) -> Message | None:
-        """The next message; None when none came in time. Those handed over before count as done."""
+        """Return the next message, or None if none arrived in time. Messages handed over before count as
+        done.
+        """
         found = self.batch(1, timeout_s)
         return found[0] if found else None
 
     def batch(self, max_messages: int, timeout_s: float | None = None) -> list[Message]:
-        """At least one message, and those that are here already; none when none came in time."""
+        """Return at least one message, plus those already fetched; an empty list if none arrived in time."""
         self._check_open()
         self.reader.finish()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -61,28 +66,30 @@ class Consumer:
         return self.reader.hand_over(max_messages)
 
     def commit(self) -> None:
-        """All messages handed over are done: commit that now, and wait for it."""
+        """Mark all messages handed over as done, commit them, and wait for the commit."""
         self._check_open()
         self.reader.commit()
 
     def assignment(self) -> list[TopicPartition]:
-        """The partitions this consumer reads."""
+        """Return the partitions assigned to this consumer."""
         self._check_open()
         return named(self.reader.consumer.assignment())
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from an offset."""
+        """Continue reading a partition from an offset."""
         self._seek({partition: offset})
 
     def seek_to_start(self, *partitions: TopicPartition) -> None:
-        """Of those, or of all that are assigned."""
+        """Continue from the first offset of these partitions, or of all assigned ones."""
         self._seek(dict.fromkeys(partitions or self.assignment(), kafka.OFFSET_BEGINNING))
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         self._seek(dict.fromkeys(partitions or self.assignment(), kafka.OFFSET_END))
 
     def seek_to_time(self, moment: datetime | int, *partitions: TopicPartition) -> None:
-        """To the first message at or after a time (or milliseconds since 1970); to the end where all are older."""
+        """Continue from the first message at or after a time (or milliseconds since 1970); from the end if
+        all are older.
+        """
         self._check_open()
         asked_ms = round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
         asked = [
@@ -94,7 +101,7 @@ class Consumer:
         self.reader.seek(found)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Nothing comes from those, or from any that is assigned, until `resume`."""
+        """Stop reading these partitions, or all assigned ones, until `resume`."""
         chosen = self._chosen(partitions)
         self.reader.unread({(each.topic, each.partition) for each in chosen})
         with translated("cannot pause"):
@@ -106,12 +113,12 @@ class Consumer:
             self.reader.consumer.resume(chosen)
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The offset of the next message; None before the first."""
+        """Return the offset of the next message; None before the first one."""
         self._check_open()
         return self.reader.next_offset((partition.topic, partition.partition))
 
     def committed(self, partition: TopicPartition) -> int | None:
-        """Where the group would go on; None where it has committed nothing."""
+        """Return the group's committed offset; None if there is none."""
         self._check_open()
         if self._group is None:
             return None
@@ -120,7 +127,7 @@ class Consumer:
         return found.offset if found.offset >= 0 else None
 
     def close(self) -> None:
-        """Leave. At least once, the last messages handed over are not done unless `commit` said so."""
+        """Leave the group. At least once, the messages handed over last count as done only after `commit`."""
         if not self._closed:
             self._closed = True
             self.reader.close()
@@ -142,7 +149,7 @@ class Consumer:
         )
 
     def _chosen(self, partitions: Sequence[TopicPartition]) -> list[kafka.TopicPartition]:
-        """Those, which must be assigned, or all that are."""
+        """Return these partitions, which must be assigned, or all assigned ones."""
         assigned = self.assignment()
         strange = set(partitions) - set(assigned)
         if strange:

@@ -1,4 +1,4 @@
-"""What a consumer can be told, and the librdkafka settings that follow from it."""
+"""Options of a consumer, and the librdkafka settings they stand for."""
 
 from __future__ import annotations
 
@@ -15,42 +15,44 @@ from penstock.model import TopicPartition
 
 COMMIT_INTERVAL_MS = 1000
 NO_GROUP = "penstock-no-group"
-"""librdkafka wants a group id of every consumer; nothing is ever asked of this one."""
+"""Group id of consumers without a group: librdkafka requires one, but never sends a group request with it."""
 
 PartitionsCallback = Callable[[Sequence[TopicPartition]], None]
 
 
 class ConsumerOptions(TypedDict, total=False):
     group: str | None
-    """The consumer group. Without one all partitions are read, and nothing is committed."""
+    """Consumer group. Without one, the consumer reads all partitions and commits nothing."""
     bootstrap: str | None
-    """`host:port`, several with commas; without it PENSTOCK_BOOTSTRAP or localhost:9092."""
+    """`host:port`, several separated by commas; PENSTOCK_BOOTSTRAP or localhost:9092 by default."""
     start: Literal["earliest", "latest"]
-    """Where to begin without a committed offset; earliest unless told otherwise."""
+    """Where to start without a committed offset; earliest by default."""
     key_deserializer: Format | Deserializer
     value_deserializer: Format | Deserializer
     delivery: Literal["at-most-once", "at-least-once", "exactly-once"]
-    """At least once unless told otherwise."""
+    """At least once by default."""
     profile: Literal["throughput", "latency"]
     idle_timeout_s: float
-    """Iteration ends when nothing came for so long; without it, it never does."""
+    """Time without messages after which iteration ends; without it, iteration never ends."""
     group_protocol: Literal["classic", "consumer"]
-    """`consumer` (KIP-848) where the broker has it, else `classic` with cooperative-sticky assignment."""
+    """Group protocol; `consumer` (KIP-848) by default where the broker supports it, else `classic` with
+    cooperative-sticky.
+    """
     instance_id: str
-    """A name that is this member's own, to come back under after a restart without a rebalance."""
+    """Name of this static member: it rejoins under this name after a restart without a rebalance."""
     on_assigned: PartitionsCallback
     on_revoked: PartitionsCallback
     commit_interval_ms: int
-    """At least once: how often what is done is committed."""
+    """At least once: interval between commits of finished messages."""
     fetch_min_bytes: int
     fetch_max_wait_ms: int
     fetch_max_bytes: int
     check_crcs: bool
-    """Verify the CRC of every batch that is read, on unless told otherwise. A mismatch raises `CorruptRecords`."""
+    """Verify the CRC of every batch; on by default. A mismatch raises `CorruptRecords`."""
     connect_timeout_s: float
-    """How long to wait for a broker at the start; 0 does not look."""
+    """How long to wait for a broker when the client is created; 0 skips the check."""
     config: Mapping[str, Any]
-    """Settings by librdkafka's names; they win over all others."""
+    """Settings by librdkafka's names; they override all other options."""
 
 
 _NAMES = {
@@ -63,11 +65,11 @@ _NAMES = {
 
 _CONSUMER_GROUP_HEARTBEAT = 68
 _CLASSIC_SETTINGS = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
-"""Settings of librdkafka that only the classic protocol takes."""
+"""librdkafka settings that only the classic protocol accepts."""
 
 
 def consumer_config(options: ConsumerOptions) -> dict[str, Any]:
-    """The librdkafka settings of a consumer; waits for a broker, as `connect_timeout_s` says."""
+    """Return the librdkafka settings of a consumer; wait up to `connect_timeout_s` for a broker."""
     check_names(options, ConsumerOptions.__annotations__)
     delivery = parse_delivery(options.get("delivery", "at-least-once"))
     group = options.get("group")
@@ -95,7 +97,7 @@ def delivery_of(options: ConsumerOptions) -> Delivery:
 def _check_protocol(options: ConsumerOptions) -> None:
     protocol = options.get("group_protocol")
     if protocol not in (None, "classic", "consumer"):
-        raise InvalidSetting(f"{protocol!r} is no group protocol; there are classic, consumer")
+        raise InvalidSetting(f"{protocol!r} is not a group protocol; choose classic or consumer")
 
 
 def _group_settings(options: ConsumerOptions, api_keys: Collection[int]) -> dict[str, Any]:
@@ -113,5 +115,5 @@ def _group_settings(options: ConsumerOptions, api_keys: Collection[int]) -> dict
 def _start(options: ConsumerOptions) -> str:
     start = options.get("start", "earliest")
     if start not in ("earliest", "latest"):
-        raise InvalidSetting(f"{start!r} is no start; there are earliest, latest")
+        raise InvalidSetting(f"{start!r} is not a valid start; choose earliest or latest")
     return start

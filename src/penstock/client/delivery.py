@@ -1,6 +1,6 @@
-"""The delivery setting: what may happen to a message when something fails, and what it asks of librdkafka.
+"""The delivery setting: what may happen to a message after a failure, and the librdkafka settings for it.
 
-Shared by producers and consumers, so that one word means the same on both sides.
+Producers and consumers share it, so one word means the same on both sides.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from penstock.client.errors import InvalidSetting
 
 class Delivery(StrEnum):
     AT_MOST_ONCE = "at-most-once"
-    """Never twice: not sent again, and committed before it is handed over."""
+    """Messages are never duplicated: the producer does not retry, the consumer commits before it hands over."""
 
     AT_LEAST_ONCE = "at-least-once"
-    """Never lost: sent until stored, and committed after it was worked on."""
+    """Messages are never lost: the producer retries until stored, the consumer commits after processing."""
 
     EXACTLY_ONCE = "exactly-once"
-    """In transactions: what was read and what was written count together, and once."""
+    """Messages are processed in transactions: input offsets and output are committed together, once."""
 
 
 def parse_delivery(chosen: str) -> Delivery:
     try:
         return Delivery(chosen)
     except ValueError:
-        raise InvalidSetting(f"{chosen!r} is no delivery; there are {', '.join(Delivery)}") from None
+        raise InvalidSetting(
+            f"{chosen!r} is not a delivery setting; choose one of {', '.join(Delivery)}"
+        ) from None
 
 
 def producer_settings(delivery: Delivery) -> dict[str, Any]:
@@ -36,8 +38,10 @@ def producer_settings(delivery: Delivery) -> dict[str, Any]:
 
 
 def consumer_settings(delivery: Delivery) -> dict[str, Any]:
-    """At least once, librdkafka commits in the background what has been marked as done; else we commit, or exactly
-    once the producer's transaction does."""
+    """Return the consumer settings. At least once, librdkafka commits stored offsets in the background; at
+    most once, the
+    consumer commits; exactly once, the producer's transaction commits.
+    """
     return {
         "enable.auto.commit": delivery is Delivery.AT_LEAST_ONCE,
         "enable.auto.offset.store": False,

@@ -1,6 +1,6 @@
-"""What the client raises: one tree, and each message says what to do.
+"""Exceptions of the client: one tree; each message says what to do next.
 
-An error of the underlying library becomes one of these in `from_kafka` and nowhere else.
+`from_kafka` is the only place that turns errors of the underlying library into these.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 
 class ClientError(Exception):
-    """The root. `code` is Kafka's name of the reason, where there is one."""
+    """Base of all client errors. `code` is Kafka's error name, if there is one."""
 
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -21,56 +21,57 @@ class ClientError(Exception):
 
 
 class InvalidSetting(ClientError, ValueError):
-    """An argument has a value it cannot have."""
+    """An argument has an invalid value."""
 
 
 class UnknownOption(InvalidSetting, TypeError):
-    """There is no option of that name."""
+    """An option has an unknown name."""
 
 
 class TransactionAborted(ClientError):
-    """Nothing of the transaction will be read by anybody; it can be tried again with the same producer."""
+    """The transaction was aborted: its messages will never be read. The producer can begin another one."""
 
 
 class ProducerFenced(ClientError):
-    """Another producer with the same transactional id has taken over; this one cannot go on."""
+    """Another producer took over the transactional id; this producer cannot be used any more."""
 
 
 class BrokerUnreachable(ClientError, ConnectionError):
-    """Nobody answers at the bootstrap addresses."""
+    """No broker responds at the bootstrap addresses."""
 
 
 class TopicUnknown(ClientError, LookupError):
-    """There is no such topic or partition."""
+    """The topic or partition does not exist."""
 
 
 class GroupUnknown(ClientError, LookupError):
-    """There is no such consumer group."""
+    """The consumer group does not exist."""
 
 
 class MessageTooLarge(ClientError, ValueError):
-    """The message is larger than the client or the topic takes."""
+    """The message is larger than the client or the topic allows."""
 
 
 class NotSerializable(ClientError, TypeError):
-    """A key or value is not what its serializer takes."""
+    """The serializer does not accept this key or value."""
 
 
 class NotDeserializable(ClientError, ValueError):
-    """Stored bytes are not what the deserializer expects; `Message.raw` has them as they are."""
+    """The deserializer does not accept the stored bytes; `Message.raw` has them unchanged."""
 
 
 class CorruptRecords(ClientError):
-    """Stored records are damaged: the CRC of a batch does not match, or the broker knows of damage there.
+    """Stored records are damaged: the CRC of a batch does not match, or the broker reports damage.
 
-    `topic`, `partition` and `offset` say where. Records before it were handed over. The consumer stays in front of the
-    damage and reads on when a broker has repaired it; `seek` goes past it.
+    `topic`, `partition` and `offset` say where. Records before the damage were handed over. The consumer
+    stays in front of
+    the damage and continues once a broker has repaired it; `seek` skips it.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, reason: str, code: str) -> None:
         super().__init__(
             f"records of {topic}-{partition} are damaged at offset {offset}: {reason} ({code}); "
-            "`/health` of the brokers shows damaged ranges, seek goes past them",
+            "`/health` of the brokers shows damaged ranges; seek skips them",
             code,
         )
         self.topic = topic
@@ -79,12 +80,12 @@ class CorruptRecords(ClientError):
 
 
 class TimedOut(ClientError, TimeoutError):
-    """No answer in time; what was asked for may still happen."""
+    """No response in time; the operation may still take effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """A message that was not stored, as bytes, so that it can be kept or sent again."""
+    """A message that was not stored, as bytes, so that the caller can keep it or send it again."""
 
     topic: str
     partition: int | None
@@ -95,7 +96,9 @@ class Undelivered:
 
 
 class NotDelivered(ClientError):
-    """Messages that were sent were not stored. `failed` has them, or the first of very many; `count` is all."""
+    """Messages were not stored. `failed` holds them, up to a limit; `count` is the number of all failed
+    messages.
+    """
 
     def __init__(self, failed: tuple[Undelivered, ...], count: int) -> None:
         first = failed[0]
@@ -112,13 +115,13 @@ _ADVICE: dict[int, tuple[type[ClientError], str]] = {
     KafkaError.GROUP_ID_NOT_FOUND: (GroupUnknown, "`penstock group list` shows the groups"),
     KafkaError.MSG_SIZE_TOO_LARGE: (
         MessageTooLarge,
-        "make it smaller, or raise message.max.bytes of the producer and max.message.bytes of the topic",
+        "send a smaller message, or raise message.max.bytes of the producer and max.message.bytes of the topic",
     ),
     KafkaError.NON_EMPTY_GROUP: (ClientError, "stop its consumers first"),
     KafkaError.TOPIC_ALREADY_EXISTS: (ClientError, "Admin().topics.alter changes an existing one"),
     KafkaError._MSG_TIMED_OUT: (
         BrokerUnreachable,
-        "no broker took it within delivery_timeout_s; is one running at the bootstrap address?",
+        "no broker stored the message within delivery_timeout_s; is one running at the bootstrap address?",
     ),
     KafkaError._ALL_BROKERS_DOWN: (BrokerUnreachable, "is one running at the bootstrap address?"),
     KafkaError._TRANSPORT: (BrokerUnreachable, "is one running at the bootstrap address?"),
@@ -126,7 +129,7 @@ _ADVICE: dict[int, tuple[type[ClientError], str]] = {
     KafkaError._TIMED_OUT: (TimedOut, "is a broker running at the bootstrap address?"),
     KafkaError._MAX_POLL_EXCEEDED: (
         ClientError,
-        "the next message was asked for too late; raise max.poll.interval.ms or do less for each message",
+        "the next message was requested too late; raise max.poll.interval.ms or process each message faster",
     ),
     KafkaError._INVALID_ARG: (InvalidSetting, ""),
 }
@@ -134,17 +137,17 @@ _ADVICE: dict[int, tuple[type[ClientError], str]] = {
 
 _DAMAGE = frozenset(
     {
-        KafkaError._BAD_MSG,  # a CRC that does not match
+        KafkaError._BAD_MSG,  # CRC mismatch
         KafkaError._BAD_COMPRESSION,
-        KafkaError._NOT_IMPLEMENTED,  # a magic byte that does not exist
+        KafkaError._NOT_IMPLEMENTED,  # unknown magic byte
         KafkaError._UNDERFLOW,
-        KafkaError.INVALID_MSG,  # CORRUPT_MESSAGE: the broker found the damage
+        KafkaError.INVALID_MSG,  # CORRUPT_MESSAGE: the broker detected the damage
     }
 )
 
 
 def damage_of(message: Message) -> CorruptRecords | None:
-    """The error to raise for an error event of a consumer that tells of damaged records; None for any other event."""
+    """Return the error to raise for a consumer event that reports damaged records; None for any other event."""
     error = message.error()
     if error is None or error.code() not in _DAMAGE or message.topic() is None:
         return None
@@ -153,7 +156,7 @@ def damage_of(message: Message) -> CorruptRecords | None:
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Errors of the library inside this block become ours: `what` went wrong, why, and what helps."""
+    """Translate library errors inside this block; `what` says which operation failed."""
     try:
         yield
     except KafkaException as error:
@@ -161,7 +164,7 @@ def translated(what: str) -> Iterator[None]:
 
 
 def from_kafka(error: KafkaError | KafkaException, what: str) -> ClientError:
-    """What to raise in its place."""
+    """Return the client error for a library error, with advice where there is some."""
     reason: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
     kind, advice = _ADVICE.get(reason.code(), (ClientError, ""))
     text = f"{what}: {reason.str()} ({reason.name()})"

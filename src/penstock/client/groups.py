@@ -22,7 +22,7 @@ class GroupListing:
     name: str
     state: str
     protocol: str
-    """classic or consumer."""
+    """Group protocol: classic or consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,13 @@ class GroupPartition:
     committed: int | None
     end: int
     start: int
-    """The first offset that the partition holds."""
+    """First offset of the partition."""
 
     @property
     def lag(self) -> int:
-        """Offsets between the committed offset and the end, or in the whole partition without a committed offset."""
+        """Offsets between the committed offset and the end; those of the whole partition without a committed
+        offset.
+        """
         return max(0, self.end - (self.start if self.committed is None else self.committed))
 
 
@@ -78,7 +80,7 @@ class Groups:
         return sorted(listings, key=lambda listing: listing.name)
 
     def describe(self, name: str) -> Group:
-        """Its members, what each reads, and how far behind it is."""
+        """Return members, their partitions, and the lag of the group."""
         (found,) = self._cluster.ask(
             self._cluster.admin.describe_consumer_groups([name]), f"cannot describe {name}"
         )
@@ -106,7 +108,9 @@ class Groups:
     def reset(
         self, name: str, topic: str, to: Where, *, partitions: Iterable[int] | None = None
     ) -> dict[TopicPartition, int]:
-        """Let the group, which must have no members, go on from elsewhere in a topic; from where, by partition."""
+        """Change the offsets of a group without members to another position in a topic; return the new
+        offsets by partition.
+        """
         targets = self._cluster.offsets(self._cluster.places(topic, partitions), to)
         if not targets:
             raise InvalidSetting("no partition was named")
@@ -118,7 +122,7 @@ class Groups:
         return {TopicPartition(*place): offset for place, offset in targets.items()}
 
     def delete(self, name: str) -> None:
-        """With its committed offsets. It must have no members."""
+        """Delete a group without members, and its committed offsets."""
         self._cluster.ask(self._cluster.admin.delete_consumer_groups([name]), f"cannot delete {name}")
 
     def _partitions(self, name: str, members: tuple[GroupMember, ...]) -> tuple[GroupPartition, ...]:

@@ -1,4 +1,4 @@
-"""Blocking methods of a plain class, as coroutines of its async twin, with their types kept."""
+"""Blocking methods of a class as coroutines of its async counterpart, with their types kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Subject = TypeVar("Subject", covariant=True)
 
 
 class HasSubject(Protocol[Subject]):
-    """An async twin: `run` makes a call on its plain one, in a thread."""
+    """An async counterpart: `run` calls a method of its synchronous `subject` in a thread."""
 
     async def run(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any: ...
 

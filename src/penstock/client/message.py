@@ -1,7 +1,8 @@
-"""A message as a consumer gets it.
+"""A message as a consumer receives it.
 
-Key and value are decoded when they are looked at: bytes that do not fit raise inside the reader's own loop, where
-`raw` can still be used, and not between two messages.
+Key and value are decoded when they are read: bytes that cannot be decoded raise inside the caller's loop,
+where `raw`
+is available, and not between two messages.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ class Message:
     partition: int
     offset: int
     timestamp_ms: int
-    """The producer's time or the broker's, as the topic is set; milliseconds since 1970, -1 if there is none."""
+    """Time given by the producer or the broker, as the topic is configured; milliseconds since 1970, -1 if
+    unknown.
+    """
     raw_key: bytes | None
     raw: bytes | None
-    """The value as it is stored."""
+    """The value as stored."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
     _decode_key: Deserializer = field(default=bytes, repr=False, compare=False)
     _decode_value: Deserializer = field(default=bytes, repr=False, compare=False)
@@ -41,17 +44,17 @@ class Message:
 
     @property
     def timestamp(self) -> datetime | None:
-        """`timestamp_ms` as a time with its zone, UTC."""
+        """`timestamp_ms` as a datetime in UTC."""
         return None if self.timestamp_ms < 0 else datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
 
     @property
     def size(self) -> int:
-        """Bytes of the key, the value and the names and values of the headers."""
+        """Bytes of key, value, header names and header values."""
         return content_size(self.raw_key, self.raw, self.headers)
 
     @property
     def crc(self) -> int:
-        """CRC-32C (Castagnoli) of the key's bytes followed by the value's; an absent key or value counts as empty."""
+        """CRC-32C (Castagnoli) of the key followed by the value; a missing key or value counts as empty."""
         return content_crc(self.raw_key, self.raw)
 
     @property
@@ -59,7 +62,7 @@ class Message:
         return TopicPartition(self.topic, self.partition)
 
     def header(self, name: str) -> bytes | None:
-        """The last header of that name; None where there is none."""
+        """Return the last header of that name; None if there is none."""
         return next((value for each, value in reversed(self.headers) if each == name), None)
 
     def _decoded(self, decode: Callable[[bytes], Any], stored: bytes | None, role: str) -> Any:

@@ -1,4 +1,4 @@
-"""Places in a partition, as people name them: its start or end, an offset, a time."""
+"""Positions in a partition: its start or end, an offset, or a time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final, Literal
 from confluent_kafka.admin import OffsetSpec
 
 Where = Literal["start", "end"] | int | datetime
-"""An int is an offset, a datetime the first message at or after it."""
+"""A position: an int is an offset, a datetime stands for the first message at or after it."""
 
 START: Final = "start"
 END: Final = "end"
 
 
 def lookup_of(where: Where) -> OffsetSpec | None:
-    """What to ask the broker; None for an offset, which needs no asking."""
+    """Return the ListOffsets query for a position; None for an offset, which needs no query."""
     if isinstance(where, datetime):
         return OffsetSpec.for_timestamp(round(where.timestamp() * 1000))
     if where == START:

@@ -1,4 +1,4 @@
-"""The check that a client was given only options that exist, before anything is done with them."""
+"""Check of option names before a client is created."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _OTHER_NAMES = {
     "batch_size": "batch_bytes",
     "compression_type": "compression",
 }
-"""Names that Kafka's clients use for options that have another name here."""
+"""Names of Kafka clients for options that have another name here."""
 
 
 def check_names(options: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Raise UnknownOption for the first name that is not known; the message suggests the likely one."""
+    """Raise UnknownOption for the first unknown name; the message suggests the likely one."""
     names = list(known)
     for name in options:
         if name not in names:
@@ -36,4 +36,4 @@ def _advice(name: str, names: list[str]) -> str:
         return f"did you mean {likely[0]!r}?"
     if "config" in names:
         return f"librdkafka's settings go into config={{{plain.replace('_', '.')!r}: ...}}"
-    return f"there are {', '.join(names)}"
+    return f"the options are {', '.join(names)}"

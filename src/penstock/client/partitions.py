@@ -1,4 +1,4 @@
-"""Partitions by our name and by the library's."""
+"""Conversion between our partition type and confluent-kafka's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message on its way: what became of it, for whoever asks."""
+"""The state of a message between sending and its delivery report."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ SentHeaders = list[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where a message was stored."""
+    """Position of a stored message."""
 
     topic: str
     partition: int
     offset: int | None
-    """None at most once: nobody waits for the broker's answer."""
+    """Offset of the message; None with at-most-once delivery, where the broker sends no response."""
 
 
 class PendingSend:
-    """Filled in once, by `Sender`. An error that somebody has looked at here is not raised again elsewhere."""
+    """The outcome of one send, set once by `MessageSender`. An error that was read here is not raised again
+    elsewhere.
+    """
 
     __slots__ = ("_on_done", "_on_seen", "_outcome", "headers")
 
@@ -44,7 +46,7 @@ class PendingSend:
 
     @property
     def stored(self) -> Stored:
-        """Where it was stored; raises what kept it from that. Only when `done`."""
+        """Position of the message; raises the delivery error if there is one. Valid only when `done`."""
         error = self.error
         if error is not None:
             raise error

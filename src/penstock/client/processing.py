@@ -1,8 +1,8 @@
-"""Read, change, write, each message exactly once: a consumer and a producer whose transactions belong together.
+"""Exactly-once processing: a consumer and a producer that share transactions.
 
-What is read, what comes of it and how far the group has come count together or not at all. A batch whose transaction
-was aborted (a rebalance, a broker that died) is read again; so `transform` may be called twice with a message, but what
-comes of it is written once.
+Input offsets and output are committed together or not at all. A batch whose transaction was aborted (by a
+rebalance or
+a failed broker) is read again: `transform` may see a message twice, but its output is written once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from penstock.client.sender import Headers
 from penstock.client.serializers import Deserializer, Format, Serializer
 
 MAX_MESSAGES = 500
-"""In one transaction."""
+"""Most messages in one transaction."""
 MAX_TRIES = 20
 RETRY_S = 0.2
 
@@ -41,12 +41,12 @@ logger = logging.getLogger("penstock.client")
 
 @dataclass(frozen=True, slots=True)
 class Out:
-    """A message to write, where its value alone does not say enough."""
+    """A message to write, for outputs that need more than a value."""
 
     value: Any
     key: Any = None
     topic: str | None = None
-    """The sink unless told otherwise."""
+    """Target topic; the sink by default."""
     partition: int | None = None
     headers: Headers | None = None
 
@@ -61,15 +61,15 @@ class ProcessOptions(TypedDict, total=False):
     key_serializer: Format | Serializer
     value_serializer: Format | Serializer
     transactional_id: str
-    """Without one, a name that nobody else has is drawn: members of a group need none."""
+    """Transactional id; a random one by default, which is right for members of a group."""
     transaction_timeout_s: float
     idle_timeout_s: float
-    """End when nothing came for so long; without it, never."""
+    """Time without messages after which processing ends; without it, processing never ends."""
     max_messages: int
-    """The most in one transaction."""
+    """Most messages in one transaction."""
     consumer_config: Mapping[str, Any]
     producer_config: Mapping[str, Any]
-    """Settings by librdkafka's names; they win over all others."""
+    """Settings by librdkafka's names; they override all other options."""
 
 
 def process(
@@ -80,16 +80,17 @@ def process(
     group: str,
     **options: Unpack[ProcessOptions],
 ) -> int:
-    """Call `transform` with each message of `source`, and write what it returns to `sink`, exactly once.
+    """Call `transform` with each message of `source` and write the results to `sink`, exactly once.
 
-    It returns a value (which keeps the key of the message), an `Out`, a list of these, or None for nothing. Returns how
-    many messages were done, when nothing has come for `idle_timeout_s`.
+    `transform` returns a value (which keeps the key of the message), an `Out`, a list of these, or None
+    for no output.
+    Returns the number of processed messages once nothing has arrived for `idle_timeout_s`.
     """
     if not group:
         raise InvalidSetting("a group is needed to know how far the work has come")
     topics = (source,) if isinstance(source, str) else source
     max_messages, idle_timeout_s = options.get("max_messages", MAX_MESSAGES), options.get("idle_timeout_s")
-    # The same for each producer that has to be replaced, so that what the one before left is ended first.
+    # A replacement producer uses the same id, so that it first ends the transaction of its predecessor.
     transactional_id = options.get("transactional_id") or f"penstock-{uuid.uuid4()}"
     done = failures = 0
     with Consumer(*topics, **_consumer_options(group, options)) as consumer:
@@ -110,7 +111,7 @@ def process(
                     if isinstance(error, ProducerFenced | TimedOut):
                         _give_up(producer)
                         producer = _producer(transactional_id, options)
-                        consumer.reader.resume_committed()  # what was under way may have been committed
+                        consumer.reader.resume_committed()  # the open transaction may have been committed
                     else:
                         consumer.reader.rewind()
         finally:
@@ -130,7 +131,7 @@ def _transact(
 
 
 def _give_up(producer: Producer) -> None:
-    """Nothing of it is open any more, or somebody else ends it."""
+    """Close a producer whose transaction has ended or will be ended by its successor."""
     with suppress(ClientError):
         producer.close()
 

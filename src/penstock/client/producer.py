@@ -1,7 +1,8 @@
-"""A producer: messages in, batches out, and no failure unheard of.
+"""A producer: queues messages, sends them in batches, and reports every failure.
 
-`send` returns at once; a message that could not be stored is raised by its handle, by the next call, or on leaving.
-May be used from several threads.
+`send` returns at once. A delivery failure is raised by the handle that `send` returned, by the next call,
+or by
+`close`. A producer can be used from several threads.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from penstock.client.errors import ClientError, TimedOut
 from penstock.client.pending import PendingSend, Stored
 from penstock.client.producer_options import DELIVERY_TIMEOUT_S, ProducerOptions
-from penstock.client.sender import Headers, Sender
+from penstock.client.sender import Headers, MessageSender
 from penstock.client.transactions import Transactions, abort_after
 
 if TYPE_CHECKING:
     from penstock.client.consumer import Consumer
 
 WAIT_S = 0.1
-"""Waits come in slices, so that Ctrl-C and other threads get through."""
+"""Longest single wait, so that Ctrl-C and other threads are handled in time."""
 
 FLUSH_MARGIN_S = 10.0
 
 
-class Sending:
-    """A message on its way, as `Producer.send` returns it."""
+class SendHandle:
+    """The delivery of one message, returned by `Producer.send`."""
 
     __slots__ = ("_pending", "_sender")
 
-    def __init__(self, sender: Sender, pending: PendingSend) -> None:
+    def __init__(self, sender: MessageSender, pending: PendingSend) -> None:
         self._sender = sender
         self._pending = pending
 
@@ -42,23 +43,26 @@ class Sending:
         return self._pending.done
 
     def result(self, timeout_s: float | None = None) -> Stored:
-        """Wait for the broker's answer: where it was stored, or the error that kept it from that."""
+        """Wait for the delivery report; return the position of the message, or raise the delivery error."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._pending.done:
             if deadline is not None and time.monotonic() >= deadline:
-                raise TimedOut(f"not known after {timeout_s} s what became of the message")
+                raise TimedOut(f"no delivery report within {timeout_s} s; the message may still be stored")
             self._sender.serve(WAIT_S)
         return self._pending.stored
 
 
 class Transaction:
-    """An open one, as `with producer.transaction() as transaction` gives it."""
+    """An open transaction, as returned by `with producer.transaction() as transaction`."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     def commit_progress(self, consumer: Consumer) -> None:
-        """What the consumer, one with delivery="exactly-once", has handed over is committed with the transaction."""
+        """Commit the offsets of the messages that `consumer` has handed over as part of the transaction.
+
+        The consumer must have delivery="exactly-once".
+        """
         offsets = consumer.reader.handed_offsets()
         if offsets:
             self._transactions.add_offsets(offsets, consumer.reader.consumer.consumer_group_metadata())
@@ -66,9 +70,11 @@ class Transaction:
 
 class Producer:
     def __init__(self, bootstrap: str | None = None, **options: Unpack[ProducerOptions]) -> None:
-        """Bootstrap is `host:port`, several with commas; without it PENSTOCK_BOOTSTRAP or localhost:9092."""
+        """Connect to `bootstrap`: `host:port`, several separated by commas; PENSTOCK_BOOTSTRAP or
+        localhost:9092 by default.
+        """
         self._give_up_after_s = options.get("delivery_timeout_s", DELIVERY_TIMEOUT_S) + FLUSH_MARGIN_S
-        self._sender = Sender(bootstrap, options)
+        self._sender = MessageSender(bootstrap, options)
         self._closed = False
 
     def send(
@@ -80,17 +86,17 @@ class Producer:
         partition: int | None = None,
         headers: Headers | None = None,
         timestamp: datetime | int | None = None,
-    ) -> Sending:
-        """Queue a message; waits only while the queue is full.
+    ) -> SendHandle:
+        """Queue a message; wait only while the queue is full.
 
-        Raises NotDelivered for earlier messages that failed; this one was not sent then.
+        Raises NotDelivered for earlier messages that failed; this message was not queued then.
         """
         if self._closed:
             raise ClientError("the producer is closed")
         while (pending := self._sender.offer(topic, value, key, partition, headers, timestamp)) is None:
             self._sender.serve(WAIT_S)
         self._sender.serve(0)
-        return Sending(self._sender, pending)
+        return SendHandle(self._sender, pending)
 
     def send_and_wait(
         self,
@@ -102,16 +108,17 @@ class Producer:
         headers: Headers | None = None,
         timestamp: datetime | int | None = None,
     ) -> Stored:
-        """Send, and wait until it is stored."""
+        """Send a message and wait until it is stored."""
         return self.send(
             topic, value, key=key, partition=partition, headers=headers, timestamp=timestamp
         ).result()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Exactly once: what is sent inside counts together when the block is left, and not at all after an exception.
+        """Send messages in a transaction: all of them count when the block ends, none of them after an
+        exception.
 
-        TransactionAborted where it could not be committed: nothing has happened, try again.
+        Raises TransactionAborted if the transaction could not be committed; it can be tried again.
         """
         if self._closed:
             raise ClientError("the producer is closed")
@@ -129,15 +136,17 @@ class Producer:
             self._sender.forget_failures()
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until everything sent is stored. NotDelivered if something was not, TimedOut if it takes longer."""
+        """Wait until all queued messages are stored. Raises NotDelivered for failed messages, TimedOut after
+        `timeout_s`.
+        """
         deadline = time.monotonic() + (self._give_up_after_s if timeout_s is None else timeout_s)
         while left := self._sender.flush(WAIT_S):
             if time.monotonic() >= deadline:
-                raise TimedOut(f"{left} messages are still on their way")
+                raise TimedOut(f"{left} messages are still waiting for a delivery report")
         self._sender.raise_failures()
 
     def close(self) -> None:
-        """Flush, and raise NotDelivered if anything was lost."""
+        """Flush and disconnect. Raises NotDelivered if messages were lost."""
         if self._closed:
             return
         self._closed = True
@@ -158,4 +167,4 @@ class Producer:
         except ClientError as failure:
             if error is None:
                 raise
-            error.add_note(f"besides, {failure}")
+            error.add_note(f"while closing the producer: {failure}")

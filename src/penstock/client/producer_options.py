@@ -1,4 +1,4 @@
-"""What a producer can be told, and the librdkafka settings that follow from it."""
+"""Options of a producer, and the librdkafka settings they stand for."""
 
 from __future__ import annotations
 
@@ -16,39 +16,46 @@ from penstock.client.serializers import Format, Serializer
 DELIVERY_TIMEOUT_S = 120.0
 TRANSACTION_TIMEOUT_S = 60.0
 IDLE_CONNECTION_MS = 5_000
-"""librdkafka waits without a limit for the coordinator of a group that it has taken off its list, until any connection
-comes or goes (its issues 5511 and 5456); where idle ones are closed it looks again before the transaction times out."""
+"""Idle time after which a transactional producer closes a connection.
+
+librdkafka can wait forever for a group coordinator that it has dropped from its broker list, until any
+connection opens
+or closes (its issues 5511 and 5456). Closing idle connections makes it look again before the transaction
+times out.
+"""
 
 
 class ProducerOptions(TypedDict, total=False):
     key_serializer: Format | Serializer
     value_serializer: Format | Serializer
     delivery: Literal["at-most-once", "at-least-once", "exactly-once"]
-    """At least once unless told otherwise."""
+    """At least once by default."""
     profile: Literal["throughput", "latency"]
     linger_ms: float
     """How long a batch waits for more messages."""
     batch_bytes: int
-    """How large a batch may get."""
+    """Largest size of a batch."""
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"]
     transactional_id: str
-    """Exactly once: a name that is this producer's own. Whoever starts under it takes over from the one before; without
-    one, a name that nobody else has is drawn."""
+    """Exactly once: the name of this producer. A producer that starts with the same id fences its
+    predecessor. A random id by
+    default.
+    """
     transaction_timeout_s: float
-    """Exactly once: a transaction that is open for longer is aborted by the broker."""
+    """Exactly once: time after which the broker aborts an open transaction."""
     delivery_timeout_s: float
-    """After this long a message counts as not delivered."""
+    """Time after which a message counts as not delivered."""
     connect_timeout_s: float
-    """How long to wait for a broker at the start; 0 does not look."""
+    """How long to wait for a broker when the client is created; 0 skips the check."""
     config: Mapping[str, Any]
-    """Settings by librdkafka's names; they win over all others."""
+    """Settings by librdkafka's names; they override all other options."""
 
 
 _NAMES = {"linger_ms": "linger.ms", "batch_bytes": "batch.size", "compression": "compression.type"}
 
 
 def check_producer_names(options: Mapping[str, Any]) -> None:
-    """Raise UnknownOption for an option that no producer has."""
+    """Raise UnknownOption for an option that producers do not have."""
     check_names(options, ("bootstrap", *ProducerOptions.__annotations__))
 
 
@@ -62,7 +69,7 @@ def producer_config(bootstrap: str | None, options: ProducerOptions) -> dict[str
         **producer_settings(delivery),
         **_transaction_settings(delivery, options),
         **producer_profile(options.get("profile")),
-        # The partitioner of the Java client: a key goes to the same partition whoever sends it.
+        # The partitioner of the Java client: a key maps to the same partition for all clients.
         "partitioner": "murmur2_random",
         "delivery.timeout.ms": round(timeout_s * 1000),
         **{name: value for option, name in _NAMES.items() if (value := options.get(option)) is not None},

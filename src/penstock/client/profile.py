@@ -1,7 +1,8 @@
-"""The profile setting: many messages a second, or each as soon as possible.
+"""The profile setting: high throughput or low latency.
 
-Each profile is a set of librdkafka settings; without one its own defaults hold, which lie between. Every setting
-can be given alone and then wins.
+A profile is a set of librdkafka settings. Without a profile librdkafka's defaults apply, which lie in
+between. A
+setting that is given on its own overrides the profile.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _CONSUMER: dict[Profile, dict[str, Any]] = {
         "fetch.wait.max.ms": 100,
         "max.partition.fetch.bytes": 4_194_304,
         "queued.min.messages": 200_000,
-        "fetch.queue.backoff.ms": 10,  # by itself a full queue is not filled again for a second
+        "fetch.queue.backoff.ms": 10,  # the default waits a second before it refills a full queue
     },
     Profile.LATENCY: {
         "fetch.min.bytes": 1,
@@ -50,4 +51,4 @@ def _parse(chosen: str) -> Profile:
     try:
         return Profile(chosen)
     except ValueError:
-        raise InvalidSetting(f"{chosen!r} is no profile; there are {', '.join(Profile)}") from None
+        raise InvalidSetting(f"{chosen!r} is not a profile; choose {' or '.join(Profile)}") from None

@@ -1,7 +1,8 @@
-"""How far a consumer has come, and when that is committed: the consumer's half of the delivery setting.
+"""Commit strategies of a consumer, one for each delivery setting.
 
-`arrived` is called before any of these messages is handed over, `finished` when the reader is done with them,
-`released` when partitions go away with messages that were fetched and not handed over.
+`arrived` is called before any of the messages is handed over, `finished` when the caller is done with
+them, `released`
+when partitions are revoked while fetched messages were not handed over.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ logger = logging.getLogger("penstock.client")
 
 class Progress(Protocol):
     hands_over_again: bool
-    """Whether a message that the reader did not finish is handed over again when it iterates anew."""
+    """Whether messages that the caller did not finish are handed over again in the next iteration."""
 
     def arrived(self, messages: Sequence[Message]) -> None: ...
 
@@ -32,7 +33,9 @@ class Progress(Protocol):
 
 
 class AtLeastOnce:
-    """What is done is marked, and librdkafka commits the marks at intervals and when the consumer closes."""
+    """Store the offsets of finished messages; librdkafka commits them at intervals and when the consumer
+    closes.
+    """
 
     hands_over_again = True
 
@@ -47,7 +50,7 @@ class AtLeastOnce:
             try:
                 self._consumer.store_offsets(message=message)
             except KafkaException as error:
-                # Another member has the partition by now, and will do the message again.
+                # Another member owns the partition by now and will process the message again.
                 if error.args[0].code() != KafkaError._STATE:
                     raise from_kafka(error, "cannot mark a message as done") from None
 
@@ -55,7 +58,9 @@ class AtLeastOnce:
         try:
             self.commit()
         except KafkaException as error:
-            logger.warning("%s", from_kafka(error, "not committed, so messages will come again"))
+            logger.warning(
+                "%s", from_kafka(error, "offsets were not committed; messages will be delivered again")
+            )
 
     def commit(self) -> None:
         try:
@@ -66,7 +71,7 @@ class AtLeastOnce:
 
 
 class AtMostOnce:
-    """A batch is committed before the first of it is handed over; what was not handed over is given back."""
+    """Commit a batch before its first message is handed over; on revocation, commit back the unread messages."""
 
     hands_over_again = False
 
@@ -84,10 +89,10 @@ class AtMostOnce:
         try:
             self._commit(unread)
         except KafkaException as error:
-            logger.warning("%s", from_kafka(error, "not given back, so messages are skipped"))
+            logger.warning("%s", from_kafka(error, "unread messages were not committed back and are skipped"))
 
     def commit(self) -> None:
-        """Everything that was handed over is committed already."""
+        """Do nothing: all messages handed over are already committed."""
 
     def _commit(self, offsets: list[TopicPartition]) -> None:
         if offsets:
@@ -96,8 +101,8 @@ class AtMostOnce:
                     raise KafkaException(answer.error)
 
 
-class InTransactions:
-    """The producer commits, with what was written; what it could not commit is handed over again."""
+class CommitInTransactions:
+    """Leave commits to the producer's transaction; messages of an aborted transaction are handed over again."""
 
     hands_over_again = True
 
@@ -111,11 +116,14 @@ class InTransactions:
         pass
 
     def commit(self) -> None:
-        raise ClientError("exactly once, a consumer's progress is committed by a producer's transaction")
+        raise ClientError(
+            "a consumer with delivery='exactly-once' commits its offsets in a producer's transaction: "
+            "transaction.commit_progress(consumer)"
+        )
 
 
-class Uncommitted:
-    """A reader without a group keeps no account."""
+class NeverCommit:
+    """Commit nothing: a consumer without a group has no committed offsets."""
 
     hands_over_again = False
 
@@ -134,7 +142,7 @@ class Uncommitted:
 
 def progress_of(consumer: Consumer, group: str | None, delivery: Delivery) -> Progress:
     if group is None:
-        return Uncommitted()
+        return NeverCommit()
     if delivery is Delivery.EXACTLY_ONCE:
-        return InTransactions()
+        return CommitInTransactions()
     return AtMostOnce(consumer) if delivery is Delivery.AT_MOST_ONCE else AtLeastOnce(consumer)

@@ -1,7 +1,9 @@
-"""What the plain and the async consumer share: messages fetched, handed over, finished; partitions that come and go.
+"""The shared part of the synchronous and the async consumer: fetch, hand over and finish messages, follow
+rebalances.
 
-Messages wait in `_fresh` (fetched) and `_ready` (may be handed over); `_handed` are those the reader works on. Only
-`fill` waits. Rebalances happen inside `fill`, so never while a message that was handed over is not yet finished.
+Messages pass from `_fresh` (fetched) to `_ready` (may be handed over) to `_handed` (in work). Only `fill`
+waits.
+Rebalances happen inside `fill`, so never while the caller works on a message.
 """
 
 from __future__ import annotations
@@ -38,11 +40,13 @@ from penstock.client.serializers import deserializer
 FILL_MESSAGES = 500
 REQUEST_S = 30.0
 SERVE_EVERY_S = 1.0
-"""While messages are handed over from memory, rebalances are looked after at least this often."""
+"""Longest time between two polls while messages are handed over from memory, so that rebalances make
+progress.
+"""
 LOOK_FOR_TOPIC_EVERY_S = 1.0
-"""How often a consumer without a group looks for topics that do not exist yet."""
+"""Interval at which a consumer without a group looks for topics that do not exist yet."""
 JOIN_PATIENCE_S = 3.0
-"""How long `close` waits for the group to answer the first request of this member."""
+"""How long `close` waits for the coordinator to respond to the first request of this member."""
 JOIN_STEP_S = 0.02
 SETTLE_PATIENCE_S = 2.0
 SETTLE_STEP_S = 0.005
@@ -62,27 +66,29 @@ _METADATA_MARK = b"CGMDv2:"
 logger = logging.getLogger("penstock.client")
 
 
-class Reader:
+class MessageReader:
     def __init__(self, topics: Sequence[str], options: ConsumerOptions) -> None:
         if not topics or any(not topic or ":" in topic for topic in topics):
             raise InvalidSetting(
                 "name the topics to read, and the broker with bootstrap=: Consumer('orders', group='billing')"
             )
         config = consumer_config(options)
-        with translated("these settings do not go together"):
+        with translated("invalid combination of settings"):
             self.consumer = Consumer(config | {"on_commit": _on_commit})
         self._fresh: list[KafkaMessage] = []
         self._ready: deque[KafkaMessage] = deque()
         self._handed: list[KafkaMessage] = []
         self._damage: dict[Place, CorruptRecords] = {}
-        """Damage that librdkafka met, by partition; raised once the messages before it were handed over."""
+        """Damage reported by librdkafka, by partition; raised after the messages before it were handed over."""
         self._served_at = time.monotonic()
         self._start = OFFSET_BEGINNING if config["auto.offset.reset"] == "earliest" else OFFSET_END
         self._missing: list[str] = []
-        """Topics that do not exist yet, for a consumer without a group; librdkafka looks for those of a group."""
+        """Topics that do not exist yet, for a consumer without a group; for a group librdkafka looks for
+        them.
+        """
         self._looked_at = 0.0
         self._awaited: set[str] = set()
-        """Topics whose absence is logged already."""
+        """Missing topics that were already logged."""
         self._key_deserializer = deserializer(options.get("key_deserializer"))
         self._value_deserializer = deserializer(options.get("value_deserializer"))
         self._on_assigned = options.get("on_assigned")
@@ -110,7 +116,7 @@ class Reader:
         return bool(self._ready) and time.monotonic() < self._served_at + SERVE_EVERY_S
 
     def fill(self, timeout_s: float) -> None:
-        """Wait for messages, unless some are here; look after rebalances in any case."""
+        """Poll librdkafka: wait for messages unless some are buffered, and serve rebalances."""
         self._served_at = time.monotonic()
         if self._missing and self._served_at >= self._looked_at + LOOK_FOR_TOPIC_EVERY_S:
             self._assign_found()
@@ -127,31 +133,33 @@ class Reader:
             raise self._damage.pop(next(iter(self._damage)))
 
     def hand_over(self, count: int) -> list[Message]:
-        """Those that are ready, which the reader then works on. What it had before must be finished."""
+        """Return buffered messages for the caller to work on. The previous ones must be finished."""
         self._handed = [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
         return [self._message(source) for source in self._handed]
 
     def finish(self) -> None:
-        """The reader is done with what it was handed."""
+        """Mark the messages in work as finished."""
         last = {(message.topic(), message.partition()): message for message in self._handed}
         self._handed = []
         self._progress.finished(list(last.values()))
 
     def handed_offsets(self) -> list[TopicPartition]:
-        """Where each partition goes on after what the reader was handed."""
+        """Return the offset after the messages in work, for each partition."""
         ends = {(message.topic(), message.partition()): message.offset() + 1 for message in self._handed}
         return [TopicPartition(*place, offset) for place, offset in ends.items()]
 
     def rewind(self) -> None:
-        """Read again what the reader was handed, where it is still ours."""
+        """Read the messages in work again, for partitions that are still assigned."""
         assigned = {_place(each) for each in self.consumer.assignment()}
         first = self._first_handed()
         self.seek(TopicPartition(*place, offset) for place, offset in first.items() if place in assigned)
         self._handed = []
 
     def resume_committed(self) -> None:
-        """Go on where the group has committed, whatever was read since. Where it never has, what the reader was handed
-        was the first of all."""
+        """Continue from the group's committed offsets. A partition without one continues from its first
+        message in work, which was
+        the first of all.
+        """
         assigned = self.consumer.assignment()
         with translated("cannot look up what was committed"):
             committed = self.consumer.committed(assigned, timeout=REQUEST_S)
@@ -169,19 +177,23 @@ class Reader:
         }
 
     def start_over(self) -> None:
-        """The reader iterates anew: what it did not finish is handed over again, if the delivery asks for it."""
+        """Start a new iteration: unfinished messages are handed over again if the delivery setting asks for
+        it.
+        """
         if self._progress.hands_over_again:
             self._ready.extendleft(reversed(self._handed))
             self._handed = []
 
     def commit(self) -> None:
-        """Finish, and commit what is finished."""
+        """Finish the messages in work and commit."""
         self.finish()
-        with translated("not committed"):
+        with translated("offsets were not committed"):
             self._progress.commit()
 
     def seek(self, targets: Iterable[TopicPartition]) -> None:
-        """Go on from there; what was fetched from elsewhere is forgotten, and not finished."""
+        """Continue from these positions; buffered messages of these partitions are dropped and do not count
+        as finished.
+        """
         for target in targets:
             place = {(target.topic, target.partition)}
             self._drop(place)
@@ -189,14 +201,14 @@ class Reader:
             self._move(target)
 
     def unread(self, places: Collection[Place]) -> None:
-        """Forget what was fetched and not handed over; it will be fetched again, by us or by who has it then."""
+        """Drop buffered messages of these partitions; their owner at that time fetches them again."""
         assigned = {_place(each) for each in self.consumer.assignment()}
         for target in self._drop(places):
             if _place(target) in assigned:
                 self._move(target)
 
     def next_offset(self, place: Place) -> int | None:
-        """The offset of the next message to be handed over, as far as it is known."""
+        """Return the offset of the next message to hand over, if it is known."""
         for message in (*self._ready, *self._fresh):
             if (message.topic(), message.partition()) == place:
                 return int(message.offset())
@@ -204,17 +216,18 @@ class Reader:
         return int(position.offset) if position.offset >= 0 else None
 
     def close(self) -> None:
-        """Leave the group: what is finished is committed on the way. What was handed over last is not finished."""
+        """Leave the group; finished messages are committed first. Messages in work do not count as finished."""
         self._handed = []
         if self._group:
             self._finish_joining()
         self.consumer.close()
 
     def _finish_joining(self) -> None:
-        """Wait until this member has joined its group, or could not in time.
+        """Wait until this member has joined its group, up to a limit.
 
-        librdkafka does not leave a group while its request to join is under way: the member would stay, and hold
-        partitions, until its session expires.
+        librdkafka does not leave a group while its join request is in flight: the member would keep its
+        partitions until its
+        session expires.
         """
         deadline = time.monotonic() + JOIN_PATIENCE_S
         while not self._has_joined() and time.monotonic() < deadline:
@@ -224,7 +237,7 @@ class Reader:
         return self._was_assigned or (self._is_new_protocol and has_member_epoch(self.consumer))
 
     def _assign_found(self) -> None:
-        """Read all partitions of the topics that exist by now, and wait for the others."""
+        """Assign all partitions of the topics that exist by now; keep waiting for the others."""
         self._looked_at = time.monotonic()
         missing, self._missing = self._missing, []
         for topic in missing:
@@ -235,7 +248,9 @@ class Reader:
                 self._missing.append(topic)
 
     def _partitions_of(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic at the start position; none, and a line in the log, where it does not exist."""
+        """Return the partitions of a topic at the start position; an empty list, and a log line, if it does
+        not exist.
+        """
         with translated(f"cannot look up {topic}"):
             found = self.consumer.list_topics(topic, timeout=REQUEST_S).topics[topic]
         if not found.partitions:
@@ -265,7 +280,7 @@ class Reader:
             elif error.fatal() or error.code() == KafkaError._AUTHENTICATION:
                 problem = problem or from_kafka(error, f"cannot read {message.topic() or 'messages'}")
             elif error.code() != KafkaError._PARTITION_EOF:
-                logger.warning("%s", from_kafka(error, "reading goes on"))
+                logger.warning("%s", from_kafka(error, "the consumer continues after an error"))
         if problem is not None:
             raise problem
 
@@ -274,7 +289,7 @@ class Reader:
             self._progress.arrived(self._fresh)
         except KafkaException as error:
             self.unread({(message.topic(), message.partition()) for message in self._fresh})
-            failure = from_kafka(error, "not committed, so not handed over")
+            failure = from_kafka(error, "offsets were not committed; the messages were not handed over")
             if error.args[0].code() not in _NO_LONGER_OURS:
                 raise failure from None
             logger.warning("%s", failure)
@@ -295,9 +310,14 @@ class Reader:
         )
 
     def _move(self, target: TopicPartition) -> None:
-        """librdkafka refuses to seek until it knows where a partition begins, and undoes a seek that comes while it
-        looks that up: the answer is outdated by the seek, so it asks again half a second later, and goes there. So this
-        waits for the first Fetch to be answered, and looks an end up itself."""
+        """Seek one partition, after librdkafka has a fetch position for it.
+
+        librdkafka refuses a seek until it knows the position of a partition, and undoes a seek that
+        happens during its own
+        offset lookup: the lookup is repeated after half a second and overrides the seek. So this waits for
+        the first fetch
+        response, and looks up the end offset itself.
+        """
         if not any(_place(each) == _place(target) for each in self.consumer.assignment()):
             raise InvalidSetting(f"{target.topic}-{target.partition} is not assigned to this consumer")
         with translated(f"cannot seek in {target.topic}"):
@@ -308,7 +328,9 @@ class Reader:
             self.consumer.seek(target)
 
     def _settle(self, partition: TopicPartition) -> None:
-        """One that is paused fetches nothing, so that patience has to do."""
+        """Wait until librdkafka has fetched from the partition. A paused partition never does, so the wait
+        has a limit.
+        """
         deadline = time.monotonic() + SETTLE_PATIENCE_S
         while time.monotonic() < deadline:
             _, end = self.consumer.get_watermark_offsets(partition, cached=True)
@@ -332,13 +354,13 @@ class Reader:
         self._progress.released(unread)
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Others may have them already, so there is nothing to commit."""
+        """Drop partitions that other members may own already; there is nothing to commit."""
         self._drop({_place(each) for each in partitions})
         if self._on_revoked is not None:
             self._on_revoked(named(partitions))
 
     def _drop(self, places: Collection[Place]) -> list[TopicPartition]:
-        """Where each partition would have gone on."""
+        """Drop buffered messages of these partitions; return the offset of the first dropped one of each."""
         for place in places:
             self._damage.pop(place, None)
         first: dict[Place, int] = {}
@@ -352,10 +374,11 @@ class Reader:
 
 
 def has_member_epoch(consumer: Consumer) -> bool:
-    """Whether the group has answered the consumer's request to join (KIP-848).
+    """Return whether the coordinator has responded to the consumer's join request (KIP-848).
 
-    librdkafka shows the member epoch only in the group metadata for transactions: a mark of the format, then the epoch
-    as a number of four bytes, -1 before the answer. Another format counts as answered.
+    librdkafka shows the member epoch only in the group metadata for transactions: a format mark, then the
+    epoch in four
+    bytes, -1 before the response. An unknown format counts as joined.
     """
     metadata = consumer.consumer_group_metadata()
     mark, epoch = metadata[:7], metadata[7:11]
@@ -372,4 +395,4 @@ def _place(partition: TopicPartition) -> Place:
 
 def _on_commit(error: KafkaError | None, partitions: list[TopicPartition]) -> None:
     if error is not None and error.code() != KafkaError._NO_OFFSET:
-        logger.warning("%s", from_kafka(error, "not committed, so messages may come again"))
+        logger.warning("%s", from_kafka(error, "offsets were not committed; messages may be delivered again"))

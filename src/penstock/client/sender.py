@@ -1,7 +1,9 @@
-"""What the plain and the async producer share: messages go to librdkafka, reports come back, failures are kept.
+"""The shared part of the synchronous and the async producer: queue messages, take delivery reports, keep
+failures.
 
-Every failure is kept until somebody has seen it: through the message's own handle, or as `NotDelivered` from the
-next call. Nothing here waits, except `flush`.
+A failure is kept until the caller has seen it, through the handle of its message or as `NotDelivered` from
+the next
+call. Only `flush` waits.
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ Report = Callable[[PendingSend, KafkaError | None, Message], None]
 ANY_PARTITION = -1
 BY_CLOCK = 0
 FAILURES_KEPT = 1000
-"""With their bytes; beyond this they are only counted."""
+"""Failures kept with their messages; further failures are only counted."""
 
 
-class Sender:
+class MessageSender:
     def __init__(self, bootstrap: str | None, options: ProducerOptions, report: Report | None = None) -> None:
         self._key_serializer = serializer(options.get("key_serializer"))
         self._value_serializer = serializer(options.get("value_serializer"))
@@ -47,7 +49,7 @@ class Sender:
         self._failed_besides = 0
         config = producer_config(bootstrap, options)
         self._offsets_known = str(config["acks"]) != "0"
-        with translated("these settings do not go together"):
+        with translated("invalid combination of settings"):
             self._producer = Producer(config)
         self.transactions: Transactions | None = None
         if "transactional.id" in config:
@@ -62,10 +64,12 @@ class Sender:
         headers: Headers | None,
         timestamp: datetime | int | None,
     ) -> PendingSend | None:
-        """Take a message; None when there is no room for it until others have been delivered."""
+        """Queue a message; None if the queue is full."""
         self.raise_failures()
         if self.transactions is not None and not self.transactions.is_open:
-            raise ClientError("exactly once, messages are sent inside `with producer.transaction():`")
+            raise ClientError(
+                "a producer with delivery='exactly-once' sends messages inside `with producer.transaction():`"
+            )
         pending = PendingSend(self._seen, _header_list(headers))
         try:
             self._producer.produce(
@@ -84,18 +88,18 @@ class Sender:
         return pending
 
     def serve(self, timeout_s: float) -> None:
-        """Let reports come in, waiting that long for the first."""
+        """Take delivery reports, waiting this long for the first one."""
         with self._fatal_told():
             self._producer.poll(timeout_s)
 
     def flush(self, timeout_s: float) -> int:
-        """Wait until everything is delivered or given up; how many are still on their way."""
+        """Wait until all messages are delivered or have failed; return the number of messages still queued."""
         with self._fatal_told():
             return int(self._producer.flush(timeout_s))
-        return 0  # what was in a transaction has gone with it
+        return 0  # the messages were dropped with their transaction
 
     def close(self) -> None:
-        """Give up what is still on its way: its failures are then known too."""
+        """Drop the queued messages; their failures are then known."""
         self._producer.purge()
         with suppress(KafkaException):
             self._producer.flush(1.0)
@@ -115,7 +119,7 @@ class Sender:
         pending.settle(failure)
 
     def raise_failures(self) -> None:
-        """NotDelivered if there are failures that nobody has seen; they count as seen then."""
+        """Raise NotDelivered for failures that the caller has not seen, and mark them as seen."""
         if not self._failed:
             return
         with self._failures:
@@ -135,19 +139,19 @@ class Sender:
         return self.transactions
 
     def forget_failures(self) -> None:
-        """Of a transaction that was aborted: nobody has to know each message of it."""
+        """Drop the failures of an aborted transaction: the abort reports them all."""
         with self._failures:
             self._failed.clear()
             self._failed_besides = 0
 
     @contextmanager
     def _fatal_told(self) -> Iterator[None]:
-        """librdkafka raises what ends a producer for good from whichever call comes next: it is told there, once."""
+        """Raise a fatal error of the producer once; librdkafka repeats it from every later call."""
         try:
             yield
         except KafkaException as error:
             if self.transactions is None or not self.transactions.is_over:
-                raise fatal(error, "the producer cannot go on") from None
+                raise fatal(error, "the producer failed and cannot be used any more") from None
 
     def _seen(self, pending: PendingSend) -> None:
         with self._failures:

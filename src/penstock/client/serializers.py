@@ -1,6 +1,6 @@
-"""How keys and values become bytes and back: by name, or any function.
+"""Serializers and deserializers for keys and values, by name or as functions.
 
-None is never serialized: it is a missing key, or a value that deletes its key in a compacted topic.
+None is never serialized: it is a missing key, or a tombstone in a compacted topic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Format = Literal["bytes", "str", "json"]
 
 
 def _plain(value: Any) -> bytes:
-    """The default: bytes as they are, text as UTF-8."""
+    """Default serializer: bytes unchanged, text as UTF-8."""
     if type(value) is bytes:
         return value
     if isinstance(value, str):
@@ -63,7 +63,7 @@ def deserializer(chosen: Format | Deserializer | None) -> Deserializer:
 
 
 def serialize(chosen: Serializer, value: Any, role: str) -> bytes | None:
-    """The bytes of a key or value; None stays None."""
+    """Return the bytes of a key or value; None stays None."""
     if value is None:
         return None
     try:
@@ -79,5 +79,5 @@ def _named(known: dict[str, T], name: str) -> T:
         return known[name]
     except KeyError:
         raise InvalidSetting(
-            f"{name!r} is not a format; there are {', '.join(known)}, or give a function"
+            f"{name!r} is not a format; choose {', '.join(known)}, or give a function"
         ) from None

@@ -23,8 +23,8 @@ INTERNAL = "__"
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
-    """One partition of a topic; `start` and `end` are the offsets it holds, up to and without `end`."""
+class PartitionInfo:
+    """One partition of a topic; it holds the offsets from `start` up to but not including `end`."""
 
     number: int
     leader: int
@@ -37,15 +37,15 @@ class Partition:
 @dataclass(frozen=True, slots=True)
 class Topic:
     name: str
-    partitions: tuple[Partition, ...]
+    partitions: tuple[PartitionInfo, ...]
     config: Mapping[str, str]
-    """All settings as they hold."""
+    """Effective settings of the topic."""
     changed: frozenset[str]
-    """Those set for this topic."""
+    """Names of the settings that are set for this topic."""
 
     @property
     def messages(self) -> int:
-        """Offsets held; fewer messages where a topic is compacted."""
+        """Number of offsets held; the number of messages is smaller in a compacted topic."""
         return sum(each.end - each.start for each in self.partitions)
 
 
@@ -61,12 +61,12 @@ class Topics:
         replicas: int | None = None,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Partitions and replicas are the broker's defaults unless given."""
+        """Create a topic; the broker's defaults apply for the number of partitions and replicas."""
         topic = NewTopic(name, partitions or -1, replicas or -1, config=dict(config or {}))
         self._cluster.ask(self._cluster.admin.create_topics([topic]), f"cannot create {name}")
 
     def list(self, *, internal: bool = False) -> list[str]:
-        """Their names; those that brokers keep for themselves only if asked for."""
+        """Return the topic names; internal topics only on request."""
         return sorted(
             name for name in self._cluster.metadata().topics if internal or not name.startswith(INTERNAL)
         )
@@ -81,7 +81,7 @@ class Topics:
         return Topic(
             name,
             tuple(
-                Partition(
+                PartitionInfo(
                     number,
                     found.partitions[number].leader,
                     tuple(found.partitions[number].replicas),
@@ -98,7 +98,7 @@ class Topics:
         )
 
     def alter(self, name: str, *, set: Mapping[str, str] | None = None, unset: Iterable[str] = ()) -> None:
-        """Change settings, and put others back to the broker's default."""
+        """Change some settings and reset others to the broker's default."""
         changes = [
             ConfigEntry(setting, str(value), incremental_operation=AlterConfigOpType.SET)
             for setting, value in (set or {}).items()
@@ -110,14 +110,14 @@ class Topics:
         self._cluster.ask(self._cluster.admin.incremental_alter_configs([resource]), f"cannot alter {name}")
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Up to so many; messages that are stored stay where they are."""
+        """Increase the number of partitions to `total`; stored messages stay in their partitions."""
         self._cluster.ask(
             self._cluster.admin.create_partitions([NewPartitions(name, total)]),
             f"cannot add partitions to {name}",
         )
 
     def truncate(self, name: str, before: Where = END, *, partitions: Iterable[int] | None = None) -> None:
-        """Delete what lies before an offset or a time; all there is unless told."""
+        """Delete the records before an offset or a time; by default all records."""
         places = self._cluster.places(name, partitions)
         found = self._cluster.offsets(places, before)
         wanted = [TopicPartition(*place, offset) for place, offset in found.items()]

@@ -1,7 +1,8 @@
-"""Transactions of a producer, over librdkafka's: begun, given offsets, committed or aborted.
+"""Transactions of a producer, on top of librdkafka's.
 
-Whatever fails, the outcome is known when a call returns or raises: a transaction that could not be committed has been
-aborted, or its producer is of no use any more.
+The outcome is known when a call returns or raises: a transaction that could not be committed was aborted,
+or its
+producer cannot be used any more.
 """
 
 from __future__ import annotations
@@ -16,49 +17,49 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from penstock.client.errors import ClientError, ProducerFenced, TimedOut, TransactionAborted, from_kafka
 
 WAIT_S = 1.0
-"""Waits come in slices, so that Ctrl-C gets through."""
+"""Longest single wait, so that Ctrl-C is handled in time."""
 INIT_TIMEOUT_S = 60.0
 STUCK_MARGIN_S = 5.0
 
 
 class Transactions:
     def __init__(self, producer: Producer, timeout_s: float) -> None:
-        """`timeout_s`: how long a transaction may be open."""
+        """Register the producer; `timeout_s` is the longest time a transaction may be open."""
         self._producer = producer
         self._timeout_s = timeout_s
         self.is_open = False
         self.is_over = False
-        """The producer is of no use any more, and whoever uses it was told."""
+        """Whether the producer failed for good, and the caller was told."""
         self._insist(producer.init_transactions, INIT_TIMEOUT_S, "the producer could not be registered")
 
     def begin(self) -> None:
         if self.is_open:
-            raise ClientError("a transaction is open: a producer has one at a time")
+            raise ClientError("a transaction is already open; commit or abort it first")
         try:
             self._producer.begin_transaction()
         except KafkaException as error:
-            raise self._over(error, "no transaction can be begun") from None
+            raise self._over(error, "cannot begin a transaction") from None
         self.is_open = True
 
     def add_offsets(self, offsets: list[TopicPartition], group_metadata: Any) -> None:
-        """What a consumer has read is committed with the transaction, or not at all."""
+        """Commit consumer offsets as part of the transaction."""
         send = self._producer.send_offsets_to_transaction
         self._insist(
             lambda _: _watched(lambda: send(offsets, group_metadata, self._timeout_s), self._timeout_s),
             self._timeout_s,
-            "the offsets were not taken",
+            "the offsets were not added to the transaction",
         )
 
     def commit(self) -> None:
-        """TransactionAborted where that is what has become of it."""
-        self._insist(self._producer.commit_transaction, self._timeout_s, "not committed")
+        """Commit the transaction; TransactionAborted if it was aborted instead."""
+        self._insist(self._producer.commit_transaction, self._timeout_s, "the transaction was not committed")
         self.is_open = False
 
     def abort(self) -> None:
         if self.is_open:
             self.is_open = False
             self._producer.purge()
-            self._insist(self._producer.abort_transaction, self._timeout_s, "not aborted")
+            self._insist(self._producer.abort_transaction, self._timeout_s, "the transaction was not aborted")
 
     def _insist(self, call: Callable[[float], None], timeout_s: float, what: str) -> None:
         deadline = time.monotonic() + timeout_s
@@ -70,13 +71,13 @@ class Transactions:
                 if reason.txn_requires_abort():
                     self.abort()
                     raise TransactionAborted(
-                        f"{what}, the transaction was aborted: {reason.str()} ({reason.name()}); begin it again",
+                        f"{what}, the transaction was aborted: {reason.str()} ({reason.name()}); begin a new one",
                         reason.name(),
                     ) from None
                 if not reason.retriable():
                     raise self._over(error, what) from None
                 if time.monotonic() > deadline:
-                    raise TimedOut(f"{what} in time: {reason.str()}", reason.name()) from None
+                    raise TimedOut(f"{what} within the timeout: {reason.str()}", reason.name()) from None
             else:
                 return
 
@@ -86,15 +87,17 @@ class Transactions:
 
 
 def abort_after(error: BaseException, transactions: Transactions) -> None:
-    """The error is what people have to know; that the broker has to abort the transaction by itself comes second."""
+    """Abort the transaction after `error`; a failure to abort becomes a note on that error."""
     try:
         transactions.abort()
     except ClientError as failure:
-        error.add_note(f"besides, {failure}")
+        error.add_note(f"while aborting the transaction: {failure}")
 
 
 def _watched(call: Callable[[], None], timeout_s: float) -> None:
-    """librdkafka may wait for ever for a group's coordinator that has gone: such a call is left to itself."""
+    """Run a call in a thread and give up on it after a limit: librdkafka may wait forever for a lost group
+    coordinator.
+    """
     problems: list[KafkaException] = []
 
     def work() -> None:
@@ -107,7 +110,7 @@ def _watched(call: Callable[[], None], timeout_s: float) -> None:
     thread.start()
     thread.join(timeout_s + STUCK_MARGIN_S)
     if thread.is_alive():
-        raise TimedOut("the offsets were not taken in time; make a new producer")
+        raise TimedOut("the offsets were not added to the transaction in time; create a new producer")
     if problems:
         raise problems[0]
 
@@ -117,7 +120,7 @@ def fatal(error: KafkaException, what: str) -> ClientError:
     if reason.code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH):
         return ProducerFenced(
             f"{what}: another producer with this transactional_id has taken over, or the transaction was open for "
-            "too long; make a new producer",
+            "too long; create a new producer",
             reason.name(),
         )
     return from_kafka(error, what)

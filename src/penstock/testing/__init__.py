@@ -1,6 +1,6 @@
-"""Brokers for tests: `Broker` for any program, and the fixtures that pytest finds by itself.
+"""Brokers for tests: `Broker` for any program, and pytest fixtures that are found automatically.
 
-Each is a real `penstock broker` in a process of its own, so what passes here passes in earnest.
+Each is a real `penstock broker` process, so tests exercise the real thing.
 """
 
 from penstock.testing.broker import AsyncBroker as AsyncBroker

@@ -1,7 +1,7 @@
-"""A broker for the time of a `with` block: fresh data, free ports, gone afterwards.
+"""A broker that lives as long as a `with` block, with fresh data and free ports.
 
-It keeps what it is told in the page cache and lets groups form at once: tests want speed, and a test's broker
-survives no power cut anyway.
+It uses page-cache durability and forms groups without delay, because tests need speed and no safety from
+power loss.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ QUICK = {
 
 
 class Broker(BrokerProcess):
-    """`with Broker() as broker: Producer(broker.bootstrap)`. Settings are those of `penstock broker --set`."""
+    """A test broker: `with Broker() as broker: Producer(broker.bootstrap)`. Settings are those of `penstock
+    broker --set`.
+    """
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="penstock-test-"))
@@ -33,7 +35,7 @@ class Broker(BrokerProcess):
         super().__init__(self._directory, [f"{name}={value}" for name, value in chosen.items()])
 
     def close(self) -> None:
-        """Stop it and remove its data; fails when the broker did."""
+        """Stop the broker and remove its data. Raises AssertionError if the broker did not stop cleanly."""
         try:
             self.stop()
         finally:
@@ -57,7 +59,7 @@ class Broker(BrokerProcess):
 
 
 class AsyncBroker:
-    """The same with `async with`, which gives a `Broker`."""
+    """A test broker for `async with`, which returns a `Broker`."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self._broker = Broker(settings)

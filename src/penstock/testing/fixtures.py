@@ -1,6 +1,6 @@
-"""Fixtures that pytest finds by itself wherever Penstock is installed.
+"""Fixtures that pytest finds wherever Penstock is installed.
 
-Loaded by every run of pytest, used or not: it imports nothing until a test asks for a broker.
+Every pytest run loads this module, so it imports the broker only when a test asks for one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _FIXTURES = ("penstock_broker", "penstock_session_broker")
 
 @pytest.fixture
 def penstock_broker() -> Iterator[Broker]:
-    """A broker of the test's own, with fresh data; `penstock_broker.bootstrap` is its address."""
+    """A broker for one test, with fresh data; `penstock_broker.bootstrap` is its address."""
     yield from _running()
 
 
 @pytest.fixture(scope="session")
 def penstock_session_broker() -> Iterator[Broker]:
-    """A broker that all tests of the session share: give topics and groups names of their own."""
+    """A broker shared by all tests of the session: each test uses topic and group names of its own."""
     yield from _running()
 
 
@@ -32,7 +32,7 @@ def penstock_session_broker() -> Iterator[Broker]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that failed shows what its broker said."""
+    """Add the broker's log to the report of a failed test."""
     report = yield
     if report.failed:
         for name in _FIXTURES:

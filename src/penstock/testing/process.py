@@ -1,6 +1,6 @@
-"""A real broker in a process of its own: started, stopped, killed, started again on the same data.
+"""A broker process that can be started, stopped, killed, and started again on the same data.
 
-Every wait is bounded. A stop checks what a user may expect of it: exit code 0, and no traceback in the log.
+Every wait has a limit. A stop checks that the exit code is 0 and that the log has no traceback.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class BrokerProcess:
         return self._process is not None
 
     def start(self) -> None:
-        """Start and wait until the port answers; always the same ports and data, so clients find it again."""
+        """Start the broker and wait until it responds; ports and data stay the same, so clients find it
+        again.
+        """
         self.spawn()
         self.wait_until_ready()
 
@@ -62,7 +64,7 @@ class BrokerProcess:
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """A clean stop, as an operator asks for it."""
+        """Stop the broker cleanly, as an operator would."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -76,7 +78,7 @@ class BrokerProcess:
         self.check_log()
 
     def kill(self) -> None:
-        """Gone at once, as by `kill -9`."""
+        """Kill the broker at once, as `kill -9` does."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -103,7 +105,7 @@ class BrokerProcess:
 
 
 def _environment() -> dict[str, str]:
-    """Without what would be settings: this broker has its own."""
+    """Return the environment without PENSTOCK_ variables: this broker has its own settings."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
 
 
@@ -118,7 +120,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def answers(port: int) -> bool:
-    """Whether the port answers an ApiVersions request."""
+    """Return whether a broker responds to ApiVersions at the port."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
             connection.sendall(API_VERSIONS_V0)
