@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.broker_process import BrokerProcess, StartBroker, free_ports
+from support.broker_process import StartBroker, free_ports, wait_for_http
 
 pytestmark = pytest.mark.process
 
@@ -53,17 +53,11 @@ def test_one_line_says_that_it_serves_and_a_signal_stops_it_cleanly(tmp_path: Pa
 
 def test_metrics_and_health_are_served(start_broker: StartBroker) -> None:
     broker = start_broker()
-    wait_for_http(broker)
+    wait_for_http(broker.http_port)
     with urllib.request.urlopen(f"http://127.0.0.1:{broker.http_port}/health", timeout=5) as answer:
         assert json.load(answer)["status"] == "serving"
     with urllib.request.urlopen(f"http://127.0.0.1:{broker.http_port}/metrics", timeout=5) as answer:
         assert b'penstock_request_seconds_count{api="ApiVersions"}' in answer.read()
-
-
-def wait_for_http(broker: BrokerProcess) -> None:
-    """The greeting comes when HTTP serves too."""
-    while b"HTTP at" not in broker.log_path.read_bytes():
-        assert broker.running
 
 
 @pytest.mark.parametrize("option", ["--port", "--http-port"])

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from penstock.cli.main import run
 from penstock.cli.zookeeper_process import find_jars, find_java
 from penstock.errors import ConfigError
 from penstock.extras import how_to_install
+from support.eventually import eventually
 from support.ports import free_range
 
 COMMAND_SECONDS = 60
@@ -177,9 +177,9 @@ def test_a_signal_while_it_starts_leaves_nothing_running(small_cluster: Cluster)
     with subprocess.Popen(
         small_cluster.command(*small_cluster.up_command("--detach")), stdout=subprocess.PIPE, text=True
     ) as process:
-        deadline = time.monotonic() + COMMAND_SECONDS
-        while not small_cluster.processes():
-            assert time.monotonic() < deadline
+        eventually(
+            small_cluster.processes, "a process of the cluster runs", within_s=COMMAND_SECONDS, poll_s=0
+        )
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=COMMAND_SECONDS)
     assert (process.returncode, said) == (130, "")

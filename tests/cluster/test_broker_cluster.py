@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic
 
 from support.broker_process import BrokerProcess
+from support.eventually import eventually
 
 pytestmark = pytest.mark.process
 
@@ -48,13 +49,6 @@ def start_brokers(zookeeper: str, tmp_path: Path) -> Iterator[Callable[[int], di
 @pytest.fixture
 def brokers(start_brokers: Callable[[int], dict[int, BrokerProcess]]) -> dict[int, BrokerProcess]:
     return start_brokers(2)
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come to that"
-        time.sleep(0.05)
 
 
 def admin_of(broker: BrokerProcess) -> AdminClient:
@@ -119,12 +113,12 @@ def consume(bootstrap: str, topic: str, values: int) -> set[int]:
 
 def test_topics_are_spread_over_brokers_that_see_each_other(brokers: dict[int, BrokerProcess]) -> None:
     for broker in brokers.values():
-        until(lambda broker=broker: set(metadata_of(broker).brokers) == {1, 2})
+        eventually(lambda broker=broker: set(metadata_of(broker).brokers) == {1, 2})
     assert {metadata_of(broker).controller_id for broker in brokers.values()} == {1}
     for number, broker in brokers.items():
         create(broker, f"from-{number}", 4)
     for broker in brokers.values():
-        until(lambda broker=broker: {"from-1", "from-2"} <= set(metadata_of(broker).topics))
+        eventually(lambda broker=broker: {"from-1", "from-2"} <= set(metadata_of(broker).topics))
         for number in brokers:
             partitions = metadata_of(broker).topics[f"from-{number}"].partitions.values()
             assert sorted(partition.leader for partition in partitions) == [1, 1, 2, 2]
@@ -146,17 +140,17 @@ def test_another_broker_takes_over_from_a_controller_that_is_killed(
     create(first, "orders", 4)
     produce(first.bootstrap, "orders", 4, 100)
     first.kill()
-    until(lambda: (seen := metadata_of(second)).controller_id == 2 and set(seen.brokers) == {2})
+    eventually(lambda: (seen := metadata_of(second)).controller_id == 2 and set(seen.brokers) == {2})
 
     def leaders() -> list[int]:
         partitions = metadata_of(second).topics["orders"].partitions.values()
         return sorted(partition.leader for partition in partitions)
 
-    until(lambda: leaders() == [-1, -1, 2, 2])
+    eventually(lambda: leaders() == [-1, -1, 2, 2])
     create(second, "alone", 2)
     produce(second.bootstrap, "alone", 2, 10)
     first.start()
-    until(lambda: leaders() == [1, 1, 2, 2])
+    eventually(lambda: leaders() == [1, 1, 2, 2])
     assert metadata_of(first).controller_id == 2
     assert consume(second.bootstrap, "orders", 100) == set(range(100))
     for broker in brokers.values():
@@ -177,9 +171,9 @@ def test_a_broker_that_was_taken_for_dead_joins_again_by_itself(brokers: dict[in
     first, second = brokers[1], brokers[2]
     create(first, "orders", 4)
     os.kill(second.pid, signal.SIGSTOP)
-    until(lambda: set(metadata_of(first).brokers) == {1})
+    eventually(lambda: set(metadata_of(first).brokers) == {1})
     os.kill(second.pid, signal.SIGCONT)
-    until(lambda: set(metadata_of(first).brokers) == {1, 2})
+    eventually(lambda: set(metadata_of(first).brokers) == {1, 2})
     assert "in the cluster no more" in second.log_tail()
     produce(first.bootstrap, "orders", 4, 100)
     assert consume(second.bootstrap, "orders", 100) == set(range(100))
@@ -206,13 +200,13 @@ def test_a_topic_of_three_brokers_survives_the_death_of_each_of_them_in_turn(
     for victim in brokers:
         brokers[victim].kill()
         other = brokers[victim % 3 + 1]
-        until(lambda other=other, victim=victim: metadata_of(other).controller_id not in (victim, -1))
+        eventually(lambda other=other, victim=victim: metadata_of(other).controller_id not in (victim, -1))
         create(other, f"made-without-{victim}", 3, replication_factor=3)
         produce(bootstrap, f"made-without-{victim}", 3, 30)
         produce(bootstrap, "orders", 3, 300)
         written += 300
         brokers[victim].start()
-        until(lambda: all(members == {1, 2, 3} for members in in_sync()))
+        eventually(lambda: all(members == {1, 2, 3} for members in in_sync()))
     assert consume(bootstrap, "orders", 300) == set(range(300))
     ends = {partition: watermarks(bootstrap, "orders", partition) for partition in range(3)}
     assert sum(end for _, end in ends.values()) == written

@@ -10,7 +10,6 @@ from unittest.mock import patch
 
 import pytest
 from node import ClusterNode
-from test_metadata import until
 
 from penstock.cluster import znodes
 from penstock.cluster.change_list import ChangeList, Scope
@@ -23,6 +22,7 @@ from penstock.cluster.topics import NewTopic
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerId, LeaderEpoch
+from support.eventually import eventually_async
 
 
 async def started(ensemble: MemoryEnsemble, number: int) -> ClusterNode:
@@ -48,7 +48,7 @@ def test_leaders_that_die_are_replaced_from_the_in_sync_set() -> None:
         await nodes[1].administration.create_topics([NewTopic("a", assignment=[(0, [2, 3, 1])])])
         before = partition_of(nodes[1])
         await kill(nodes[2])
-        await until(lambda: partition_of(nodes[1]).leader == 3)
+        await eventually_async(lambda: partition_of(nodes[1]).leader == 3)
         after = partition_of(nodes[1])
         assert after.leader_epoch == before.leader_epoch + 1
         assert after.isr == before.isr
@@ -65,10 +65,10 @@ def test_a_partition_without_a_living_member_waits_for_one_to_come_back() -> Non
         await first.metadata.reread_members()
         await first.administration.create_topics([NewTopic("a", assignment=[(0, [2])])])
         await kill(second)
-        await until(lambda: partition_of(first).leader == NO_LEADER)
+        await eventually_async(lambda: partition_of(first).leader == NO_LEADER)
         epoch = partition_of(first).leader_epoch
         second = await started(ensemble, 2)
-        await until(lambda: partition_of(first).leader == 2)
+        await eventually_async(lambda: partition_of(first).leader == 2)
         assert partition_of(first).leader_epoch > epoch
         assert partition_of(first).isr == (2,)
         await first.stop()
@@ -84,7 +84,9 @@ def test_another_broker_takes_over_and_mends_what_the_last_controller_led() -> N
         await first.metadata.reread_members()
         await first.administration.create_topics([NewTopic("a", assignment=[(0, [1, 2])])])
         await kill(first)
-        await until(lambda: second.metadata.image.controller_id == 2 and partition_of(second).leader == 2)
+        await eventually_async(
+            lambda: second.metadata.image.controller_id == 2 and partition_of(second).leader == 2
+        )
         await second.stop()
 
     asyncio.run(body())
@@ -109,7 +111,7 @@ def test_a_controller_that_went_before_it_was_seen_is_replaced() -> None:
         await store.start()
         store.has_rival = True
         node = await ClusterNode(store).start()
-        await until(lambda: node.metadata.image.controller_id == 1)
+        await eventually_async(lambda: node.metadata.image.controller_id == 1)
         await node.stop()
 
     asyncio.run(body())
@@ -141,7 +143,7 @@ async def _replaced_in_the_middle() -> None:
     office = await become_controller(first.store, BrokerId(1))
     await first.stop()
     await first.store.delete(znodes.CONTROLLER)
-    await until(lambda: second.metadata.image.controller_id == 2)
+    await eventually_async(lambda: second.metadata.image.controller_id == 2)
     stale = ClusterNode(first.store, BrokerId(1))
     await stale.metadata.load()
     rule = partial(_give_to, broker=BrokerId(1))
@@ -218,7 +220,7 @@ def test_the_preferred_leader_leads_again_when_it_is_in_sync() -> None:
         for index, written in enumerate((state, in_sync)):
             await store.multi([Set(znodes.partition_path("a", index), encode_partition(written))])
         await first.metadata.reload()
-        await until(lambda: first.metadata.image.topics["a"].partitions[1].leader == 2)
+        await eventually_async(lambda: first.metadata.image.topics["a"].partitions[1].leader == 2)
         behind, back = first.metadata.image.topics["a"].partitions
         assert (behind.leader, behind.leader_epoch) == (1, 3)
         assert back.leader_epoch == 4
@@ -238,7 +240,9 @@ def test_a_thousand_leaders_change_with_two_writes() -> None:
         )
         entries = ensemble.tree.children(znodes.CHANGES)
         await kill(second)
-        await until(lambda: all(p.leader == 1 for p in first.metadata.image.topics["a"].partitions))
+        await eventually_async(
+            lambda: all(p.leader == 1 for p in first.metadata.image.topics["a"].partitions)
+        )
         assert len(ensemble.tree.children(znodes.CHANGES)) - len(entries) == 2
         await first.stop()
 

@@ -20,8 +20,7 @@ from penstock.config import NUM_PARTITIONS
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import StorageError
 from penstock.model import BrokerId
-
-PATIENCE_SECONDS = 10
+from support.eventually import eventually_async
 
 
 def run(scenario: Callable[[ClusterNode, ClusterNode, MemoryEnsemble], Awaitable[None]]) -> None:
@@ -41,19 +40,13 @@ def run(scenario: Callable[[ClusterNode, ClusterNode, MemoryEnsemble], Awaitable
     asyncio.run(body())
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():
-            await asyncio.sleep(0)
-
-
 def test_brokers_see_each_other_come_and_go() -> None:
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
-        await until(lambda: set(first.metadata.image.brokers) == {1, 2})
+        await eventually_async(lambda: set(first.metadata.image.brokers) == {1, 2})
         assert first.metadata.image.controller_id == second.metadata.image.controller_id == 1
         await second.stop()
         await second.store.close()
-        await until(lambda: set(first.metadata.image.brokers) == {1})
+        await eventually_async(lambda: set(first.metadata.image.brokers) == {1})
 
     run(scenario)
 
@@ -70,7 +63,7 @@ def test_what_one_changes_the_other_sees_without_asking() -> None:
         )
         assert await first.administration.alter_configs([everywhere, group]) == [None, None]
         await first.administration.delete_topics(["b"])
-        await until(lambda: second.metadata.image == first.metadata.image)
+        await eventually_async(lambda: second.metadata.image == first.metadata.image)
         assert second.metadata.config[NUM_PARTITIONS] == 7
         assert set(second.metadata.image.topics) == {"a"}
         assert all(one.after is two.before for one, two in pairwise(heard))
@@ -90,7 +83,7 @@ def test_one_that_fell_behind_the_list_reads_everything(monkeypatch: pytest.Monk
         await first.administration.delete_topics(["gone"])
         for number in range(10):
             await first.administration.create_topics([NewTopic(f"t{number}", 1, 1)])
-        await until(lambda: len(ensemble.tree.children(znodes.CHANGES)) <= 4)
+        await eventually_async(lambda: len(ensemble.tree.children(znodes.CHANGES)) <= 4)
         heard: list[ImageChange] = []
         second.metadata.subscribe(heard.append)
         await second.metadata.catch_up()
@@ -153,7 +146,7 @@ def test_a_topic_that_goes_while_it_is_read_is_not_put_together_from_two(is_made
 def test_a_partition_that_is_missing_is_damage_and_never_looks_like_a_deletion() -> None:
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
         await first.administration.create_topics([NewTopic("a", 3, 1)])
-        await until(lambda: "a" in second.metadata.image.topics)
+        await eventually_async(lambda: "a" in second.metadata.image.topics)
         await first.store.multi([Delete(znodes.partition_path("a", 1))])
         with pytest.raises(StorageError, match="partition 1 of topic a"):
             await second.metadata.reload()
@@ -166,10 +159,10 @@ def test_what_strangers_put_beside_brokers_is_not_looked_at() -> None:
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
         await first.store.multi([Create(f"{znodes.BROKER_IDS}/a note")])
         await first.administration.create_topics([NewTopic("a", 1, 1)])
-        await until(lambda: "a" in second.metadata.image.topics)
+        await eventually_async(lambda: "a" in second.metadata.image.topics)
         await first.stop()
         await first.store.close()
-        await until(lambda: set(second.metadata.image.brokers) == {2})
+        await eventually_async(lambda: set(second.metadata.image.brokers) == {2})
 
     run(scenario)
 
@@ -179,7 +172,7 @@ def test_a_damaged_node_stops_nobody_for_good(monkeypatch: pytest.MonkeyPatch) -
 
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
         await first.administration.create_topics([NewTopic("a", 1, 1)])
-        await until(lambda: "a" in second.metadata.image.topics)
+        await eventually_async(lambda: "a" in second.metadata.image.topics)
         path = znodes.topic_path("a")
         whole = await first.store.get(path)
         told = znodes.encode(znodes.ChangeNode("by hand", topics=("a",)))
@@ -188,6 +181,6 @@ def test_a_damaged_node_stops_nobody_for_good(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(StorageError, match="TopicNode"):
             await second.metadata.catch_up()
         await first.store.set(path, whole.data, whole.version + 1)
-        await until(lambda: second.metadata.image.topics["a"].version == whole.version + 2)
+        await eventually_async(lambda: second.metadata.image.topics["a"].version == whole.version + 2)
 
     run(scenario)

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
-from test_broker_cluster import PATIENCE_SECONDS, SESSION_TIMEOUT_MS, admin_of, consume, metadata_of, until
+from test_broker_cluster import PATIENCE_SECONDS, SESSION_TIMEOUT_MS, admin_of, consume, metadata_of
 
 from penstock.cli.zookeeper_process import ZooKeeperProcess
 from support.broker_process import BrokerProcess
+from support.eventually import eventually
 
 with warnings.catch_warnings():  # its own
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -49,7 +50,7 @@ def brokers(
         for broker in made.values():
             broker.start()
         for broker in made.values():
-            until(lambda broker=broker: set(metadata_of(broker).brokers) == set(RACKS))
+            eventually(lambda broker=broker: set(metadata_of(broker).brokers) == set(RACKS))
         yield made
         for broker in made.values():
             broker.stop()
@@ -89,7 +90,7 @@ class Load:
 
     def more(self, count: int = 200) -> None:
         enough = len(self.acknowledged) + count
-        until(lambda: len(self.acknowledged) >= enough)
+        eventually(lambda: len(self.acknowledged) >= enough)
 
     def end(self) -> set[int]:
         self._is_over.set()
@@ -130,16 +131,16 @@ def test_a_partition_moves_while_records_come_and_a_broker_dies(
     load = Load(bootstrap, "orders")
     load.more()
     admin.alter_partition_reassignments({Partition("orders", 0): [2, 3]})
-    until(lambda: replicas_of(brokers[1], "orders") == ({2, 3}, {2, 3}))
-    until(lambda: not directories(brokers[1], "orders"))
+    eventually(lambda: replicas_of(brokers[1], "orders") == ({2, 3}, {2, 3}))
+    eventually(lambda: not directories(brokers[1], "orders"))
     load.more()
     # It moves back, and whom it moves to dies: that is waited for.
     admin.alter_partition_reassignments({Partition("orders", 0): [1, 2]})
     brokers[1].kill()
     load.more()
     brokers[1].start()
-    until(lambda: replicas_of(brokers[2], "orders") == ({1, 2}, {1, 2}))
-    until(lambda: not admin.list_partition_reassignments())
+    eventually(lambda: replicas_of(brokers[2], "orders") == ({1, 2}, {1, 2}))
+    eventually(lambda: not admin.list_partition_reassignments())
     load.more()
     acknowledged = load.end()
     admin.close()
@@ -149,14 +150,14 @@ def test_a_partition_moves_while_records_come_and_a_broker_dies(
 def test_a_client_has_the_preferred_replica_lead(brokers: dict[int, BrokerProcess]) -> None:
     create(brokers[2], "preferred", [1, 2, 3])
     brokers[1].stop()
-    until(lambda: metadata_of(brokers[2]).topics["preferred"].partitions[0].leader in (2, 3))
+    eventually(lambda: metadata_of(brokers[2]).topics["preferred"].partitions[0].leader in (2, 3))
     brokers[1].start()
-    until(lambda: replicas_of(brokers[2], "preferred")[1] == {1, 2, 3})
+    eventually(lambda: replicas_of(brokers[2], "preferred")[1] == {1, 2, 3})
     name = TopicPartition("preferred", 0)
     admin = admin_of(brokers[2])
     elected = admin.elect_leaders(ElectionType.PREFERRED, [name]).result(PATIENCE_SECONDS)
     assert elected[name] is None
-    until(lambda: metadata_of(brokers[2]).topics["preferred"].partitions[0].leader == 1)
+    eventually(lambda: metadata_of(brokers[2]).topics["preferred"].partitions[0].leader == 1)
 
 
 def test_a_consumer_reads_from_the_follower_in_its_rack(brokers: dict[int, BrokerProcess]) -> None:
@@ -188,12 +189,12 @@ def test_a_consumer_reads_from_the_follower_in_its_rack(brokers: dict[int, Broke
             seen.add(int(message.value() or b""))
         return 2 in served_by
 
-    until(reads_there)
+    eventually(reads_there)
     acknowledged = load.end()
 
     def has_all() -> bool:
         reads_there()
         return seen >= acknowledged
 
-    until(has_all)
+    eventually(has_all)
     consumer.close()

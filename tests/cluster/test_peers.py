@@ -30,6 +30,7 @@ from penstock.simulation.loop import SimulationLoop
 from penstock.simulation.network import SimulatedNetwork
 from penstock.simulation.process import SimulatedProcess
 from penstock.simulation.trace import Trace
+from support.eventually import eventually_async
 
 PORT = 9092
 FOUND_SECONDS = 0.25
@@ -109,10 +110,7 @@ class World:
         return node
 
     async def until(self, condition: Callable[[], object], within_seconds: float) -> None:
-        deadline = self.loop.time() + within_seconds
-        while not condition():
-            assert self.loop.time() < deadline, "it does not come to that"
-            await asyncio.sleep(0.001)
+        await eventually_async(condition, within_s=within_seconds, poll_s=0.001)
 
     def all_see(self, numbers: Iterable[int]) -> bool:
         return all(set(node.image.brokers) == set(numbers) for node in self.nodes.values())

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from penstock.cluster.zookeeper import CHUNK, ZooKeeperStore
 from penstock.errors import StorageError, UnknownOutcome
 from penstock.threads import ThreadPools
 from support.broker_process import free_ports
+from support.eventually import eventually_async
 
 SHORT_MS = 1_000
 LONG_MS = 10_000
@@ -86,12 +87,6 @@ class States:
         self._news.set()
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await condition():
-            await asyncio.sleep(0.01)
-
-
 @pytest.mark.parametrize("cut", Cut)
 def test_a_write_whose_connection_is_cut_is_unknown_and_a_read_tells_the_truth(
     zookeeper: str, cut: Cut
@@ -138,7 +133,7 @@ def test_an_expired_session_is_told_once_and_is_over(zookeeper: str) -> None:
                 await store.create("/mine", ephemeral=True)
                 states = States(store)
                 proxy.cut()
-                await until(lambda: is_gone(other, "/mine"))
+                await eventually_async(lambda: is_gone(other, "/mine"))
                 assert SessionState.EXPIRED not in states.heard
                 proxy.restore()
                 await states.until(SessionState.SUSPENDED, SessionState.EXPIRED)
@@ -150,7 +145,7 @@ def test_an_expired_session_is_told_once_and_is_over(zookeeper: str) -> None:
                 ):
                     with pytest.raises(SessionExpired):
                         await call
-                await until(lambda: is_gone(other, "/x"))
+                await eventually_async(lambda: is_gone(other, "/x"))
             assert states.heard == [SessionState.SUSPENDED, SessionState.EXPIRED]
 
     asyncio.run(scenario())
@@ -219,7 +214,7 @@ def test_a_process_that_was_stopped_for_longer_than_its_session_finds_it_expired
                     while lines[-1:] != [b"ready\n"]:
                         lines.append(await process.stdout.readline())
                 process.send_signal(signal.SIGSTOP)
-                await until(lambda: is_gone(other, "/mine"))
+                await eventually_async(lambda: is_gone(other, "/mine"))
                 process.send_signal(signal.SIGCONT)
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     while lines[-1:] != [b"expired\n"]:
@@ -254,10 +249,10 @@ def test_watches_tell_what_changed_while_there_was_no_connection(zookeeper: str)
             await other.create("/made")
             proxy.restore()
             # One that was asked for meanwhile cannot know what it missed.
-            await until(lambda: equal(heard, {"/changed", "/parent", "/made", "/late"}))
+            await eventually_async(lambda: equal(heard, {"/changed", "/parent", "/made", "/late"}))
             heard.clear()
             await other.set("/same", b"1")
-            await until(lambda: equal(heard, {"/same"}))
+            await eventually_async(lambda: equal(heard, {"/same"}))
 
     asyncio.run(scenario())
 
@@ -343,7 +338,7 @@ def test_writes_and_session_survive_kill_and_restart(own_zookeeper: ZooKeeperPro
 async def kill_and_restart(server: ZooKeeperProcess, done: Callable[[], int]) -> None:
     for _ in range(3):
         goal = done() + 50
-        await until(lambda goal=goal: reached(done, goal))
+        await eventually_async(lambda goal=goal: reached(done, goal))
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from support.broker_process import BrokerProcess, StartBroker
+from support.broker_process import BrokerProcess, StartBroker, wait_for_http
 from support.console_examples import Example, examples, programs
 
 ROOT = Path(__file__).parents[2]
@@ -36,13 +35,6 @@ def run(example: Example, broker: BrokerProcess) -> str:
     ).stdout
 
 
-def wait_for_http(broker: BrokerProcess) -> None:
-    """It is served a moment after Kafka clients are."""
-    deadline = time.monotonic() + COMMAND_SECONDS
-    while b"HTTP at" not in broker.log_path.read_bytes():
-        assert time.monotonic() < deadline, "HTTP is not served"
-
-
 @pytest.mark.process
 @pytest.mark.parametrize(
     "document",
@@ -52,7 +44,7 @@ def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker:
     found = examples(ROOT / document)
     assert found
     broker = start_broker()
-    wait_for_http(broker)
+    wait_for_http(broker.http_port)
     for example in found:
         output = run(example, broker)
         expected = "\n".join(example.expected)
@@ -69,7 +61,7 @@ def test_the_python_of_a_document_does_what_it_says(
     found = programs(ROOT / document)
     assert found
     broker = start_broker(["group.initial.rebalance.delay.ms=0"])
-    wait_for_http(broker)
+    wait_for_http(broker.http_port)
     file = tmp_path / "test_example.py"
     for program in found:
         code = program.code.replace("localhost:9092", broker.bootstrap)

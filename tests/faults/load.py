@@ -14,6 +14,7 @@ from replicas import differences
 from writers import Writer, read_all
 
 from support.cluster_processes import PATIENCE_S, ClusterProcesses
+from support.eventually import eventually
 
 GROUP = "readers"
 COPIES = 3
@@ -61,13 +62,17 @@ class Load:
         """Until each writer has had this many more messages acknowledged; how long that took."""
         started = time.monotonic()
         goals = [len(writer.history.acknowledged) + count for writer in self.writers]
-        while any(len(w.history.acknowledged) < goal for w, goal in zip(self.writers, goals, strict=True)):
-            waited = time.monotonic() - started
-            refused = [text for writer in self.writers for text in writer.history.refused]
-            assert waited < within_s, (
-                f"no acknowledgements; refused: {refused[:3]}\n{self._cluster.log_tails()}"
+
+        def have_more() -> bool:
+            return all(
+                len(w.history.acknowledged) >= goal for w, goal in zip(self.writers, goals, strict=True)
             )
-            time.sleep(POLL_S)
+
+        def details() -> str:
+            refused = [text for writer in self.writers for text in writer.history.refused]
+            return f"refused: {refused[:3]}\n{self._cluster.log_tails()}"
+
+        eventually(have_more, "writes are acknowledged", within_s=within_s, poll_s=POLL_S, details=details)
         return time.monotonic() - started
 
     def keep_writing(self, seconds: float) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from websockets.sync.client import connect
 from penstock import Admin, AsyncConsumer, Consumer, CorruptRecords, Message, Producer, TopicPartition
 from support.broker_process import BrokerProcess
 from support.changed_bytes import segments_of
+from support.eventually import eventually
 
 pytestmark = pytest.mark.process
 
@@ -214,9 +214,8 @@ def test_scrub_finds_the_damage_and_health_shows_its_range(tmp_path: Path) -> No
         fill(process)
         damage(process, "value")
         with http(process) as client:
-            deadline = time.monotonic() + HTTP_SECONDS
-            while not (health := client.get("/health").json())["alarms"]:
-                assert time.monotonic() < deadline, "the scrub finds nothing"
+            eventually(lambda: client.get("/health").json()["alarms"], "the scrub finds the damage")
+            health = client.get("/health").json()
             metrics = client.get("/metrics").text
         [found] = health["damage"]
         reason = found.pop("reason")

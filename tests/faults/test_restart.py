@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from writers import Writer, read_all
 
 from support.broker_process import BrokerProcess
+from support.eventually import eventually
 
 pytestmark = pytest.mark.process
 StartBroker = Callable[..., BrokerProcess]
@@ -53,10 +53,12 @@ def test_a_clean_stop_under_load_loses_and_doubles_nothing(start_broker: StartBr
 def wait_for_more(writers: list[Writer], count: int) -> None:
     """Until every writer has this many more acknowledgements."""
     wanted = [len(writer.history.acknowledged) + count for writer in writers]
-    deadline = time.monotonic() + PATIENCE_S
-    while any(len(writer.history.acknowledged) < goal for writer, goal in zip(writers, wanted, strict=True)):
-        assert time.monotonic() < deadline, "no acknowledgements"
-        time.sleep(0.01)
+    for writer, goal in zip(writers, wanted, strict=True):
+        eventually(
+            lambda writer=writer, goal=goal: len(writer.history.acknowledged) >= goal,
+            "writes are acknowledged",
+            within_s=PATIENCE_S,
+        )
 
 
 def test_topics_settings_and_truncation_survive(start_broker: StartBroker) -> None:

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from penstock.cli.cluster_file import ClusterFile
 from penstock.cli.cluster_process import end_all
 from support.broker_process import BrokerProcess, free_ports
 from support.console_examples import ANYTHING, Example, examples, programs
+from support.eventually import eventually
 from support.ports import free_range
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -82,10 +82,11 @@ class Shell:
 
 def wait_for(path: Path, text: str) -> None:
     """Wait until a process has printed a text into a file."""
-    deadline = time.monotonic() + SECONDS
-    while text not in path.read_text(errors="replace"):
-        assert time.monotonic() < deadline, f"{text!r} is not in\n{path.read_text(errors='replace')}"
-        time.sleep(0.05)
+
+    def printed() -> str:
+        return path.read_text(errors="replace")
+
+    eventually(lambda: text in printed(), f"{text!r} is printed", within_s=SECONDS, details=printed)
 
 
 def started(directory: Path, settings: Sequence[str] = ()) -> Iterator[BrokerProcess]:

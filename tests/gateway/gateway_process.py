@@ -7,9 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from served import wait_for_http
-
-from support.broker_process import free_ports
+from support.broker_process import free_ports, wait_for_http
 
 STOP_SECONDS = 20.0
 

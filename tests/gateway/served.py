@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 
-from support.broker_process import BrokerProcess
+from support.broker_process import BrokerProcess, wait_for_http
 
 PATIENCE_SECONDS = 30.0
-
-
-def wait_for_http(port: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            httpx.get(f"http://127.0.0.1:{port}/health", timeout=5)
-        except httpx.TransportError:
-            assert time.monotonic() < deadline, "HTTP is not served"
-            time.sleep(0.02)
-        else:
-            return
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from penstock.config import BrokerConfig
 from penstock.errors import ConfigError
 from penstock.gateway import socket_connection
 from penstock.gateway.connections import RESERVED_CONNECTIONS, Connections, NoPlace, client_of
-from support.whole_brokers import Brokers, until
+from support.eventually import eventually_async
+from support.whole_brokers import Brokers
 
 
 class Fake:
@@ -182,7 +183,7 @@ async def crowd(
     try:
         for number in range(addresses * each):
             crowd.append(await open_from(stage, f"127.0.0.{2 + number % addresses}", request))
-        await until(
+        await eventually_async(
             lambda: sum(c.is_waiting for own in table._by_address.values() for c in own) == len(crowd)
         )
         yield crowd

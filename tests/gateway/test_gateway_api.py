@@ -170,7 +170,7 @@ def test_sends_with_one_idempotency_key_are_stored_once_also_over_a_crash(
             other = send(http, "dave", "pay", Idempotency_Key="order-2")
         process.kill()
         process.start()
-        from served import wait_for_http
+        from support.broker_process import wait_for_http
 
         wait_for_http(process.http_port)
         with client_of(process) as http:

@@ -5,8 +5,6 @@ Nothing that was acknowledged is lost, and a reader that passes on the last id s
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -16,11 +14,11 @@ from mailbox_traffic import Traffic
 from served import serving
 
 from support.cluster_processes import ClusterProcesses
+from support.eventually import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 SETTINGS = ("gateway.enable=false", "default.replication.factor=3")
 USERS = [f"user-{number}" for number in range(4)]
-GROWTH_SECONDS = 30.0
 
 
 def test_nothing_acknowledged_is_lost_when_leaders_are_killed(tmp_path: Path) -> None:
@@ -56,12 +54,12 @@ def test_nothing_is_lost_when_partitions_are_added(tmp_path: Path) -> None:
     with serving(tmp_path, settings) as broker, GatewayProcess(tmp_path, broker.bootstrap) as gateway:
         inside = f"http://127.0.0.1:{broker.http_port}"
         with Traffic(USERS, [inside, gateway.url]) as traffic:
-            _wait(lambda: traffic.flows([0] * len(USERS)))
+            eventually(lambda: traffic.flows([0] * len(USERS)))
             grown = httpx.patch(f"{inside}/v1/topics/mailbox", json={"partitions": 9}, timeout=30)
             assert grown.status_code == 200
-            _wait(lambda: _ends(inside, range(2, 9)) > 0)
+            eventually(lambda: _ends(inside, range(2, 9)) > 0)
             since = traffic.counts()
-            _wait(lambda: traffic.flows(since))
+            eventually(lambda: traffic.flows(since))
         traffic.check()
         assert gateway.stop() == 0
 
@@ -70,10 +68,3 @@ def _ends(url: str, partitions: range) -> int:
     """How many messages are in some of the mailbox's partitions."""
     described = httpx.get(f"{url}/v1/topics/mailbox", timeout=30).json()["partitions"]
     return sum(described[number]["high_watermark"] for number in partitions)
-
-
-def _wait(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + GROWTH_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {GROWTH_SECONDS} s"
-        time.sleep(0.1)

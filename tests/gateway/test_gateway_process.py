@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,21 +16,11 @@ from gateway_process import GatewayProcess
 from served import PATIENCE_SECONDS, serving
 
 from support.broker_process import BrokerProcess, free_ports
+from support.eventually import eventually
 
 pytestmark = pytest.mark.process
 BODY = {"from_user": "ann", "to_user": "bob", "message": "hi"}
 QUICK = ("gateway.delivery.timeout.ms=1000",)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Whoever is asked may be killed meanwhile."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        with suppress(httpx.TransportError):
-            if condition():
-                return
-        assert time.monotonic() < deadline, "it does not come to that"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -92,11 +81,11 @@ def test_metrics_are_those_of_all_workers_also_after_one_was_replaced(
 
     with GatewayProcess(tmp_path, broker.bootstrap, workers=3) as gateway:
         assert gateway._process is not None
-        until(lambda: len(workers()) == 3)
+        eventually(lambda: len(workers()) == 3, ignoring=httpx.TransportError)
         first, *_ = psutil.Process(gateway._process.pid).children()
         first.kill()
-        until(lambda: len(workers()) == 2)
-        until(lambda: len(workers()) == 3)
+        eventually(lambda: len(workers()) == 2, ignoring=httpx.TransportError)
+        eventually(lambda: len(workers()) == 3, ignoring=httpx.TransportError)
         assert {line.partition(" ")[0] for line in workers()} == {
             f'penstock_http_connections{{worker="{number}"}}' for number in range(3)
         }

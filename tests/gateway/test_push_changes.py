@@ -11,8 +11,9 @@ from test_push_events import EVENTS, ORDERS, create
 from test_push_groups import committed
 
 from penstock.gateway import push_topics
+from support.eventually import eventually_async
 from support.harness import Harness
-from support.whole_brokers import Brokers, until
+from support.whole_brokers import Brokers
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +35,9 @@ async def problem(events: Events) -> int:
 
 def test_a_stream_goes_on_with_the_next_leader(tmp_path: Path) -> None:
     async def scenario(stage: Stage, brokers: Brokers) -> None:
-        await until(lambda: all(len(each._metadata.image.brokers) == 3 for each in brokers.running.values()))
+        await eventually_async(
+            lambda: all(len(each._metadata.image.brokers) == 3 for each in brokers.running.values())
+        )
         await create(brokers)
         async with (
             stage.events(EVENTS, **{"from": "earliest"}) as single,
@@ -114,11 +117,11 @@ def test_a_client_that_leaves_leaves_nothing_behind(tmp_path: Path) -> None:
         for _ in range(20):
             async with stage.events(EVENTS), stage.events(EVENTS, group="readers"):
                 pass
-        await until(lambda: not stage.push._groups and not stage.push._streams._streams)
+        await eventually_async(lambda: not stage.push._groups and not stage.push._streams._streams)
         assert (await stage.backend.groups.describe("readers")).members == ()
-        await until(lambda: stage.gateway.front.limits.open_requests == 0)
+        await eventually_async(lambda: stage.gateway.front.limits.open_requests == 0)
         # A wait at the broker, the look at topics, connections that are kept.
-        await until(lambda: len(asyncio.all_tasks()) <= tasks + 6)
+        await eventually_async(lambda: len(asyncio.all_tasks()) <= tasks + 6)
 
     on_stage(tmp_path, scenario)
 
@@ -158,6 +161,6 @@ def test_a_slow_reader_of_events_costs_no_more_than_its_socket(tmp_path: Path) -
         assert feed.end < 600, "what its socket does not take is not read"
         assert stage.push._feeds._kept_bytes <= 33 * 1024 * 1024
         writer.transport.abort()
-        await until(lambda: feed.readers == 0)
+        await eventually_async(lambda: feed.readers == 0)
 
     on_stage(tmp_path, scenario)

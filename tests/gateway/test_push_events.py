@@ -7,8 +7,9 @@ from pathlib import Path
 from crc32c import crc32c
 from push_stage import Stage, on_stage
 
+from support.eventually import eventually_async
 from support.harness import Harness
-from support.whole_brokers import Brokers, until
+from support.whole_brokers import Brokers
 
 ORDERS = "orders"
 EVENTS = f"/v1/topics/{ORDERS}/events"
@@ -91,15 +92,15 @@ def test_many_who_wait_are_served_by_one_read(tmp_path: Path) -> None:
         streams = [stage.events(EVENTS) for _ in range(50)]
         opened = [await stream.__aenter__() for stream in streams]
         [feed] = stage.push._feeds._feeds.values()
-        await until(lambda: len(feed._waiting) == 50)
+        await eventually_async(lambda: len(feed._waiting) == 50)
         before = reads
         await stage.send(ORDERS, "x")
         for events in opened:
             assert await events.values(1) == ["x"]
-        await until(lambda: len(feed._waiting) == 50)
+        await eventually_async(lambda: len(feed._waiting) == 50)
         assert reads - before <= 2
         for stream in streams:
             await stream.__aexit__(None, None, None)
-        await until(lambda: feed.readers == 0)
+        await eventually_async(lambda: feed.readers == 0)
 
     on_stage(tmp_path, scenario)

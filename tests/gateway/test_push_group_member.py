@@ -14,7 +14,8 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.group_member import GroupMember
 from penstock.internal_client.routes import CoordinatorKind, Routes
 from penstock.net.network import TcpNetwork
-from support.whole_brokers import Brokers, run, until
+from support.eventually import eventually_async
+from support.whole_brokers import Brokers, run
 
 ORDERS, READERS = "orders", "readers"
 QUICK = {
@@ -74,17 +75,17 @@ def test_members_share_partitions_and_take_over_where_the_other_was(tmp_path: Pa
         await (await brokers.start(1)).create(ORDERS, partitions=4)
         routes = routes_to(brokers)
         async with member(routes, "first") as first:
-            await until(lambda: len(first.positions) == 4)
+            await eventually_async(lambda: len(first.positions) == 4)
             first.positions.update({0: 10, 1: 11, 2: 12, 3: 13})
             async with member(routes, "second") as second:
-                await until(lambda: len(second.positions) == 2)
+                await eventually_async(lambda: len(second.positions) == 2)
                 assert set(first.positions).isdisjoint(second.positions)
                 assert first.positions | second.positions == {0: 10, 1: 11, 2: 12, 3: 13}
                 taken = frozenset(second.positions)
                 second.positions = dict.fromkeys(taken, 20)
                 assert second.member is not None
                 await second.member.commit(second.positions)
-            await until(lambda: len(first.positions) == 4)
+            await eventually_async(lambda: len(first.positions) == 4)
             assert {first.positions[number] for number in taken} == {20}
             assert first.given_up == [taken]
         routes.close()
@@ -97,9 +98,9 @@ def test_one_that_was_thrown_out_begins_again_with_nothing(tmp_path: Path) -> No
         await (await brokers.start(1)).create(ORDERS)
         routes = routes_to(brokers)
         async with member(routes, "first") as reading:
-            await until(lambda: reading.positions)
+            await eventually_async(lambda: reading.positions)
             await throw_out(routes, "first")
-            await until(lambda: reading.losses == 1 and reading.positions)
+            await eventually_async(lambda: reading.losses == 1 and reading.positions)
             assert reading.given_up == []
         routes.close()
 
@@ -117,11 +118,11 @@ def test_a_commit_of_what_it_does_not_own_is_left_out(tmp_path: Path) -> None:
         await (await brokers.start(1)).create(ORDERS, partitions=2)
         routes = routes_to(brokers)
         async with member(routes, "first") as first, member(routes, "second") as second:
-            await until(lambda: len(first.positions) == len(second.positions) == 1)
+            await eventually_async(lambda: len(first.positions) == len(second.positions) == 1)
             assert first.member is not None
             await first.member.commit({0: 5, 1: 5})
         async with member(routes, "third") as third:
-            await until(lambda: len(third.positions) == 2)
+            await eventually_async(lambda: len(third.positions) == 2)
             assert sorted(third.positions.values()) == [0, 5]
         routes.close()
 
@@ -134,14 +135,14 @@ def test_topic_created_again_is_archived_separately(tmp_path: Path) -> None:
         await broker.create(ORDERS)
         routes = routes_to(brokers)
         async with member(routes, "first") as reading:
-            await until(lambda: reading.positions)
+            await eventually_async(lambda: reading.positions)
             reading.positions[0] = 7
             await broker.ask(20, 6, {"topics": [{"name": ORDERS, "topic_id": None}], "timeout": 5_000})
             await broker.create(ORDERS, partitions=2)
-            await until(lambda: not reading.positions)
+            await eventually_async(lambda: not reading.positions)
         routes.forget(ORDERS)
         async with member(routes, "second") as reading:
-            await until(lambda: reading.positions == {0: 0, 1: 0})
+            await eventually_async(lambda: reading.positions == {0: 0, 1: 0})
         routes.close()
 
     run(tmp_path, scenario, **QUICK)
@@ -150,11 +151,13 @@ def test_topic_created_again_is_archived_separately(tmp_path: Path) -> None:
 def test_members_survive_a_change_of_the_coordinator(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = {number: await brokers.start(number) for number in (1, 2, 3)}
-        await until(lambda: all(len(each._metadata.image.brokers) == 3 for each in brokers.running.values()))
+        await eventually_async(
+            lambda: all(len(each._metadata.image.brokers) == 3 for each in brokers.running.values())
+        )
         await harnesses[1].create(ORDERS, partitions=2)
         routes = routes_to(brokers)
         async with member(routes, "first") as reading:
-            await until(lambda: len(reading.positions) == 2)
+            await eventually_async(lambda: len(reading.positions) == 2)
             reading.positions = {0: 3, 1: 4}
             assert reading.member is not None
             client = await routes.coordinator(CoordinatorKind.GROUP, READERS)
@@ -167,7 +170,7 @@ def test_members_survive_a_change_of_the_coordinator(tmp_path: Path) -> None:
             await commit_in_the_end(reading.member, reading.positions)
             assert (reading.losses, reading.given_up) == (0, [])
         async with member(routes, "second") as second:
-            await until(lambda: second.positions == {0: 3, 1: 4})
+            await eventually_async(lambda: second.positions == {0: 3, 1: 4})
         routes.close()
 
     run(tmp_path, scenario, **QUICK)

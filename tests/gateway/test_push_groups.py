@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from push_stage import Events, Stage, on_stage
 from test_push_events import EVENTS, ORDERS, create
 
-from support.whole_brokers import Brokers, until
+from support.eventually import eventually_async
+from support.whole_brokers import Brokers
 
 ACKNOWLEDGE = f"/v1/groups/readers/topics/{ORDERS}/acknowledgements"
 
@@ -25,9 +25,10 @@ async def acknowledge(stage: Stage, events: Events) -> list[int]:
 
 
 async def until_committed(stage: Stage, expected: dict[int, int]) -> None:
-    async with asyncio.timeout(20):
-        while await committed(stage) != expected:
-            await asyncio.sleep(0.02)
+    async def is_committed() -> bool:
+        return await committed(stage) == expected
+
+    await eventually_async(is_committed)
 
 
 def test_what_was_not_acknowledged_comes_again(tmp_path: Path) -> None:
@@ -103,12 +104,12 @@ def test_streams_of_a_group_share_its_partitions(tmp_path: Path) -> None:
             stage.events(EVENTS, group="readers") as second,
         ):
             streams = stage.push._groups["readers", ORDERS]
-            await until(lambda: all(len(each.stream.positions) == 2 for each in streams))
+            await eventually_async(lambda: all(len(each.stream.positions) == 2 for each in streams))
             for partition in range(4):
                 await stage.send(ORDERS, str(partition), partition=partition)
             parts = [await first.values(2), await second.values(2)]
             assert sorted(parts[0] + parts[1]) == ["0", "1", "2", "3"]
-        await until(lambda: stage.push._groups == {})
+        await eventually_async(lambda: stage.push._groups == {})
 
     on_stage(tmp_path, scenario)
 
@@ -118,9 +119,9 @@ def test_a_stream_that_comes_later_need_not_wait_for_heartbeats(tmp_path: Path) 
         await create(brokers, partitions=2)
         async with stage.events(EVENTS, group="readers"):
             streams = stage.push._groups["readers", ORDERS]
-            await until(lambda: all(len(each.stream.positions) == 2 for each in streams))
+            await eventually_async(lambda: all(len(each.stream.positions) == 2 for each in streams))
             async with stage.events(EVENTS, group="readers"):
-                await until(lambda: [len(each.stream.positions) for each in streams] == [1, 1])
+                await eventually_async(lambda: [len(each.stream.positions) for each in streams] == [1, 1])
 
     on_stage(tmp_path, scenario, of_brokers={"group_consumer_heartbeat_interval_ms": "9000"})
 
@@ -184,7 +185,7 @@ def test_an_acknowledgement_may_go_to_any_gateway(tmp_path: Path) -> None:
                 assert await committed(stage) == {0: 5, 1: 5}
         finally:
             await other.stop()
-        await until(lambda: not stage.push._groups)
+        await eventually_async(lambda: not stage.push._groups)
         await stage.send(ORDERS, "more")
         async with stage.events(EVENTS, group="readers") as events:
             assert await events.values(1) == ["more"]
@@ -201,7 +202,7 @@ def test_what_is_acknowledged_after_the_stream_has_ended_counts(tmp_path: Path) 
         await stage.send(ORDERS, *map(str, range(5)))
         async with stage.events(EVENTS, group="readers") as events:
             await events.values(3)
-        await until(lambda: not stage.push._groups)
+        await eventually_async(lambda: not stage.push._groups)
         assert await acknowledge(stage, events) == [0]
         async with stage.events(EVENTS, group="readers") as events:
             assert await events.values(2) == ["3", "4"]

@@ -17,7 +17,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
 
 from penstock.gateway import server
-from support.whole_brokers import Brokers, until
+from support.eventually import eventually_async
+from support.whole_brokers import Brokers
 
 QUIET_SECONDS = 0.3
 
@@ -145,7 +146,7 @@ def test_what_is_not_asked_for_ends_the_connection(tmp_path: Path, said: str | b
                 await client.recv()
             assert closed.value.rcvd is not None
             assert closed.value.rcvd.code == 4400
-        await until(lambda: stage.push._groups == {})
+        await eventually_async(lambda: stage.push._groups == {})
 
     on_stage(tmp_path, scenario)
 
@@ -184,7 +185,7 @@ def test_a_slow_client_costs_no_more_than_its_socket(tmp_path: Path) -> None:
                 await stage.send(ORDERS, *["x" * 10_000] * 40)
             [feed] = stage.push._feeds._feeds.values()
             [connection] = [each for each in stage.connections if hasattr(each, "writable")]
-            await until(lambda: not connection.writable.is_set())
+            await eventually_async(lambda: not connection.writable.is_set())
             assert connection.transport.get_write_buffer_size() < 256 * 1024
             before = feed.end
             await stage.send(ORDERS, "y")
@@ -207,8 +208,8 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pyt
         async with connect(url, sock=narrow) as client:
             client.transport.pause_reading()
             await say(client, credit=100_000)
-            await until(lambda: stage.push._groups)
-            await until(lambda: not stage.push._groups)
+            await eventually_async(lambda: stage.push._groups)
+            await eventually_async(lambda: not stage.push._groups)
             assert (await stage.backend.groups.describe("readers")).members == ()
             client.transport.abort()
 
@@ -224,7 +225,7 @@ def test_when_the_gateway_stops_clients_are_told_to_come_again(tmp_path: Path) -
                 await client.recv()
             assert closed.value.rcvd is not None
             assert closed.value.rcvd.code == 1001
-        await until(lambda: not stage.push._groups)
+        await eventually_async(lambda: not stage.push._groups)
         assert (await stage.backend.groups.describe("readers")).members == ()
 
     on_stage(tmp_path, scenario)
@@ -238,6 +239,6 @@ def test_a_client_with_too_many_connections_is_told_so(tmp_path: Path) -> None:
                 async with stream(stage, ""):
                     pass
             assert refused.value.response.status_code == 429
-        await until(lambda: stage.gateway.front.limits.open_requests == 0)
+        await eventually_async(lambda: stage.gateway.front.limits.open_requests == 0)
 
     on_stage(tmp_path, scenario, gateway_client_max_requests="2")

@@ -20,7 +20,7 @@ from penstock.internal_client.records import EARLIEST
 from penstock.internal_client.routes import PartitionRoute, TopicRoute
 from penstock.model import BrokerId, TopicId
 from penstock.records.iteration import Record
-from support.whole_brokers import until
+from support.eventually import eventually_async
 
 NOBODY = BrokerId(0)
 
@@ -162,7 +162,7 @@ def test_what_is_acknowledged_while_a_partition_is_given_up_comes_too_late() -> 
         assert stream.acknowledge({0: 4, 5: 9}) == [0]
         assert stream.unacknowledged == 6
         giving_up = asyncio.create_task(stream.give_up(frozenset({0})))
-        await until(lambda: len(member.asked) == 2)
+        await eventually_async(lambda: len(member.asked) == 2)
         assert stream.acknowledge({0: 6}) == []
         member.may_commit.set()
         await giving_up
@@ -190,7 +190,7 @@ def test_nothing_in_time_is_nothing_and_the_next_message_wakes() -> None:
         stream.read_from({0: 5})
         assert await stream.take(10, 1_000, 0.01) == []
         waiting = asyncio.create_task(stream.take(10, 1_000, 10))
-        await until(lambda: waits(feeds))
+        await eventually_async(lambda: waits(feeds))
         records.end = 7
         assert [event.body[:3] for event in await waiting] == [b"0/5", b"0/6"]
 
@@ -204,7 +204,7 @@ def test_what_ends_a_wait_is_told_to_who_waits() -> None:
         stream = Stream(feeds, topic())
         stream.read_from({0: 5})
         waiting = asyncio.create_task(stream.take(1, 1_000, 10))
-        await until(lambda: waits(feeds))
+        await eventually_async(lambda: waits(feeds))
         records.failure = BrokerError(ErrorCode.unknown_topic_or_partition)
         with pytest.raises(BrokerError) as refusal:
             await waiting
@@ -237,7 +237,7 @@ def test_a_position_that_is_not_there_becomes_the_nearest() -> None:
             stream = Stream(feeds, topic())
             stream.read_from({0: offset})
             waiting = asyncio.create_task(stream.take(1, 1_000, 10))
-            await until(lambda: waiting.done() or waits(feeds))  # noqa: B023
+            await eventually_async(lambda: waiting.done() or waits(feeds))  # noqa: B023
             records.end = 10
             [event] = await waiting
             assert decode_positions(topic().id, event.id) == {0: expected + 1}
@@ -273,7 +273,7 @@ def test_a_topic_that_cannot_be_read_ends_the_stream_and_a_silent_broker_does_no
         stream.read_from({0: 0})
         records.failure = OSError("nobody answers")
         waiting = asyncio.create_task(stream.take(1, 1_000, 10))
-        await until(lambda: records.reads)
+        await eventually_async(lambda: records.reads)
         records.failure = None
         assert len(await waiting) == 1
         stream.read_from({0: 4_000})

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from confluent_kafka import Consumer
 
-from support.broker_process import BrokerProcess, StartBroker, free_ports
+from support.broker_process import BrokerProcess, StartBroker, free_ports, wait_for_http
 
 PROGRAM = Path(__file__).with_name("push_program.js")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -32,16 +32,9 @@ def url(broker: BrokerProcess, path: str) -> str:
 
 
 def create(broker: BrokerProcess) -> None:
-    wait_for_http(broker)
+    wait_for_http(broker.http_port)
     made = httpx.post(url(broker, "/v1/topics"), json={"name": "orders", "partitions": 1})
     assert made.status_code == 201, made.text
-
-
-def wait_for_http(broker: BrokerProcess) -> None:
-    """The Kafka listener answers first."""
-    transport = httpx.HTTPTransport(retries=10)
-    with httpx.Client(transport=transport) as client:
-        assert client.get(url(broker, "/health")).status_code == 200
 
 
 def send(broker: BrokerProcess, *values: str) -> None:

@@ -11,8 +11,9 @@ from push_stage import Stage, on_stage
 from penstock.gateway.records import BUSY_WAIT_MS
 from penstock.gateway.topic_reading import MAX_PARTITIONS
 from penstock.records.building import NewRecord
+from support.eventually import eventually_async
 from support.harness import Harness
-from support.whole_brokers import Brokers, until
+from support.whole_brokers import Brokers
 
 ORDERS = "orders"
 MESSAGES = f"/v1/topics/{ORDERS}/messages"
@@ -65,10 +66,10 @@ def test_a_reader_of_all_partitions_hears_of_a_message_in_any_of_them(tmp_path: 
         await send(stage, "old", 0, 1)
         positions = (await read(stage))["positions"]
         waiting = asyncio.create_task(read(stage, positions=positions, wait=20))
-        await until(lambda: stage.backend.records._waiting == len(brokers.running))
+        await eventually_async(lambda: stage.backend.records._waiting == len(brokers.running))
         await send(stage, "new", 2, 1)
         assert values(await waiting) == ["new"]
-        await until(lambda: stage.backend.records._waiting == 0)
+        await eventually_async(lambda: stage.backend.records._waiting == 0)
         ended = await read(stage, positions=positions.replace("0:1", "0:1,2:1"), wait=0.1)
         assert ended == {"messages": [], "positions": "0:1,2:1"}
 
@@ -82,9 +83,9 @@ def test_a_wait_for_all_partitions_passes_records_of_aborted_transactions(tmp_pa
         replica = harness.context.replicas.get(ORDERS, 0)
         before = replica.log.log_end_offset
         await _abort_one(brokers)
-        await until(lambda: replica.log.log_end_offset > before)
+        await eventually_async(lambda: replica.log.log_end_offset > before)
         waiting = asyncio.create_task(read(stage, positions="0:1", wait=20))
-        await until(lambda: stage.backend.records._waiting == 1)
+        await eventually_async(lambda: stage.backend.records._waiting == 1)
         await send(stage, "committed", 0, 1)
         assert values(await waiting) == ["committed"]
 

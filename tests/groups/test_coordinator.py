@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from penstock.server.broker import Broker
 from penstock.server.environment import real_environment
 from penstock.state_log import shards
 from penstock.state_log.partitioning import partition_of
+from support.eventually import eventually_async
 from support.harness import Harness, new_topic
 
 P0 = TopicPartition("orders", 0)
@@ -70,16 +71,10 @@ async def serving(directory: Path, **settings: str) -> AsyncIterator[Harness]:
     assert not [line for line in lines if "Traceback" in line and "not now" not in line]
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 async def shard_of(harness: Harness, group: str = "g") -> Shard:
     groups = harness.context.groups
     await groups.find(group)
-    await until(lambda: not groups.is_loading)
+    await eventually_async(lambda: not groups.is_loading)
     return groups.shard_of(group)
 
 
@@ -183,7 +178,7 @@ async def test_topic_that_grows_while_a_shard_is_loaded_is_noticed(
         monkeypatch.setattr(coordinator, "Loading", GrowingMeanwhile)
         reload(groups, index)
         shard = await shard_of(harness)
-        await until(lambda: shard.describe("g").epoch > joined.member_epoch)
+        await eventually_async(lambda: shard.describe("g").epoch > joined.member_epoch)
         (member,) = shard.describe("g").members
         assert [len(partitions) for partitions in member.target.values()] == [3]
 
@@ -212,7 +207,7 @@ async def test_shard_that_is_asked_for_is_loaded_first(tmp_path: Path) -> None:
         groups._shards.follow_leadership()
         for asked in (names[4], names[3]):
             assert code_of(groups, asked) is ErrorCode.coordinator_load_in_progress
-        await until(lambda: not groups.is_loading)
+        await eventually_async(lambda: not groups.is_loading)
         assert [shard.partition for shard in groups.shards][:2] == [3, 4]
 
 
@@ -336,7 +331,7 @@ async def test_sweep_comes_round(tmp_path: Path) -> None:
         assert "g" in shard.groups
         await shard.commit("h", commit_of(harness, 5))
         await shard.delete_offsets("h", [P0])
-        await until(lambda: "h" not in shard.groups)
+        await eventually_async(lambda: "h" not in shard.groups)
         assert "g" in shard.groups
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from watch import INNOCENT_TOPIC, Watch, create_topic, wait_until
+from watch import INNOCENT_TOPIC, Watch, create_topic
 
 from support import raw
-from support.broker_process import BrokerProcess
+from support.broker_process import BrokerProcess, wait_for_http
 
 BASE_SETTINGS = ("auto.create.topics.enable=false",)
 
@@ -33,17 +33,7 @@ def prepare(process: BrokerProcess) -> None:
     """Make the innocent client's topic, and wait for HTTP, which starts a little later."""
     with raw.RawClient(process.port) as client:
         assert create_topic(client, INNOCENT_TOPIC).error_code == 0
-    wait_until(lambda: _serves_http(process.http_port), 10)
-
-
-def _serves_http(port: int) -> bool:
-    import socket
-
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
+    wait_for_http(process.http_port)
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ from typing import Any
 
 import bad_batches
 import pytest
-from watch import MIB, Watch, create_topic, fetch, log_end, produce, wait_until
+from watch import MIB, Watch, create_topic, fetch, log_end, produce
 
 from penstock.records.building import NewRecord, build_batch
 from support import raw
 from support.broker_process import BrokerProcess
+from support.eventually import eventually
 
 SETTINGS = (
     "fetch.max.bytes=4194304",
@@ -293,7 +294,7 @@ def test_fetch_sessions_beyond_the_limit_are_served_without_one(watch: Watch) ->
         with watch.client() as late:
             return bool(open_session(late).session_id)
 
-    wait_until(has_room_again, 5)
+    eventually(has_room_again, within_s=5)
 
 
 def test_a_fetch_session_opened_over_and_over_takes_one_place(client: raw.RawClient) -> None:

@@ -13,7 +13,7 @@ import bad_batches
 import cramjam
 import pytest
 from bad_batches import with_body, with_header
-from watch import MIB, Watch, create_topic, fetch, log_end, produce, wait_until
+from watch import MIB, Watch, create_topic, fetch, log_end, produce
 
 from penstock.records.batch import HEADER_SIZE
 from penstock.records.building import NewRecord, build_batch
@@ -21,6 +21,7 @@ from penstock.records.compression import Codec, compress
 from penstock.records.varints import encode
 from support import raw
 from support.broker_process import BrokerProcess
+from support.eventually import eventually
 
 CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP = 2, 10, 21, 32
 (
@@ -480,7 +481,7 @@ def test_bombs_and_bad_records_that_were_stored_before_a_topic_was_compacted_do_
     resource = {"resource_type": 2, "resource_name": topic, "configs": [setting]}
     altered = client.call(raw.INCREMENTAL_ALTER_CONFIGS, 0, resources=[resource])
     assert altered.responses[0].error_code == 0
-    wait_until(lambda: stored_bytes(watch, topic) < before - 20_000, 20)
+    eventually(lambda: stored_bytes(watch, topic) < before - 20_000, within_s=20)
     assert produce(client, topic, good_batch()).error_code == 0
 
 

@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-from watch import MIB, Watch, now_ms, produce, wait_until
+from watch import MIB, Watch, now_ms, produce
 
 from penstock.records.building import NewRecord, build_batch
 from support import raw
 from support.broker_process import BrokerProcess
+from support.eventually import eventually
 
 SETTINGS = (
     "request.receive.timeout.ms=1000",
@@ -148,7 +149,7 @@ def test_a_client_that_vanishes_in_a_request_leaves_nothing_behind(watch: Watch)
         client.send(size(1000) + bytes(500))
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
-    wait_until(lambda: watch.established_connections() <= 2, 5)
+    eventually(lambda: watch.established_connections() <= 2, within_s=5)
 
 
 def test_half_sent_requests_that_fill_the_memory_are_given_up(

@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from watch import MIB, Watch, create_topic, wait_until
+from watch import MIB, Watch, create_topic
 
 from support import raw
 from support.broker_process import BrokerProcess
+from support.eventually import eventually
 
 MAX_MEMBERS = 1_000
 SETTINGS = (
@@ -92,7 +93,7 @@ def settle(client: raw.RawClient, group: str) -> tuple[str, int]:
         content = {member.member_id: b"yours" for member in joined.members}
         return bool(sync(client, group, *settled[-1], **content).assignment == b"yours")
 
-    wait_until(is_in, 30)
+    eventually(is_in, within_s=30)
     return settled[-1]
 
 
@@ -231,9 +232,9 @@ def test_forged_assignments_are_given_to_nobody(watch: Watch) -> None:
         synced = sync(leader, group, first.member_id, first.generation_id, **content)
         assert (synced.error_code, synced.assignment) == (0, b"yours")
         follower.send(raw.request(raw.JOIN_GROUP, 3, **joining(group)))
-        wait_until(
+        eventually(
             lambda: beat(leader, group, first.member_id, first.generation_id) == REBALANCE_IN_PROGRESS,
-            10,
+            within_s=10,
         )
         again = join(leader, group, first.member_id)
         second = raw.decode_response(raw.JOIN_GROUP, 3, follower.read_frame())

@@ -7,9 +7,10 @@ import socket
 
 import pytest
 from raw_http import RawHttp, ask, request, wait_until_ended
-from watch import MIB, Watch, sum_of, wait_until
+from watch import MIB, Watch, sum_of
 
 from support.broker_process import BrokerProcess
+from support.eventually import eventually
 
 SETTINGS = (
     "durability=os",
@@ -169,7 +170,7 @@ def test_a_client_that_does_not_read_is_closed_and_holds_up_nobody(
     ask_for = b"GET /v1/topics/innocent/messages?partition=0&limit=1000 HTTP/1.1\r\nHost: x\r\n\r\n"
     for client in clients:
         client.send(ask_for * 15)
-    wait_until(lambda: sum_of(watch.metrics(), "penstock_http_connections") < 5, 20)
+    eventually(lambda: sum_of(watch.metrics(), "penstock_http_connections") < 5, within_s=20)
     for client in clients:
         wait_until_ended(client, 10)
         client.socket.close()
@@ -329,7 +330,7 @@ def test_one_client_has_so_many_long_polls_and_no_more(broker: BrokerProcess) ->
     assert refused == 10
     for poll in polls:
         poll.socket.close()
-    wait_until(lambda: request(broker.http_port, "GET", "/v1/topics").status == 200, 5)
+    eventually(lambda: request(broker.http_port, "GET", "/v1/topics").status == 200, within_s=5)
 
 
 def test_many_requests_before_an_answer_are_not_taken(broker: BrokerProcess) -> None:

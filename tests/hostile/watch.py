@@ -19,6 +19,7 @@ import psutil
 from penstock.records.building import NewRecord, build_batch
 from support import raw
 from support.broker_process import BrokerProcess
+from support.eventually import eventually
 
 MIB = 2**20
 INNOCENT_TOPIC = "innocent"
@@ -166,7 +167,9 @@ class Watch:
     def _wait_for_a_round_trip(self) -> None:
         """At least one whole round trip after the attack."""
         seen = self._innocent.round_trips
-        wait_until(lambda: self._innocent.round_trips >= seen + 2 or self._innocent.problem is not None, 60)
+        eventually(
+            lambda: self._innocent.round_trips >= seen + 2 or self._innocent.problem is not None, within_s=60
+        )
 
     def log_lines(self) -> list[dict[str, Any]]:
         """The log since the watch began; every line must be one short JSON object."""
@@ -209,11 +212,3 @@ class Watch:
 def sum_of(metrics: str, name: str) -> float:
     rows = (row for row in metrics.splitlines() if row.startswith((f"{name} ", f"{name}{{")))
     return sum(float(row.rpartition(" ")[2]) for row in rows)
-
-
-def wait_until(condition: Any, seconds: float) -> None:
-    """Until the condition holds; AssertionError when it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.01)

@@ -13,6 +13,7 @@ from penstock.net.connection import Connection, ConnectionLimits, Traffic
 from penstock.net.request_memory import RequestMemory
 from penstock.storage.disk import File
 from penstock.threads import ThreadPools
+from support.eventually import eventually_async
 
 
 class ScriptedSocket:
@@ -299,8 +300,7 @@ def test_whoever_works_on_an_answer_learns_that_the_client_is_gone() -> None:
 
 
 async def _until_handled(server: Server, count: int) -> None:
-    while len(server.handled) < count:
-        await asyncio.sleep(0)
+    await eventually_async(lambda: len(server.handled) >= count, poll_s=0)
 
 
 def test_many_requests_of_one_connection_let_the_others_have_their_turn() -> None:

@@ -12,8 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from archive_helpers import digest, make, numbers, produce, read_topic, rows
 
 from penstock.pipeline.java import java_home
 from penstock.testing.process import BrokerProcess, free_ports
+from support.eventually import eventually
 
 WORKERS = 2
 RECORDS = 500
@@ -49,7 +48,7 @@ def _start_spark(stack: ExitStack) -> str:
     port, ui_port = free_ports(2)
     place = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(ui_port)]
     _daemon(stack, "org.apache.spark.deploy.master.Master", *place)
-    _wait_for("the master", lambda: _answers(port))
+    eventually(lambda: _answers(port), "the master answers", within_s=WAIT_SECONDS)
     for _ in range(WORKERS):
         _daemon(
             stack,
@@ -74,7 +73,11 @@ def _try_out(bootstrap: str, place: Path, master: str) -> int:
         "archive", "--topics", "source", "--to", str(place), "--every", "1s", "--master", master
     )
     for written in (RECORDS, 2 * RECORDS):
-        _wait_for(f"{written} archived records", lambda: _archived(place) == written)  # noqa: B023
+        eventually(
+            lambda written=written: _archived(place) == written,
+            f"{written} records are archived",
+            within_s=WAIT_SECONDS,
+        )
         if written == RECORDS:
             produce(bootstrap, "source", range(RECORDS, 2 * RECORDS), 4)
     archiver.send_signal(signal.SIGINT)
@@ -115,13 +118,6 @@ def _answers(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _wait_for(what: str, is_there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not is_there():
-        assert time.monotonic() < deadline, f"no {what} in time"
-        time.sleep(0.2)
 
 
 if __name__ == "__main__":

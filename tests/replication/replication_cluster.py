@@ -7,7 +7,7 @@ reach.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -42,19 +42,12 @@ from penstock.storage.disk import RealDisk
 from penstock.storage.log_manager import LogManager
 from penstock.threads import ThreadPools
 from penstock.wire.apis import api_name
+from support.eventually import eventually_async
 
 TOPIC = "orders"
 TOPIC_ID = TopicId(UUID(int=77))
 LAG_MS = 400
 WAIT_SECONDS = 20.0
-
-
-async def until(condition: Callable[[], bool], what: str = "the condition") -> None:
-    """Wait for it, but not for ever."""
-    deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"waited in vain for {what}"
-        await asyncio.sleep(0.005)
 
 
 class WallClock(SystemClock):
@@ -312,7 +305,7 @@ class Cluster:
         """Wait until all living replicas have the same bytes and the same high watermark."""
         replicas = [node.replica(index) for node in self.nodes.values()]
         leader = self.leader(index)
-        await until(
+        await eventually_async(
             lambda: all(
                 each.log.log_end_offset == leader.log.log_end_offset
                 and each.log.high_watermark == leader.log.log_end_offset

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from replication_cluster import WAIT_SECONDS, Cluster, until
+from replication_cluster import WAIT_SECONDS, Cluster
 
 from penstock.model import BrokerId
 from penstock.replication import in_sync_writer
+from support.eventually import eventually_async
 
 SETTINGS = {"replica.lag.time.max.ms": "600000"}
 APART = {1: "one", 2: "two", 3: "three"}
@@ -75,7 +76,9 @@ def test_the_dead_leave_all_sets_at_once_before_anything_waits_for_them(tmp_path
         await cluster.produce(b"before", index=1)
         await cluster.same(1)
         await cluster.remove(3)
-        await until(lambda: all(set(cluster.state(index).isr) == {1, 2} for index in (0, 1)), "it is out")
+        await eventually_async(
+            lambda: all(set(cluster.state(index).isr) == {1, 2} for index in (0, 1)), "it is out"
+        )
 
     run(tmp_path, APART, scenario, partitions=2)
 
@@ -87,7 +90,9 @@ def test_what_a_machine_has_that_is_left_alone_is_committed_without_another_writ
         await cluster.nodes[BrokerId(3)].replicas._fetchers.stop()
         await cluster.nodes[BrokerId(2)].replica().flushed()
         committed = cluster.append(b"the last for a long time")
-        await until(lambda: cluster.nodes[BrokerId(2)].replica().log.log_end_offset == 2, "it is copied")
+        await eventually_async(
+            lambda: cluster.nodes[BrokerId(2)].replica().log.log_end_offset == 2, "it is copied"
+        )
         await cluster.remove(3)
         assert await asyncio.wait_for(committed, WAIT_SECONDS) is None
         assert set(cluster.state().isr) == {1, 2}
@@ -109,11 +114,13 @@ def test_a_follower_tells_its_next_leader_too_when_what_it_has_is_durable(tmp_pa
 
         follower.threads.run = run_late  # type: ignore[method-assign]
         cluster.append(b"the last for a long time")
-        await until(lambda: all(node.replica().log.log_end_offset == 2 for node in cluster.nodes.values()))
+        await eventually_async(
+            lambda: all(node.replica().log.log_end_offset == 2 for node in cluster.nodes.values())
+        )
         await cluster.elect(3)
         known = cluster.leader().partition.in_sync.followers[BrokerId(2)]
-        await until(lambda: known.log_end == 2, "it has said what it has")
+        await eventually_async(lambda: known.log_end == 2, "it has said what it has")
         release.set()
-        await until(lambda: cluster.leader().log.high_watermark == 2, "it is committed")
+        await eventually_async(lambda: cluster.leader().log.high_watermark == 2, "it is committed")
 
     run(tmp_path, TOGETHER, scenario)

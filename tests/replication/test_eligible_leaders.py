@@ -6,11 +6,12 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from replication_cluster import Cluster, until
+from replication_cluster import Cluster
 from test_replication import run
 
 from penstock.cluster.image import ClusterImage
 from penstock.model import BrokerId
+from support.eventually import eventually_async
 
 TWO_IN_SYNC = {"min.insync.replicas": "2"}
 
@@ -19,7 +20,7 @@ async def leave_alone(cluster: Cluster) -> None:
     """Broker 1 is alone in sync; 2 and 3 are gone."""
     await cluster.remove(2)
     await cluster.remove(3)
-    await until(lambda: cluster.state().isr == (1,), "one is in sync")
+    await eventually_async(lambda: cluster.state().isr == (1,), "one is in sync")
 
 
 def test_nothing_is_committed_below_min_in_sync(tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_new_leader_holds_commits_while_others_may_have_to_lead(tmp_path: Path) 
         cluster.record(0, isr=(BrokerId(1),), eligible=(BrokerId(2), BrokerId(3)))
         await cluster.elect(1)
         waiting = cluster.append(b"more")
-        await until(lambda: cluster.state().isr == (1, 2), "broker 2 is in sync again")
+        await eventually_async(lambda: cluster.state().isr == (1, 2), "broker 2 is in sync again")
         assert await asyncio.wait_for(waiting, 10) is None
         assert not cluster.state().has_eligible
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from replication_cluster import TOPIC, Cluster, until
+from replication_cluster import TOPIC, Cluster
 from test_replication import run
 
 from penstock.cluster.image import NO_LEADER
@@ -16,6 +16,7 @@ from penstock.observability.alarms import AlarmKind
 from penstock.replication import fetcher
 from penstock.replication.replica import Replica
 from penstock.replication.truncation import gives_up_committed
+from support.eventually import eventually_async
 
 NAME = TopicPartition(TOPIC, 0)
 VALUES = [b"first", b"second", b"third"]
@@ -43,7 +44,7 @@ def refused(cluster: Cluster, node: int) -> bool:
 def test_follower_refuses_to_truncate_below_its_high_watermark(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await lead_with_an_empty_log(cluster)
-        await until(lambda: refused(cluster, 1) and refused(cluster, 2), "both refuse")
+        await eventually_async(lambda: refused(cluster, 1) and refused(cluster, 2), "both refuse")
         alarm, *_ = cluster.nodes[BrokerId(1)].alarms.present
         assert "leader 3 in epoch 3 lacks records from offset 0 on" in alarm.detail
         assert "high watermark 3" in alarm.detail
@@ -86,7 +87,7 @@ def test_restarted_follower_refuses_by_the_high_watermark_it_has_kept(tmp_path: 
         await lead_with_an_empty_log(cluster)
         await cluster.remove(1)
         await cluster.add(1)
-        await until(lambda: refused(cluster, 1), "it refuses")
+        await eventually_async(lambda: refused(cluster, 1), "it refuses")
         assert cluster.nodes[BrokerId(1)].replica().log.log_end_offset == 3
 
     run(Cluster(tmp_path), scenario)
@@ -99,7 +100,7 @@ def test_recorded_unclean_election_lets_followers_truncate(
 
     async def scenario(cluster: Cluster) -> None:
         await lead_with_an_empty_log(cluster)
-        await until(lambda: refused(cluster, 1), "it refuses")
+        await eventually_async(lambda: refused(cluster, 1), "it refuses")
         cluster.record(0, unclean_epoch=cluster.state().leader_epoch)
         await cluster.same()
         assert cluster.leader().log.log_end_offset == 1

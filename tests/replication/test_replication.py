@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from replication_cluster import TOPIC, WAIT_SECONDS, Cluster, until
+from replication_cluster import TOPIC, WAIT_SECONDS, Cluster
 
 from penstock.errors import BrokerError, ErrorCode, WouldBlock
 from penstock.model import BrokerId, Offset
@@ -16,6 +16,7 @@ from penstock.replication.fetcher import Fetcher
 from penstock.storage.log import Log
 from penstock.storage.log_slice import LogSlice
 from penstock.wire.fetch_client import FetchResponse
+from support.eventually import eventually_async
 
 PATIENT = {"replica.lag.time.max.ms": "600000"}
 
@@ -98,7 +99,7 @@ def test_a_zombie_commits_nothing_and_its_end_is_cut(tmp_path: Path) -> None:
         old = cluster.leader()
         zombie.is_reachable = False
         await cluster.elect(2)
-        await until(lambda: cluster.nodes[BrokerId(3)].replica().partition.leader_epoch == 2)
+        await eventually_async(lambda: cluster.nodes[BrokerId(3)].replica().partition.leader_epoch == 2)
         waiting = [cluster.append(b"lost %d" % turn, replica=old) for turn in range(3)]
         cluster.record(0, isr=(BrokerId(2), BrokerId(3)))
         await cluster.produce(b"kept")
@@ -145,7 +146,7 @@ def test_a_follower_that_restarts_goes_on_where_it_was(tmp_path: Path) -> None:
         assert set(cluster.state().isr) == {1, 2}
         await cluster.add(3)
         await cluster.produce(b"after")
-        await until(lambda: set(cluster.state().isr) == {1, 2, 3}, "it is in sync again")
+        await eventually_async(lambda: set(cluster.state().isr) == {1, 2, 3}, "it is in sync again")
         await cluster.same()
 
     run(Cluster(tmp_path), scenario)
@@ -161,7 +162,7 @@ def test_a_slow_follower_leaves_and_comes_back(tmp_path: Path) -> None:
         assert asyncio.get_running_loop().time() - started > 0.2, "it had to leave first"
         assert set(cluster.state().isr) == {1, 2}
         slow.replicas._fetchers.follow(slow.replica(), BrokerId(1))
-        await until(lambda: set(cluster.state().isr) == {1, 2, 3}, "it is in sync again")
+        await eventually_async(lambda: set(cluster.state().isr) == {1, 2, 3}, "it is in sync again")
         await cluster.same()
 
     run(Cluster(tmp_path), scenario)
@@ -215,7 +216,9 @@ def test_cold_records_that_did_not_fit_into_an_answer_come_with_a_later_one(
         for index in led_by_one:
             slow.replicas._fetchers.follow(slow.replica(index), BrokerId(1))
         copies = [slow.replica(index).log for index in led_by_one]
-        await until(lambda: all(log.log_end_offset == 1 for log in copies), "both have been copied")
+        await eventually_async(
+            lambda: all(log.log_end_offset == 1 for log in copies), "both have been copied"
+        )
 
     room_for_one = {"replica.fetch.response.max.bytes": str((1 << 20) + 1000)}
     run(Cluster(tmp_path, PATIENT | room_for_one), scenario, partitions=4)
@@ -238,10 +241,10 @@ def test_a_replica_that_hears_of_itself_before_its_leader_does_joins_the_set(
         leader = cluster.nodes[BrokerId(1)]
         leader.is_reachable = False
         cluster.record(0, replicas=tuple(map(BrokerId, (1, 2, 3, 4))))
-        await until(lambda: bool(answered), "an answer to the new replica")
+        await eventually_async(lambda: bool(answered), "an answer to the new replica")
         leader.is_reachable = True
         cluster.show(cluster.image, TOPIC)
-        await until(lambda: set(cluster.state().isr) == {1, 2, 3, 4}, "it is in sync")
+        await eventually_async(lambda: set(cluster.state().isr) == {1, 2, 3, 4}, "it is in sync")
         await cluster.same()
 
     run(Cluster(tmp_path, PATIENT), scenario)
@@ -254,7 +257,7 @@ def test_unknown_ends_of_writes_cost_time_and_nothing_else(tmp_path: Path) -> No
         await cluster.remove(3)
         await cluster.produce(b"second")
         await cluster.add(3)
-        await until(lambda: set(cluster.state().isr) == {1, 2, 3}, "it is in sync again")
+        await eventually_async(lambda: set(cluster.state().isr) == {1, 2, 3}, "it is in sync again")
         await cluster.produce(b"third")
         await cluster.same()
 
@@ -268,12 +271,12 @@ def test_a_follower_that_fell_behind_the_start_of_the_log_begins_there(tmp_path:
         for turn in range(1, 5):
             await cluster.produce(b"%d" % turn)
         for node in cluster.nodes.values():
-            await until(lambda node=node: node.replica().log.high_watermark == 5)
+            await eventually_async(lambda node=node: node.replica().log.high_watermark == 5)
         cluster.leader().log.advance_log_start(cluster.leader().log.log_end_offset)
         await cluster.add(3)
-        await until(lambda: cluster.nodes[BrokerId(3)].replica().log.log_start_offset == 5)
+        await eventually_async(lambda: cluster.nodes[BrokerId(3)].replica().log.log_start_offset == 5)
         await cluster.produce(b"after")
-        await until(lambda: cluster.nodes[BrokerId(3)].replica().log.high_watermark == 6)
+        await eventually_async(lambda: cluster.nodes[BrokerId(3)].replica().log.high_watermark == 6)
 
     run(Cluster(tmp_path), scenario)
 
@@ -285,7 +288,7 @@ def test_a_broker_with_another_secret_copies_nothing(tmp_path: Path) -> None:
         await cluster.add(3)
         cluster.record(0, leader_epoch=cluster.state().leader_epoch + 1)
         await cluster.produce(b"first")
-        await until(lambda: any("cluster.secret" in line for line in cluster.lines), "a refusal")
+        await eventually_async(lambda: any("cluster.secret" in line for line in cluster.lines), "a refusal")
         assert cluster.nodes[BrokerId(3)].replica().log.log_end_offset == 0
 
     run(Cluster(tmp_path), scenario)
@@ -299,9 +302,9 @@ def test_a_set_below_the_minimum_is_known_before_and_after_an_append(tmp_path: P
         await cluster.remove(3)
         waiting = cluster.append(b"alone")
         assert not leader.lacks_replicas, "a smaller set counts when it is recorded"
-        await until(lambda: leader.lacks_replicas, "one is in sync")
+        await eventually_async(lambda: leader.lacks_replicas, "one is in sync")
         await cluster.add(2)
-        await until(lambda: not leader.lacks_replicas, "two are in sync")
+        await eventually_async(lambda: not leader.lacks_replicas, "two are in sync")
         assert await waiting is None
 
     run(Cluster(tmp_path, topic_settings={"min.insync.replicas": "2"}), scenario)

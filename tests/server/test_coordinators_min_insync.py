@@ -13,10 +13,11 @@ from penstock.cluster.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from penstock.errors import ErrorCode
 from penstock.model import TopicPartition
 from penstock.records.control import Marker
+from support.eventually import eventually_async
 from support.group_wire import OFFSET_COMMIT
 from support.harness import Harness
 from support.transaction_wire import committed_offset
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 BUSY = {
     ErrorCode.coordinator_load_in_progress,
@@ -73,7 +74,7 @@ def test_offsets_and_transactions_wait_for_replicas_and_then_go_on(tmp_path: Pat
         for other in gone:
             await cluster.brokers.stop(other)
         for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ORDERS):
-            await until(lambda topic=topic: in_sync(left, topic) == {1})
+            await eventually_async(lambda topic=topic: in_sync(left, topic) == {1})
 
         assert await settled(lambda: commit_offset(left, 6)) is ErrorCode.coordinator_not_available
         assert await settled(lambda: producer.end(commit=True)) is ErrorCode.coordinator_not_available
@@ -87,7 +88,7 @@ def test_offsets_and_transactions_wait_for_replicas_and_then_go_on(tmp_path: Pat
         for other in gone:
             cluster.at[other] = await cluster.brokers.start(other)
         for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ORDERS):
-            await until(lambda topic=topic: in_sync(left, topic) == {3})
+            await eventually_async(lambda topic=topic: in_sync(left, topic) == {3})
         for ask in (lambda: commit_offset(left, 6), lambda: producer.end(commit=True)):
             async with asyncio.timeout(20):
                 while (code := await settled(ask)) is ErrorCode.coordinator_not_available:

@@ -15,8 +15,9 @@ from penstock.cluster.memory import MemoryStore
 from penstock.errors import ErrorCode
 from penstock.records.building import NewRecord, build_batch
 from penstock.storage.data_directory import CLEAN_STOP_FILE
+from support.eventually import eventually_async
 from support.harness import Harness, new_topic
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 ORDERS = "orders"
 
@@ -31,7 +32,7 @@ async def create(harness: Harness, replicas: list[int], **configs: str) -> None:
 async def started(brokers: Brokers, count: int) -> list[Harness]:
     harnesses = [await brokers.start(number) for number in range(1, count + 1)]
     for broker in brokers.running.values():
-        await until(lambda broker=broker: len(broker._metadata.image.brokers) == count)
+        await eventually_async(lambda broker=broker: len(broker._metadata.image.brokers) == count)
     return harnesses
 
 
@@ -39,7 +40,7 @@ def test_what_was_stored_by_too_few_in_the_end_is_said_to_be_that(tmp_path: Path
     async def scenario(brokers: Brokers) -> None:
         first, second = await started(brokers, 2)
         await create(first, [1, 2], min_insync_replicas="2")
-        await until(lambda: ORDERS in second.context.image.topics)
+        await eventually_async(lambda: ORDERS in second.context.image.topics)
         (result,) = await produce(first, topic(ORDERS, batch()))
         assert result.error_code == 0
         # It copies nothing any more, but is there: the leader takes it out of the set in time.
@@ -67,7 +68,7 @@ def test_a_follower_copies_what_its_leader_has_on_disk_only(tmp_path: Path) -> N
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         second = await brokers.start(2)
-        await until(lambda: brokers.members(1, ORDERS) == {1, 2})
+        await eventually_async(lambda: brokers.members(1, ORDERS) == {1, 2})
         copy = second.context.logs.get(first.context.image.topics[ORDERS].id, 0)
         assert copy is not None
         assert copy.log_end_offset == log.log_end_offset == 50
@@ -88,7 +89,7 @@ def test_a_follower_begins_where_records_were_deleted_up_to_the_middle_of_a_batc
         response = await first.ask(21, 2, {"topics": [asked], "timeout": 5_000})
         assert response.topics[0].partitions[0].low_watermark == 3
         second = await brokers.start(2)
-        await until(lambda: brokers.members(1, ORDERS) == {1, 2})
+        await eventually_async(lambda: brokers.members(1, ORDERS) == {1, 2})
         copy = second.context.logs.get(first.context.image.topics[ORDERS].id, 0)
         assert copy is not None
         assert (copy.log_start_offset, copy.log_end_offset) == (3, 10)
@@ -119,20 +120,20 @@ def test_a_broker_that_lost_its_session_leads_nothing_and_joins_again_with_all_i
     async def scenario(brokers: Brokers) -> None:
         first, second = await started(brokers, 2)
         await create(first, [1, 2])
-        await until(lambda: ORDERS in second.context.image.topics)
+        await eventually_async(lambda: ORDERS in second.context.image.topics)
         await first.append(ORDERS, b"before")
         lost = brokers.running[1]
         store = lost._environment.store
         assert isinstance(store, MemoryStore)
         store.expire()
-        await until(lambda: second.context.image.topics[ORDERS].partitions[0].leader == 2)
-        await until(lambda: lost.is_lost)
+        await eventually_async(lambda: second.context.image.topics[ORDERS].partitions[0].leader == 2)
+        await eventually_async(lambda: lost.is_lost)
         (result,) = await produce(first, topic(ORDERS, batch()))
         assert result.error_code == ErrorCode.not_leader_or_follower
         await brokers.stop(1)
         await second.append(ORDERS, b"meanwhile")
         await brokers.start(1)
-        await until(lambda: brokers.members(2, ORDERS) == {1, 2})
+        await eventually_async(lambda: brokers.members(2, ORDERS) == {1, 2})
 
     run(tmp_path, scenario)
 
@@ -141,14 +142,14 @@ def test_a_copy_whose_directory_vanished_leaves_the_set_and_is_copied_again(tmp_
     async def scenario(brokers: Brokers) -> None:
         first, second = await started(brokers, 2)
         await create(first, [1, 2])
-        await until(lambda: ORDERS in second.context.image.topics)
+        await eventually_async(lambda: ORDERS in second.context.image.topics)
         for number in range(5):
             await first.append(ORDERS, bytes([number]))
         await brokers.stop(2)
         [directory] = (tmp_path / "2" / "logs").glob(f"{ORDERS}*")
         shutil.rmtree(directory)
         second = await brokers.start(2)
-        await until(lambda: brokers.members(1, ORDERS) == {1, 2})
+        await eventually_async(lambda: brokers.members(1, ORDERS) == {1, 2})
         copy = second.context.logs.get(first.context.image.topics[ORDERS].id, 0)
         assert copy is not None
         assert (copy.log_start_offset, copy.log_end_offset) == (0, 5)
@@ -162,14 +163,16 @@ def test_while_a_broker_of_three_is_away_a_topic_gets_as_many_copies(tmp_path: P
         await first.create(ORDERS)
         assert len(first.context.image.topics[ORDERS].partitions[0].replicas) == 3
         await brokers.stop(3)
-        await until(lambda: len(first.context.image.brokers) == 2)
+        await eventually_async(lambda: len(first.context.image.brokers) == 2)
         new = new_topic("payments", 1)
         response = await first.ask(19, 7, {"topics": [new], "timeout": 5_000, "validate_only": False})
         assert response.topics[0].error_code == ErrorCode.none
         made = first.context.image.topics["payments"].partitions[0]
         assert (set(made.replicas), set(made.isr)) == ({1, 2, 3}, {1, 2})
         await brokers.start(3)
-        await until(lambda: set(first.context.image.topics["payments"].partitions[0].isr) == {1, 2, 3})
+        await eventually_async(
+            lambda: set(first.context.image.topics["payments"].partitions[0].isr) == {1, 2, 3}
+        )
 
     run(tmp_path, scenario)
 
@@ -186,7 +189,7 @@ def test_records_are_deleted_on_all_copies_in_sync_before_that_is_said(tmp_path:
     async def scenario(brokers: Brokers) -> None:
         first, second = await started(brokers, 2)
         await create(first, [1, 2])
-        await until(lambda: ORDERS in second.context.image.topics)
+        await eventually_async(lambda: ORDERS in second.context.image.topics)
         for number in range(5):
             await first.append(ORDERS, bytes([number]))
         copy = second.context.logs.get(first.context.image.topics[ORDERS].id, 0)

@@ -19,8 +19,9 @@ from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.fetch_client import encode_fetch_request
 from penstock.wire.framing import SIZE_PREFIX
 from penstock.wire.produce import ProduceRequest
+from support.eventually import eventually_async
 from support.harness import Harness
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 FETCH_VERSION = 13
 MINUTE_MS = 60_000
@@ -82,6 +83,6 @@ def test_who_waits_at_a_leader_that_has_only_lost_a_follower_waits(tmp_path: Pat
         await second.context.replicas._fetchers.stop()
         (result,) = await produce(first, topic(ORDERS, batch()), timeout_ms=MINUTE_MS)
         assert result.error_code == ErrorCode.none
-        await until(lambda: brokers.members(1, ORDERS) == {1})
+        await eventually_async(lambda: brokers.members(1, ORDERS) == {1})
 
     run(tmp_path, scenario)

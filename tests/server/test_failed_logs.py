@@ -9,7 +9,8 @@ import pytest
 from test_copies import create, started
 from test_moving import ORDERS, state, values
 
-from support.whole_brokers import Brokers, run, until
+from support.eventually import eventually_async
+from support.whole_brokers import Brokers, run
 
 
 @pytest.mark.parametrize("leader", [1, 2])
@@ -20,17 +21,17 @@ def test_a_broker_with_a_failed_log_gives_way_to_others_and_comes_back_whole(
         first, second, _ = await started(brokers, 3)
         await create(first, [leader, 3 - leader, 3])
         for harness in (first, second):
-            await until(lambda harness=harness: (ORDERS, 0) in harness.context.replicas._replicas)
+            await eventually_async(lambda harness=harness: (ORDERS, 0) in harness.context.replicas._replicas)
         leading = first if leader == 1 else second
-        await until(lambda: leading.context.replicas._replicas[ORDERS, 0].partition.is_leader)
+        await eventually_async(lambda: leading.context.replicas._replicas[ORDERS, 0].partition.is_leader)
         await leading.append(ORDERS, b"before")
         first.context.replicas._replicas[ORDERS, 0].log.fail(OSError(errno.EIO, "the disk is broken"))
-        await until(lambda: brokers.running[1].is_lost)
+        await eventually_async(lambda: brokers.running[1].is_lost)
         await brokers.stop(1)
-        await until(lambda: state(second).leader == 2)
+        await eventually_async(lambda: state(second).leader == 2)
         await second.append(ORDERS, b"after")
         first = await brokers.start(1)
-        await until(lambda: set(state(second).isr) == {1, 2, 3})
+        await eventually_async(lambda: set(state(second).isr) == {1, 2, 3})
         assert values(second) == [b"before", b"after"]
         assert first.context.replicas._replicas[ORDERS, 0].log.log_end_offset == 2
 

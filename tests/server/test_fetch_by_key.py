@@ -22,8 +22,9 @@ from penstock.server.key_session import KeySession
 from penstock.server.security import Operation, ResourceType
 from penstock.storage.key_entries import IDEMPOTENCY_HEADER
 from penstock.wire.fetch_by_key import KeyResult
+from support.eventually import eventually_async
 from support.harness import Harness
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 MAIL = "mail"
 NOW_MS = 1_700_000_000_000
@@ -101,7 +102,7 @@ def test_whoever_waits_is_woken_by_its_own_key_alone(tmp_path: Path) -> None:
         for task in waiting.values():
             task.cancel()
         await asyncio.gather(*waiting.values(), return_exceptions=True)
-        await until(lambda: not _waits(brokers, 1))
+        await eventually_async(lambda: not _waits(brokers, 1))
         await mail.close()
 
     run(tmp_path, scenario)
@@ -184,7 +185,7 @@ def test_an_index_is_made_for_what_was_there_before_it_was_asked_for(tmp_path: P
         change = {"name": "index.by.key", "config_operation": 0, "value": "true"}
         resource = {"resource_type": 2, "resource_name": MAIL, "configs": [change]}
         await broker.ask(44, 1, {"resources": [resource], "validate_only": False})
-        await until(lambda: broker.context.replicas.get(MAIL, 0).keyed is not None)
+        await eventually_async(lambda: broker.context.replicas.get(MAIL, 0).keyed is not None)
         assert len(broker.context.replicas.get(MAIL, 0).log.segments) > 3
         assert await mail.values("user-3") == [str(n) for n in range(3, 500, 7)]
         await mail.close()
@@ -195,17 +196,17 @@ def test_an_index_is_made_for_what_was_there_before_it_was_asked_for(tmp_path: P
 def test_a_wait_goes_on_at_the_next_leader(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await brokers.start(1), await brokers.start(2)
-        await until(lambda: len(brokers.running[1]._metadata.image.brokers) == 2)
+        await eventually_async(lambda: len(brokers.running[1]._metadata.image.brokers) == 2)
         await indexed(first)
         mail = Mailboxes(brokers)
         await mail.send("ann", "before", "a")
-        await until(lambda: brokers.members(1, MAIL) == {1, 2})
+        await eventually_async(lambda: brokers.members(1, MAIL) == {1, 2})
         leader = 1 if first.context.replicas.get_in_sync(MAIL, 0).partition.is_leader else 2
         waiting = asyncio.ensure_future(mail.values("bob", max_wait_ms=20_000))
-        await until(lambda: _waits(brokers, leader))
+        await eventually_async(lambda: _waits(brokers, leader))
         await brokers.stop(leader)
         survivor = {1: second, 2: first}[leader]
-        await until(lambda: survivor.context.replicas.get_in_sync(MAIL, 0).partition.is_leader)
+        await eventually_async(lambda: survivor.context.replicas.get_in_sync(MAIL, 0).partition.is_leader)
         assert await mail.send("ann", "before", "a") == 0, "the next leader knows it too"
         await mail.send("bob", "after")
         assert await waiting == ["after"]

@@ -14,8 +14,9 @@ from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import TcpNetwork
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
+from support.eventually import eventually_async
 from support.harness import Harness
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -25,7 +26,7 @@ async def started_in_racks(brokers: Brokers, racks: list[str]) -> list[Harness]:
         brokers._settings["broker.rack"] = rack
         await brokers.start(number)
     for broker in brokers.running.values():
-        await until(lambda broker=broker: len(broker._metadata.image.brokers) == len(racks))
+        await eventually_async(lambda broker=broker: len(broker._metadata.image.brokers) == len(racks))
     return [Harness(broker) for broker in brokers.running.values()]
 
 
@@ -62,7 +63,7 @@ def test_a_consumer_reads_from_an_in_sync_follower_in_its_rack(tmp_path: Path) -
             await first.append(ORDERS, value)
         told = await fetch(first, rack="b")
         assert (told.error_code, told.preferred_read_replica, len(told.records)) == (0, 2, 0)
-        await until(lambda: follower_high_watermark(second) == 2)
+        await eventually_async(lambda: follower_high_watermark(second) == 2)
         served = await fetch(second, rack="b")
         assert served.error_code == 0
         assert (served.high_watermark, served.preferred_read_replica) == (2, -1)
@@ -81,9 +82,9 @@ def test_a_consumer_waits_at_a_follower_for_what_is_not_committed_yet(tmp_path: 
         first, second = await started_in_racks(brokers, ["a", "b"])
         await create(first, [1, 2])
         await first.append(ORDERS, b"one")
-        await until(lambda: follower_high_watermark(second) == 1)
+        await eventually_async(lambda: follower_high_watermark(second) == 1)
         waiting = asyncio.ensure_future(fetch(second, 1, "b", wait_ms=60_000))
-        await until(lambda: second.context.replicas._replicas[ORDERS, 0].data_waiters._waiting)
+        await eventually_async(lambda: second.context.replicas._replicas[ORDERS, 0].data_waiters._waiting)
         await first.append(ORDERS, b"two")
         served = await waiting
         assert (served.error_code, served.high_watermark) == (0, 2)
@@ -99,7 +100,7 @@ def test_a_follower_never_sends_a_consumer_back(tmp_path: Path) -> None:
         first, second = await started_in_racks(brokers, ["a", "b"])
         await create(first, [1, 2])
         await first.append(ORDERS, b"one")
-        await until(lambda: follower_high_watermark(second) == 1)
+        await eventually_async(lambda: follower_high_watermark(second) == 1)
         assert (await fetch(second, 9, "b")).error_code == ErrorCode.offset_not_available
         assert (await fetch(first, 9, "b")).error_code == ErrorCode.offset_out_of_range
         epoch = second.context.image.topics[ORDERS].partitions[0].leader_epoch
@@ -114,10 +115,10 @@ def test_a_follower_that_is_not_in_sync_serves_nobody_and_is_preferred_by_nobody
         first, second = await started_in_racks(brokers, ["a", "b"])
         await create(first, [1, 2])
         await first.append(ORDERS, b"one")
-        await until(lambda: follower_high_watermark(second) == 1)
+        await eventually_async(lambda: follower_high_watermark(second) == 1)
         await second.context.replicas._fetchers.stop()
         await first.append(ORDERS, b"two")
-        await until(lambda: brokers.members(2, ORDERS) == {1})
+        await eventually_async(lambda: brokers.members(2, ORDERS) == {1})
         await second.context.replicas.settled()
         assert (await fetch(second, rack="b")).error_code == ErrorCode.not_leader_or_follower
         assert (await fetch(first, rack="b")).preferred_read_replica == -1
@@ -133,7 +134,7 @@ def test_followers_serve_nobody_unless_they_are_told_to_and_the_client_knows_of_
         first, second = await started_in_racks(brokers, ["a", "b"])
         await create(first, [1, 2])
         await first.append(ORDERS, b"one")
-        await until(lambda: follower_high_watermark(second) == 1)
+        await eventually_async(lambda: follower_high_watermark(second) == 1)
         told = await fetch(first, rack="b", version=version)
         assert (told.preferred_read_replica, len(told.records) > 0) == (-1, True)
         refused = await fetch(second, rack="b", version=version)

@@ -21,9 +21,10 @@ from penstock.wire.known_transactions import (
     decode_known_transactions_response,
     encode_known_transactions_request,
 )
+from support.eventually import eventually_async
 from support.harness import Harness, serve
 from support.transaction_wire import Producer, ask_raw, fetch, find_coordinator, seen
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 SOON = {
     "transaction.max.timeout.ms": "1",
@@ -82,7 +83,7 @@ def test_transaction_that_nobody_knows_is_aborted_and_readers_go_on(tmp_path: Pa
         await find_coordinator(broker, 1, "somebody")
         write_lost(broker)
         await broker.append("a", b"after")
-        await until(lambda: not is_open(broker))
+        await eventually_async(lambda: not is_open(broker))
         assert seen(await fetch(broker, "a")) == [b"after"]
         assert broker.context.hanging_transactions.aborts == 1
         assert entry_of(broker).coordinator_epoch == -1, "no coordinator is fenced by it"
@@ -94,7 +95,7 @@ def test_transaction_from_before_any_coordinator_is_aborted(tmp_path: Path) -> N
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         write_lost(broker)
-        await until(lambda: not is_open(broker))
+        await eventually_async(lambda: not is_open(broker))
 
     serve(tmp_path, scenario, SOON)
 
@@ -113,7 +114,7 @@ def test_transaction_is_left_alone_while_its_coordinator_knows_it(tmp_path: Path
             is ErrorCode.invalid_txn_state
         )
         assert await producer.end(commit=True) is ErrorCode.none
-        await until(lambda: not is_open(broker, producer.producer_id))
+        await eventually_async(lambda: not is_open(broker, producer.producer_id))
         assert seen(await fetch(broker, "a")) == [b"x"]
 
     serve(tmp_path, scenario, SELDOM)
@@ -130,7 +131,7 @@ def test_open_transaction_of_the_same_producer_elsewhere_does_not_keep_it(tmp_pa
         assert await abort_as_operator(broker, producer.producer_id, producer.epoch) is ErrorCode.none
         await producer.write("a", b"y")
         assert await producer.end(commit=True) is ErrorCode.none
-        await until(lambda: not is_open(broker, producer.producer_id))
+        await eventually_async(lambda: not is_open(broker, producer.producer_id))
         assert seen(await fetch(broker, "a")) == [b"y"]
 
     serve(tmp_path, scenario, SELDOM)
@@ -178,7 +179,7 @@ def test_nothing_is_aborted_while_not_every_coordinator_is_known_to_have_answere
     async def scenario(broker: Harness) -> None:
         await broker.create("a")
         await find_coordinator(broker, 1, "somebody")
-        await until(lambda: len(broker.context.transactions.shards) == 3)
+        await eventually_async(lambda: len(broker.context.transactions.shards) == 3)
         write_lost(broker)
         trouble(broker)
         assert await abort_as_operator(broker) is ErrorCode.coordinator_not_available
@@ -218,10 +219,10 @@ def test_coordinators_of_other_brokers_are_asked(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         at = {number: await brokers.start(number) for number in (1, 2, 3)}
         await at[1].create("a")
-        await until(lambda: all("a" in each.context.image.topics for each in at.values()))
+        await eventually_async(lambda: all("a" in each.context.image.topics for each in at.values()))
         leader = next(each for each in at.values() if _leads(each, "a", 0))
         await find_coordinator(leader, 1, "somebody")
-        await until(lambda: _all_loaded(list(at.values())))
+        await eventually_async(lambda: _all_loaded(list(at.values())))
         elsewhere = next(
             (number, each, name)
             for number, each in at.items()

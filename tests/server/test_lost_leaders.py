@@ -25,8 +25,9 @@ from penstock.server.dispatch import Session
 from penstock.server.lost_leaders import CLEARED_SECONDS, GONE_SECONDS, SUSPECTED_SECONDS, LostLeaders
 from penstock.server.security import ANONYMOUS
 from penstock.simulation.loop import SimulationLoop
+from support.eventually import eventually_async
 from support.harness import Harness, new_topic
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 ORDERS = "orders"
 LED = frozenset({TopicPartition(ORDERS, 0), TopicPartition(ORDERS, 2)})
@@ -146,12 +147,12 @@ async def with_a_topic(brokers: Brokers) -> dict[int, Harness]:
     """Three brokers, of which the first is the controller and the second leads."""
     harnesses = {number: await brokers.start(number) for number in (1, 2, 3)}
     for each in brokers.running.values():
-        await until(lambda each=each: len(each._metadata.image.brokers) == 3)
+        await eventually_async(lambda each=each: len(each._metadata.image.brokers) == 3)
     new = new_topic(ORDERS, assignments=[(0, [2, 3, 1])], configs={"min.insync.replicas": "2"})
     response = await harnesses[1].ask(19, 7, {"topics": [new], "timeout": 5_000, "validate_only": False})
     assert response.topics[0].error_code == 0
     for harness in harnesses.values():
-        await until(lambda harness=harness: ORDERS in harness.context.image.topics)
+        await eventually_async(lambda harness=harness: ORDERS in harness.context.image.topics)
     return harnesses
 
 
@@ -168,11 +169,11 @@ def test_a_broker_that_is_wrongly_taken_for_dead_costs_no_acknowledged_write(tmp
             stored += result.error_code == ErrorCode.none
             if brokers.running[2].is_lost:
                 break
-        await until(lambda: harnesses[3].context.image.topics[ORDERS].partitions[0].leader == 3)
-        await until(lambda: brokers.running[2].is_lost)
+        await eventually_async(lambda: harnesses[3].context.image.topics[ORDERS].partitions[0].leader == 3)
+        await eventually_async(lambda: brokers.running[2].is_lost)
         assert 2 not in harnesses[3].context.image.brokers
         replica = harnesses[3].context.replicas.get_in_sync(ORDERS, 0)
-        await until(lambda: replica.partition.is_leader)
+        await eventually_async(lambda: replica.partition.is_leader)
         (result,) = await produce(harnesses[3], topic(ORDERS, batch()))
         assert result.error_code == ErrorCode.none
         assert result.base_offset >= stored
@@ -186,11 +187,11 @@ def test_clients_hear_that_there_is_no_leader_and_then_who_it_is(tmp_path: Path)
         first = harnesses[1]
         known, late = (Session(f"client:{number}", "client", ANONYMOUS) for number in (1, 2))
         assert await metadata(first, known) == ({1, 2, 3}, 2, ErrorCode.none)
-        await until(lambda: brokers.members(1, ORDERS) == {1, 2, 3})
+        await eventually_async(lambda: brokers.members(1, ORDERS) == {1, 2, 3})
         shut_the_door(brokers, 2)
         # At the same moment: this broker has not noticed yet, but does before it answers.
         assert await metadata(first, known) == ({1, 2, 3}, NO_LEADER, ErrorCode.leader_not_available)
-        await until(lambda: first.context.image.topics[ORDERS].partitions[0].leader == 3)
+        await eventually_async(lambda: first.context.image.topics[ORDERS].partitions[0].leader == 3)
         assert await metadata(first, known) == ({1, 3}, 3, ErrorCode.none)
         assert await metadata(first, late) == ({1, 2, 3}, 3, ErrorCode.none)
 

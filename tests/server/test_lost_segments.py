@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from test_repair import COUNT, ORDERS, SCRUB, all_copied, contents, replica_of, started, stored
 
-from support.whole_brokers import Brokers, run, until
+from support.eventually import eventually_async
+from support.whole_brokers import Brokers, run
 
 
 def remove(file: Path) -> None:
@@ -32,7 +33,7 @@ def test_replica_without_a_segment_file_leaves_the_in_sync_set_and_is_fetched_ag
         await brokers.start(2)
         assert brokers.members(2, ORDERS) == {1}
         assert any("log is damaged" in line for line in brokers.lines)
-        await until(lambda: brokers.members(1, ORDERS) == {1, 2})
+        await eventually_async(lambda: brokers.members(1, ORDERS) == {1, 2})
         log = replica_of(brokers, 2).log
         assert (log.damage, log.log_start_offset, log.log_end_offset) == ((), 0, COUNT)
         assert len(contents(tmp_path, [1, 2])) == 1

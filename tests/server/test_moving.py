@@ -15,8 +15,9 @@ from penstock.model import Offset
 from penstock.records.batch import read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.iteration import iterate, read_batches
+from support.eventually import eventually_async
 from support.harness import Harness, new_topic
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 ORDERS = "orders"
 
@@ -84,7 +85,7 @@ class Load:
     async def more(self) -> None:
         """Wait until it goes on."""
         enough = len(self.acknowledged) + 20
-        await until(lambda: len(self.acknowledged) >= enough or self._task.done())
+        await eventually_async(lambda: len(self.acknowledged) >= enough or self._task.done())
 
     async def end(self) -> list[bytes]:
         self._is_over = True
@@ -95,7 +96,7 @@ class Load:
 async def moved(harness: Harness, replicas: list[int]) -> None:
     response = await reassign(harness, (ORDERS, 0, replicas))
     assert codes(response) == [ErrorCode.none]
-    await until(lambda: state(harness).replicas == tuple(replicas) and not state(harness).is_reassigning)
+    await eventually_async(lambda: state(harness).replicas == tuple(replicas) and not state(harness).is_reassigning)
 
 
 def test_a_partition_moves_under_load_and_loses_nothing(tmp_path: Path) -> None:
@@ -104,19 +105,19 @@ def test_a_partition_moves_under_load_and_loses_nothing(tmp_path: Path) -> None:
         first = harnesses[1]
         await create(first, [1, 2, 3], min_insync_replicas="2")
         for harness in harnesses.values():
-            await until(lambda harness=harness: ORDERS in harness.context.image.topics)
+            await eventually_async(lambda harness=harness: ORDERS in harness.context.image.topics)
         load = Load(harnesses)
         await load.more()
         await moved(first, [2, 3, 4])
         assert state(first).leader == 2
         assert not state(first).is_reassigning
         await load.more()
-        await until(lambda: directories(tmp_path, 1) == [])
+        await eventually_async(lambda: directories(tmp_path, 1) == [])
         assert len(directories(tmp_path, 4)) == 1
         # Back again, and it starts from nothing.
         await moved(first, [1, 4])
         await load.more()
-        await until(lambda: directories(tmp_path, 2) == directories(tmp_path, 3) == [])
+        await eventually_async(lambda: directories(tmp_path, 2) == directories(tmp_path, 3) == [])
         acknowledged = await load.end()
         leader = harnesses[state(first).leader]
         stored = values(leader)
@@ -125,7 +126,7 @@ def test_a_partition_moves_under_load_and_loses_nothing(tmp_path: Path) -> None:
             log = harnesses[number].context.logs.get(first.context.image.topics[ORDERS].id, 0)
             assert log is not None
             assert log.log_start_offset == 0
-            await until(lambda log=log: log.log_end_offset == len(stored))
+            await eventually_async(lambda log=log: log.log_end_offset == len(stored))
 
     run(tmp_path, scenario)
 
@@ -137,7 +138,7 @@ def test_a_log_that_moved_away_while_its_broker_was_down_goes_when_it_is_back(tm
         await harnesses[0].append(ORDERS, b"one")
         await brokers.stop(1)
         second = harnesses[1]
-        await until(lambda: state(second).leader == 2)
+        await eventually_async(lambda: state(second).leader == 2)
         await moved(second, [2, 3])
         await second.append(ORDERS, b"two")
         assert len(directories(tmp_path, 1)) == 2
@@ -190,13 +191,13 @@ def test_a_move_waits_for_a_broker_that_is_away_and_can_be_called_off(tmp_path: 
         (partition,) = listed.topics[0].partitions
         assert set(partition.replicas) == {1, 2, 3}
         assert (partition.adding_replicas, partition.removing_replicas) == ((3,), (1,))
-        await until(lambda: len(directories(tmp_path, 3)) == 1)
+        await eventually_async(lambda: len(directories(tmp_path, 3)) == 1)
         assert state(first).isr == (1, 2)
         response = await reassign(first, (ORDERS, 0, None))
         assert codes(response) == [ErrorCode.none]
         assert state(first).replicas == (1, 2)
         assert not state(first).is_reassigning
-        await until(lambda: directories(tmp_path, 3) == [])
+        await eventually_async(lambda: directories(tmp_path, 3) == [])
         await first.append(ORDERS, b"two")
         assert values(first) == [b"one", b"two"]
 
@@ -210,16 +211,16 @@ def test_a_copy_that_is_the_only_one_moves_under_load(tmp_path: Path) -> None:
         harnesses = dict(enumerate(await started(brokers, 2), 1))
         first = harnesses[1]
         await create(first, [1])
-        await until(lambda: ORDERS in harnesses[2].context.image.topics)
+        await eventually_async(lambda: ORDERS in harnesses[2].context.image.topics)
         load = Load(harnesses)
         for number in (2, 1, 2):
             await load.more()
             await moved(first, [number])
             assert (state(first).leader, state(first).isr) == (number, (number,))
-            await until(lambda number=number: directories(tmp_path, 3 - number) == [])
+            await eventually_async(lambda number=number: directories(tmp_path, 3 - number) == [])
         await load.more()
         acknowledged = await load.end()
-        await until(lambda: harnesses[2].context.replicas.get(ORDERS, 0).partition.is_leader)
+        await eventually_async(lambda: harnesses[2].context.replicas.get(ORDERS, 0).partition.is_leader)
         assert list(dict.fromkeys(values(harnesses[2]))) == acknowledged
 
     run(tmp_path, scenario)
@@ -254,7 +255,7 @@ def test_a_coordinator_moves_with_its_partition(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = dict(enumerate(await started(brokers, 3), 1))
         await create(harnesses[1], [1])
-        await until(lambda: ORDERS in harnesses[3].context.image.topics)
+        await eventually_async(lambda: ORDERS in harnesses[3].context.image.topics)
         asked = {"key_type": 0, "coordinator_keys": ["billing"]}
         found = (await harnesses[1].ask(10, 4, asked)).coordinators[0]
         while found.error_code:
@@ -291,10 +292,10 @@ def test_the_preferred_replica_leads_when_it_is_asked_to(tmp_path: Path) -> None
         refused = elected(await elect(second, [(ORDERS, [0])]))
         assert refused == {(ORDERS, 0): ErrorCode.preferred_leader_not_available}
         await brokers.start(1)
-        await until(lambda: brokers.members(2, ORDERS) == {1, 2})
+        await eventually_async(lambda: brokers.members(2, ORDERS) == {1, 2})
         assert elected(await elect(second, None)) == {(ORDERS, 0): ErrorCode.none}
         assert state(second).leader == 1
-        await until(lambda: brokers.running[1]._replicas.get(ORDERS, 0))
+        await eventually_async(lambda: brokers.running[1]._replicas.get(ORDERS, 0))
 
     run(tmp_path, scenario)
 
@@ -307,13 +308,13 @@ def test_only_on_request_one_leads_that_was_not_in_sync(tmp_path: Path) -> None:
         first, second = harnesses
         await create(first, [1, 2])
         await first.append(ORDERS, b"both have it")
-        await until(lambda: brokers.members(1, ORDERS) == {1, 2})
+        await eventually_async(lambda: brokers.members(1, ORDERS) == {1, 2})
         await brokers.stop(2)
-        await until(lambda: brokers.members(1, ORDERS) == {1})
+        await eventually_async(lambda: brokers.members(1, ORDERS) == {1})
         await first.append(ORDERS, b"only one has it")
         await brokers.stop(1)
         second = await brokers.start(2)
-        await until(lambda: second.context.image.controller_id == 2)
+        await eventually_async(lambda: second.context.image.controller_id == 2)
         assert state(second).leader == NO_LEADER
         assert state(second).isr == (1,)
         refused = elected(await elect(second, [(ORDERS, [0])]))
@@ -323,7 +324,7 @@ def test_only_on_request_one_leads_that_was_not_in_sync(tmp_path: Path) -> None:
         assert any("was not in sync" in line and line.startswith("warning") for line in brokers.lines)
         await second.append(ORDERS, b"instead")
         first = await brokers.start(1)
-        await until(lambda: brokers.members(2, ORDERS) == {1, 2})
+        await eventually_async(lambda: brokers.members(2, ORDERS) == {1, 2})
         assert values(second) == [b"both have it", b"instead"]
         log = first.context.logs.get(first.context.image.topics[ORDERS].id, 0)
         assert log is not None
@@ -338,7 +339,7 @@ def test_nobody_is_elected_where_nobody_is_alive(tmp_path: Path) -> None:
         await create(harnesses[0], [2])
         await brokers.stop(2)
         first = harnesses[0]
-        await until(lambda: state(first).leader == NO_LEADER)
+        await eventually_async(lambda: state(first).leader == NO_LEADER)
         response: Any = await elect(first, [(ORDERS, [0])], 1)
         assert elected(response) == {(ORDERS, 0): ErrorCode.eligible_leaders_not_available}
 

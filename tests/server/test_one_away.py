@@ -11,8 +11,9 @@ from test_moving import ORDERS, create, directories, state, values
 
 from penstock.cluster import deletions, znodes
 from penstock.errors import ErrorCode
+from support.eventually import eventually_async
 from support.harness import Harness, new_topic
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 
 async def delete(harness: Harness, name: str) -> None:
@@ -69,13 +70,13 @@ def test_partitions_are_added_also_to_one_that_is_away(tmp_path: Path) -> None:
         first, *_ = await started(brokers, 3)
         await create(first, [1, 2, 3])
         await brokers.stop(3)
-        await until(lambda: len(first.context.image.brokers) == 2)
+        await eventually_async(lambda: len(first.context.image.brokers) == 2)
         assert await grow(first, 2) == ErrorCode.none
         assert set(state(first, 1).isr) == {1, 2}
         await first.append(ORDERS, b"writes go on")
         third = await brokers.start(3)
-        await until(lambda: len(third.context.image.topics[ORDERS].partitions) == 2)
-        await until(lambda: set(state(first).isr) == set(state(first, 1).isr) == {1, 2, 3})
+        await eventually_async(lambda: len(third.context.image.topics[ORDERS].partitions) == 2)
+        await eventually_async(lambda: set(state(first).isr) == set(state(first, 1).isr) == {1, 2, 3})
         assert len(directories(tmp_path, 3)) == 2
 
     run(tmp_path, scenario)
@@ -86,13 +87,13 @@ def test_partitions_of_fewer_copies_are_added_to_those_who_are_there(tmp_path: P
         first, *_ = await started(brokers, 3)
         await create(first, [3, 1])
         await brokers.stop(3)
-        await until(lambda: len(first.context.image.brokers) == 2)
+        await eventually_async(lambda: len(first.context.image.brokers) == 2)
         assert await grow(first, 4) == ErrorCode.none
         partitions = first.context.image.topics[ORDERS].partitions
         assert all(set(partition.replicas) == {1, 2} for partition in partitions[1:])
         third = await brokers.start(3)
         assert len(third.context.image.topics[ORDERS].partitions) == 4
-        await until(lambda: set(state(first).isr) == {1, 3})
+        await eventually_async(lambda: set(state(first).isr) == {1, 3})
 
     run(tmp_path, scenario)
 
@@ -102,7 +103,7 @@ def test_settings_that_changed_meanwhile_hold(tmp_path: Path) -> None:
         first, *_ = await started(brokers, 3)
         await create(first, [3, 1, 2])
         await brokers.stop(3)
-        await until(lambda: state(first).leader == 1)
+        await eventually_async(lambda: state(first).leader == 1)
         resources = [
             {
                 "resource_type": kind,
@@ -117,7 +118,7 @@ def test_settings_that_changed_meanwhile_hold(tmp_path: Path) -> None:
         response = await first.ask(44, 1, {"resources": resources, "validate_only": False})
         assert {each.error_code for each in response.responses} == {ErrorCode.none}
         third = await brokers.start(3)
-        await until(lambda: set(state(first).isr) == {1, 2, 3})
+        await eventually_async(lambda: set(state(first).isr) == {1, 2, 3})
         assert third.context.replicas._replicas[ORDERS, 0].max_message_bytes == 12_345
         assert third.context.config.overrides == {"log.cleaner.backoff.ms": "4711"}
 
@@ -128,11 +129,11 @@ def test_a_topic_is_made_and_used_while_one_is_away(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, *_ = await started(brokers, 3)
         await brokers.stop(3)
-        await until(lambda: len(first.context.image.brokers) == 2)
+        await eventually_async(lambda: len(first.context.image.brokers) == 2)
         new = new_topic(ORDERS, 1, 2)
         response = await first.ask(19, 7, {"topics": [new], "timeout": 5_000, "validate_only": False})
         assert response.topics[0].error_code == ErrorCode.none
-        await until(lambda: brokers.members(2, ORDERS) == {1, 2})
+        await eventually_async(lambda: brokers.members(2, ORDERS) == {1, 2})
         third = await brokers.start(3)
         assert ORDERS in third.context.image.topics
         assert directories(tmp_path, 3) == []

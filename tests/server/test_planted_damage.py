@@ -26,7 +26,8 @@ from penstock.replication.in_sync import InSync
 from penstock.server.repairing import Repairing
 from penstock.storage import fetched_batches, scrub
 from penstock.storage.repair import Patch
-from support.whole_brokers import Brokers, run, until
+from support.eventually import eventually_async
+from support.whole_brokers import Brokers, run
 
 Scenario = Callable[[Brokers], Awaitable[None]]
 
@@ -50,7 +51,7 @@ def scrubbed_after_a_change(tmp_path: Path) -> Scenario:
         change(tmp_path, 2, 5)
         scrubbing = brokers.running[2]._maintenance._scrubbing
         passes = scrubbing.passes
-        await until(lambda: scrubbing.passes >= passes + 2)
+        await eventually_async(lambda: scrubbing.passes >= passes + 2)
         assert scrubbing.damaged_ranges == 1, "the scrub overlooked damage"
 
     return scenario
@@ -74,7 +75,7 @@ def repaired_after_a_change(tmp_path: Path) -> Scenario:
         await all_copied(brokers)
         before = contents(tmp_path, [1, 2])
         change(tmp_path, 2, 5)
-        await until(lambda: repaired(brokers) > 0)
+        await eventually_async(lambda: repaired(brokers) > 0)
         assert contents(tmp_path, [1, 2]) == before, "a repaired replica differs"
 
     return scenario
@@ -100,9 +101,9 @@ def fetched_from_a_damaged_leader(tmp_path: Path) -> Scenario:
         await brokers.stop(2)
         shutil.rmtree(tmp_path / "2")
         await brokers.start(2)
-        await until(lambda: replica_of(brokers, 2))
+        await eventually_async(lambda: replica_of(brokers, 2))
         log, alarms = replica_of(brokers, 2).log, brokers.running[2]._context.alarms
-        await until(lambda: alarms.present or log.log_end_offset == COUNT)
+        await eventually_async(lambda: alarms.present or log.log_end_offset == COUNT)
         assert log.log_end_offset == 5, "a follower appended a damaged batch"
 
     return scenario
@@ -136,8 +137,8 @@ def returned_without_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         await brokers.stop(2)
         stored(tmp_path, 2)[1].path.unlink()
         await brokers.start(2)
-        await until(lambda: partition.in_sync.followers[number].broker_epoch > former_epoch)
-        await until(lambda: partition.in_sync.followers[number].log_end == COUNT)
+        await eventually_async(lambda: partition.in_sync.followers[number].broker_epoch > former_epoch)
+        await eventually_async(lambda: partition.in_sync.followers[number].log_end == COUNT)
         joined = brokers.members(1, ORDERS) - {1}
         if partition.in_sync.may_join(number, replica.log.high_watermark):
             joined |= {number}

@@ -13,8 +13,9 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.replication.in_sync import InSync
 from penstock.replication.replica import Replica
 from penstock.wire.produce import ProducePartition, ProduceTopic
+from support.eventually import eventually_async
 from support.harness import Harness, serve
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 
 def batch(sequence: int, epoch: int = 0) -> memoryview:
@@ -173,7 +174,7 @@ def test_a_retry_from_before_the_window_is_a_duplicate_after_a_restart(tmp_path:
         assert [await sender.send(sequence) for sequence in range(8)] == [ErrorCode.none] * 8
         await brokers.stop(1)
         broker = await brokers.start(1)
-        await until(lambda: broker.context.replicas.get("orders", 0))
+        await eventually_async(lambda: broker.context.replicas.get("orders", 0))
         assert await Sender(broker).send(0) is ErrorCode.duplicate_sequence_number
 
     run(tmp_path, scenario)

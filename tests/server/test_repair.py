@@ -17,8 +17,9 @@ from penstock.server import repairing
 from penstock.storage.damage import DamagedRange
 from penstock.storage.log_manager import LogManager
 from support.changed_bytes import Segment, segments_of
+from support.eventually import eventually_async
 from support.harness import Harness, new_topic
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 ORDERS = "orders"
 COUNT = 40
@@ -33,7 +34,7 @@ async def started(brokers: Brokers, count: int, **configs: str) -> None:
     for number in range(1, count + 1):
         await brokers.start(number)
     for broker in brokers.running.values():
-        await until(lambda broker=broker: len(broker._metadata.image.brokers) == count)
+        await eventually_async(lambda broker=broker: len(broker._metadata.image.brokers) == count)
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     new = new_topic(
         ORDERS, assignments=[(0, list(range(1, count + 1)))], configs={"segment.bytes": "1024", **settings}
@@ -42,7 +43,7 @@ async def started(brokers: Brokers, count: int, **configs: str) -> None:
     response = await first.ask(19, 7, {"topics": [new], "timeout": 5_000, "validate_only": False})
     assert response.topics[0].error_code == 0, response.topics[0].error_message
     for broker in brokers.running.values():
-        await until(lambda broker=broker: broker._context.replicas.get_any(ORDERS, 0))
+        await eventually_async(lambda broker=broker: broker._context.replicas.get_any(ORDERS, 0))
     for number in range(COUNT):
         await first.append(ORDERS, b"value-%d;" % number)
 
@@ -66,8 +67,8 @@ def change(directory: Path, number: int, offset: int) -> None:
 
 async def all_copied(brokers: Brokers) -> None:
     for number in brokers.running:
-        await until(lambda number=number: replica_of(brokers, number).log.log_end_offset == COUNT)
-        await until(lambda number=number: replica_of(brokers, number).log.high_watermark == COUNT)
+        await eventually_async(lambda number=number: replica_of(brokers, number).log.log_end_offset == COUNT)
+        await eventually_async(lambda number=number: replica_of(brokers, number).log.high_watermark == COUNT)
 
 
 def contents(directory: Path, numbers: Sequence[int]) -> set[bytes]:
@@ -95,8 +96,10 @@ def test_damaged_replicas_become_equal_to_whole_ones(tmp_path: Path, changes: li
         [before] = contents(tmp_path, [1, 2, 3])
         for number, offset in changes:
             change(tmp_path, number, offset)
-        await until(lambda: repaired(brokers) == len(changes))
-        await until(lambda: not any(each._context.alarms.present for each in brokers.running.values()))
+        await eventually_async(lambda: repaired(brokers) == len(changes))
+        await eventually_async(
+            lambda: not any(each._context.alarms.present for each in brokers.running.values())
+        )
         assert contents(tmp_path, [1, 2, 3]) == {before}
         assert brokers.members(1, ORDERS) == {1, 2, 3}
         assert [damage_of(brokers, number) for number in (1, 2, 3)] == [[], [], []]
@@ -112,15 +115,15 @@ def test_records_damaged_in_all_replicas_are_never_removed(tmp_path: Path) -> No
             change(tmp_path, number, 5)
         before = contents(tmp_path, [1, 2, 3])
         for number in (1, 2, 3):
-            await until(lambda number=number: damage_of(brokers, number) == [(5, 6)])
-        await until(lambda: any("could not be repaired" in line for line in brokers.lines))
+            await eventually_async(lambda number=number: damage_of(brokers, number) == [(5, 6)])
+        await eventually_async(lambda: any("could not be repaired" in line for line in brokers.lines))
         log = replica_of(brokers, 1).log
         with pytest.raises(CorruptLog):
             log.read(Offset(5), 100, below=log.high_watermark, at_least_one=True, wait=True)
         assert len(log.read(Offset(6), 100, below=log.high_watermark, at_least_one=True, wait=True)) > 0
         assert contents(tmp_path, [1, 2, 3]) == before
         name = replica_of(brokers, 1).name
-        await until(lambda: brokers.running[1]._context.alarms.has(AlarmKind.DAMAGED_LOG, name))
+        await eventually_async(lambda: brokers.running[1]._context.alarms.has(AlarmKind.DAMAGED_LOG, name))
         health = brokers.running[1]._health()
         assert health.is_ok
         assert health.is_degraded
@@ -139,14 +142,16 @@ def test_follower_refuses_a_damaged_batch_and_takes_it_when_it_is_repaired(tmp_p
         await brokers.stop(2)
         shutil.rmtree(tmp_path / "2")
         await brokers.start(2)
-        await until(lambda: brokers.running[2]._context.alarms.present)
+        await eventually_async(lambda: brokers.running[2]._context.alarms.present)
         log = replica_of(brokers, 2).log
         [alarm] = brokers.running[2]._context.alarms.present
         assert (alarm.kind, alarm.partition.topic) == (AlarmKind.CORRUPT_FETCH, ORDERS)
         assert "offset 5" in alarm.detail
         assert log.log_end_offset == 5
         good.path.write_bytes(whole)
-        await until(lambda: log.log_end_offset == COUNT and not brokers.running[2]._context.alarms.present)
+        await eventually_async(
+            lambda: log.log_end_offset == COUNT and not brokers.running[2]._context.alarms.present
+        )
         assert len(contents(tmp_path, [1, 2])) == 1
 
     run(tmp_path, scenario, log_scrub_interval_ms="0", replica_lag_time_max_ms="30000")
@@ -178,8 +183,8 @@ def test_follower_that_lacks_records_is_fetched_again_before_it_is_in_sync(
         lose_at_start(monkeypatch, 2, (10, 20), (25, 26))
         await brokers.start(2)
         assert brokers.members(2, ORDERS) == {1}
-        await until(lambda: any("damaged log is fetched again" in line for line in brokers.lines))
-        await until(lambda: brokers.members(1, ORDERS) == {1, 2})
+        await eventually_async(lambda: any("damaged log is fetched again" in line for line in brokers.lines))
+        await eventually_async(lambda: brokers.members(1, ORDERS) == {1, 2})
         log = replica_of(brokers, 2).log
         assert (log.damage, log.log_end_offset) == ((), COUNT)
         assert len(contents(tmp_path, [1, 2])) == 1
@@ -197,7 +202,7 @@ def test_follower_keeps_its_records_where_the_leader_lacks_others(
         change(tmp_path, 1, 30)
         lose_at_start(monkeypatch, 2, (10, 20))
         await brokers.start(2)
-        await until(lambda: any("could not be fetched again" in line for line in brokers.lines))
+        await eventually_async(lambda: any("could not be fetched again" in line for line in brokers.lines))
         log = replica_of(brokers, 2).log
         assert log.log_end_offset == COUNT
         assert damage_of(brokers, 2) == [(10, 20)]

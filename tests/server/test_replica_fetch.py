@@ -12,8 +12,9 @@ from penstock.server.security import ANONYMOUS
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.fetch_client import FetchResponse, decode_fetch_response, encode_fetch_request
 from penstock.wire.framing import SIZE_PREFIX
+from support.eventually import eventually_async
 from support.harness import Harness
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 ORDERS = "orders"
 VERSION = 17
@@ -71,11 +72,11 @@ def test_what_a_request_names_is_told_of_in_its_answer_and_in_none_before(tmp_pa
     async def scenario(brokers: Brokers) -> None:
         first = await brokers.start(1)
         second = await brokers.start(2)
-        await until(lambda: len(brokers.running[1]._metadata.image.brokers) == 2)
+        await eventually_async(lambda: len(brokers.running[1]._metadata.image.brokers) == 2)
         await first.create(ORDERS)
         number = first.context.image.topics[ORDERS].partitions[0].leader
         leader = {1: first, 2: second}[number]
-        await until(lambda: leader.context.replicas.get(ORDERS, 0))
+        await eventually_async(lambda: leader.context.replicas.get(ORDERS, 0))
         follower = Follower(leader, BrokerId(3 - number))
         waiting = follower.name(0)
         again = follower.name(0)

@@ -16,8 +16,9 @@ from penstock.model import Offset
 from penstock.net.network import TcpNetwork
 from penstock.records.building import NewRecord
 from penstock.records.iteration import iterate, read_batches
+from support.eventually import eventually_async
 from support.harness import Harness
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 ORDERS = "orders"
 
@@ -101,7 +102,9 @@ def test_a_record_that_is_too_large_takes_no_other_with_it(tmp_path: Path) -> No
 def test_records_follow_their_leader_each_once(tmp_path: Path) -> None:
     async def scenario(brokers: Brokers) -> None:
         harnesses = {number: await brokers.start(number) for number in (1, 2, 3)}
-        await until(lambda: all(len(each._metadata.image.brokers) == 3 for each in brokers.running.values()))
+        await eventually_async(
+            lambda: all(len(each._metadata.image.brokers) == 3 for each in brokers.running.values())
+        )
         await harnesses[1].create(ORDERS)
         routes = routes_to(brokers)
         sender = IdempotentProducer(routes)
@@ -148,7 +151,7 @@ def test_where_nobody_can_say_what_became_of_a_record_that_is_said(tmp_path: Pat
     async def scenario(brokers: Brokers) -> None:
         first = await brokers.start(1)
         second = await brokers.start(2)
-        await until(lambda: len(brokers.running[1]._metadata.image.brokers) == 2)
+        await eventually_async(lambda: len(brokers.running[1]._metadata.image.brokers) == 2)
         await first.create(ORDERS)
         topic = first.context.image.topics[ORDERS]
         leader = topic.partitions[0].leader
@@ -160,7 +163,7 @@ def test_where_nobody_can_say_what_became_of_a_record_that_is_said(tmp_path: Pat
         replica = holder.context.replicas.get(ORDERS, 0)
         replica.when_committed = lambda *_, **__: False  # type: ignore[method-assign]
         sending = sender.send(ORDERS, 0, record(1))
-        await until(lambda: replica.log.log_end_offset == 2)
+        await eventually_async(lambda: replica.log.log_end_offset == 2)
         await brokers.stop(leader)
         with pytest.raises(OutcomeUnknown):
             await sending

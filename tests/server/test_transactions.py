@@ -10,6 +10,7 @@ import pytest
 from penstock.errors import ErrorCode
 from penstock.server.security import Operation, ResourceType
 from penstock.storage.aborted_transactions import AbortedTransaction
+from support.eventually import eventually_async
 from support.harness import Harness, serve
 from support.transaction_wire import (
     LIST_OFFSETS,
@@ -60,9 +61,7 @@ def test_readers_see_what_was_committed(tmp_path: Path, version: int) -> None:
 async def until_settled(broker: Harness) -> None:
     """Markers are written after EndTxn was answered."""
     log = broker.context.replicas.get("a", 0).log
-    async with asyncio.timeout(5):
-        while log.last_stable_offset < log.high_watermark:
-            await asyncio.sleep(0.001)
+    await eventually_async(lambda: log.last_stable_offset >= log.high_watermark)
 
 
 @VERSIONS

@@ -10,9 +10,10 @@ import pytest
 
 from penstock.errors import ErrorCode
 from penstock.storage.log import Log
+from support.eventually import eventually_async
 from support.harness import Harness, new_topic
 from support.transaction_wire import Producer, committed_offset, fetch, find_coordinator, seen
-from support.whole_brokers import Brokers, run, until
+from support.whole_brokers import Brokers, run
 
 ORDERS = "orders"
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
@@ -29,13 +30,13 @@ class Cluster:
         for number in (1, 2, 3):
             self.at[number] = await self.brokers.start(number)
         for broker in self.brokers.running.values():
-            await until(lambda broker=broker: len(broker._metadata.image.brokers) == 3)
+            await eventually_async(lambda broker=broker: len(broker._metadata.image.brokers) == 3)
         assignments = [(0, [1, 2, 3]), (1, [2, 3, 1]), (2, [3, 1, 2])]
         new = new_topic(ORDERS, assignments=assignments, configs={"min.insync.replicas": "2"})
         answer = await self.at[1].ask(19, 7, {"topics": [new], "timeout": 5_000, "validate_only": False})
         assert answer.topics[0].error_code == 0, answer.topics[0].error_message
         for index, leader in enumerate((1, 2, 3)):
-            await until(lambda index=index, leader=leader: self._leads(leader, index))
+            await eventually_async(lambda index=index, leader=leader: self._leads(leader, index))
 
     def _leads(self, number: int, index: int) -> bool:
         replica = self.at[number].context.replicas._replicas.get((ORDERS, index))
@@ -66,8 +67,8 @@ class Cluster:
                 for index in range(3)
             ]
 
-        await until(lambda: len({log.log_end_offset for log in logs()}) <= 3)
-        await until(lambda: all(log.last_stable_offset == log.log_end_offset for log in logs()))
+        await eventually_async(lambda: len({log.log_end_offset for log in logs()}) <= 3)
+        await eventually_async(lambda: all(log.last_stable_offset == log.log_end_offset for log in logs()))
 
     async def committed(self) -> list[list[bytes]]:
         return [seen(await fetch(self.leader(index), ORDERS, partition=index)) for index in range(3)]
@@ -128,7 +129,7 @@ def test_the_next_leader_goes_on_with_an_open_transaction(tmp_path: Path, versio
         leader = cluster.leader(index)
         number = next(each for each in (1, 2, 3) if cluster.at[each] is leader)
         await cluster.brokers.stop(number)
-        await until(lambda: any(cluster._leads(each, index) for each in cluster.brokers.running))
+        await eventually_async(lambda: any(cluster._leads(each, index) for each in cluster.brokers.running))
         assert cluster.leader(index).context.replicas.get(ORDERS, index).log.last_stable_offset == 0
         leader = cluster.leader(index)
         for ask in (

@@ -21,6 +21,7 @@ from penstock.simulation.loop import SimulationLoop
 from penstock.simulation.partition_history import PartitionHistory, RecordedEnsemble
 from penstock.simulation.routing import RoutingClient
 from penstock.simulation.trace import Trace
+from support.eventually import eventually_async
 
 Scenario = Callable[[ClusterStage], Awaitable[None]]
 Play = Callable[[Scenario], None]
@@ -51,14 +52,6 @@ def play(loop: SimulationLoop, trace: Trace) -> Play:
 async def start(members: Sequence[ClusterMember]) -> None:
     for member in members:
         await member.start()
-
-
-async def until(
-    condition: Callable[[], bool], seconds: float = 20.0, *, interval_seconds: float = 0.01
-) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(interval_seconds)
 
 
 def test_a_broker_that_is_lost_while_it_starts_serves_nobody_who_waits_at_its_door(
@@ -114,7 +107,7 @@ def test_another_broker_leads_when_the_leader_is_gone_and_nothing_is_lost(play: 
         first = stage.partition("orders", 0)
         assert first is not None
         stage.member(first.leader).crash()
-        await until(lambda: _leader(stage) not in (first.leader, -1))
+        await eventually_async(lambda: _leader(stage) not in (first.leader, -1))
 
     play(scenario)
 
@@ -132,14 +125,14 @@ async def _behind_the_epoch_start(stage: ClusterStage) -> None:
     state = stage.partition("orders", 0)
     assert state is not None
     leader, heir, mute, late = (stage.member(node_id) for node_id in state.replicas)
-    await until(lambda: all(any(member.replicas()) for member in stage.members))
+    await eventually_async(lambda: all(any(member.replicas()) for member in stage.members))
     await send(routing, 5)
     network.part(late.host.name, leader.host.name)
     await send(routing, 5)  # the first waits until the late one is in sync no more
     assert _in_sync(stage) == {leader.node_id, heir.node_id, mute.node_id}
     network.part(mute.host.name, heir.host.name)  # in sync, but it does not say how far it is
     leader.crash()
-    await until(lambda: _log_end(late) == 9, interval_seconds=0.0001)
+    await eventually_async(lambda: _log_end(late) == 9, poll_s=0.0001)
     assert (_log_end(heir), _high_watermark(heir)) == (10, 9)
     network.sever(
         heir.host.name, late.host.name
@@ -175,11 +168,11 @@ async def _hang_while_the_clock_goes_back(stage: ClusterStage) -> None:
     state = stage.partition("orders", 0)
     assert state is not None
     leader, hung, _ = (stage.member(node_id) for node_id in state.replicas)
-    await until(lambda: hung.node_id in _in_sync(stage) and any(hung.replicas()))
+    await eventually_async(lambda: hung.node_id in _in_sync(stage) and any(hung.replicas()))
     await send(routing, 5)
     stage.world.network.part(hung.host.name, leader.host.name)
     sending = asyncio.ensure_future(send(routing, 1))
-    await until(lambda: _log_end(leader) == 6, interval_seconds=0.001)
+    await eventually_async(lambda: _log_end(leader) == 6, poll_s=0.001)
     leader.host.clock.jump(-3_600_000)
     await asyncio.wait([sending], timeout=_LAG_SECONDS + 2.0)
     assert hung.node_id not in _in_sync(stage), "a hung follower is still in sync"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from penstock.cli.zookeeper_process import Member, ZooKeeperProcess
 from support.broker_process import BrokerProcess, answers, free_ports
+from support.eventually import eventually
 
 CLUSTER_SIZE = int(os.environ.get("PENSTOCK_TEST_CLUSTER", "0"))
 """How many brokers the client tests run against; 0 is one without a ZooKeeper."""
@@ -156,10 +156,7 @@ class ClusterProcesses:
         self.wait_until_healed()
 
     def until(self, condition: Callable[[], object], what: str, within_s: float = PATIENCE_S) -> None:
-        deadline = time.monotonic() + within_s
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {within_s} s: {what}\n{self.log_tails()}"
-            time.sleep(POLL_S)
+        eventually(condition, what, within_s=within_s, poll_s=POLL_S, details=self.log_tails)
 
     def log_tails(self) -> str:
         return "\n".join(f"broker {number}:\n{b.log_tail()}" for number, b in self.brokers.items())

@@ -12,8 +12,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from penstock.errors import BrokerError
+
 T = TypeVar("T")
 Errors = type[Exception] | tuple[type[Exception], ...]
+NOT_YET: Errors = BrokerError
+"""A broker in the test's own process raises this error for a topic or leader that it does not know yet."""
 
 WITHIN_S = 60.0
 """The default bound. It is generous because other work may share the machine; a wait that succeeds is not longer."""
@@ -26,12 +30,12 @@ def eventually(
     *,
     within_s: float = WITHIN_S,
     poll_s: float = POLL_S,
-    ignoring: Errors = (),
+    ignoring: Errors = NOT_YET,
     details: Callable[[], object] | None = None,
 ) -> T:
     """Wait until the condition is true and return its value.
 
-    Exceptions in `ignoring` count as false. `details` is called on failure, and its value joins the message.
+    Exceptions in `ignoring` count as false values. `details` is called on failure, and its value joins the message.
     """
     deadline = time.monotonic() + within_s
     while True:
@@ -52,8 +56,8 @@ async def eventually_async(
     what: str = "the condition holds",
     *,
     within_s: float = WITHIN_S,
-    poll_s: float = 0.005,
-    ignoring: Errors = (),
+    poll_s: float = 0.001,
+    ignoring: Errors = NOT_YET,
     details: Callable[[], object] | None = None,
 ) -> T:
     """Wait, in the time of the running event loop, until the condition or the awaitable it returns is true."""

@@ -19,16 +19,6 @@ from penstock.storage.disk import RealDisk
 from penstock.threads import ThreadPools
 from support.harness import Harness
 
-WAIT_SECONDS = 20.0
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """What a broker does not know yet is an error of its own at times."""
-    deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
-    while not _holds(condition):
-        assert asyncio.get_running_loop().time() < deadline, "it does not come to that"
-        await asyncio.sleep(0.005)
-
 
 def _holds(condition: Callable[[], object]) -> bool:
     try:

@@ -21,6 +21,7 @@ from penstock.records.control import Marker
 from penstock.transactions import markers as markers_module
 from penstock.transactions.links import BrokerLinks
 from penstock.transactions.markers import Ending, Markers
+from support.eventually import eventually_async
 
 ME, OTHER = BrokerId(1), BrokerId(2)
 P0, P1, P2 = (TopicPartition("orders", index) for index in range(3))
@@ -89,12 +90,7 @@ class World:
         done = asyncio.Event()
         ending = Ending(Marker(7, 0, True, 1), 1, partitions, done.set)
         self.markers.write(ending)
-        async with asyncio.timeout(10):
-            if until is None:
-                await done.wait()
-            else:
-                while not until():
-                    await asyncio.sleep(0.001)
+        await eventually_async(until or done.is_set)
         return ending
 
 

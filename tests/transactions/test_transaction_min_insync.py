@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 
 import pytest
 from coordinator_bench import Bench, turns
@@ -11,6 +11,7 @@ from coordinator_bench import Bench, turns
 from penstock.errors import BrokerError, ErrorCode
 from penstock.transactions import shard as shard_module
 from penstock.transactions.transaction import NOBODY, VERSION_1, Identity, TransactionState
+from support.eventually import eventually_async
 
 UNAVAILABLE = ErrorCode.coordinator_not_available
 
@@ -31,12 +32,6 @@ async def open_transaction() -> tuple[Bench, Identity]:
     producer = await bench.init()
     await bench.add(producer)
     return bench, producer
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def test_requests_that_would_write_are_refused_before_anything_is_decided() -> None:
@@ -75,7 +70,7 @@ async def test_a_decision_stored_on_too_few_replicas_has_no_markers_yet() -> Non
     assert bench.shard.transactions["t"].state is TransactionState.PREPARE_COMMIT
     assert (bench.endings, bench.lost_shards) == ([], [])
     bench.log.replica.is_under_min_insync = False
-    await until(lambda: bench.endings)
+    await eventually_async(lambda: bench.endings)
     await bench.rest()
     assert bench.shard.transactions["t"].state is TransactionState.COMPLETE_COMMIT
 
@@ -95,7 +90,7 @@ async def test_a_shard_loaded_while_replicas_lack_writes_its_markers_later() -> 
     await turns()
     assert bench.endings == []
     bench.log.replica.is_under_min_insync = False
-    await until(lambda: bench.endings)
+    await eventually_async(lambda: bench.endings)
     await bench.rest()
     assert bench.shard.transactions["t"].state is TransactionState.COMPLETE_COMMIT
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -22,17 +20,10 @@ from penstock import (
 from penstock.testing import Broker
 from support.broker_process import MakeTopic
 from support.cluster_processes import BROKERS
+from support.eventually import eventually
 
 SET_BY_CLUSTER = frozenset({"min.insync.replicas"} if BROKERS >= 3 else ())
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Of several brokers each hears of a change a moment later."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def send_hours(bootstrap: str, topic: str, hours: int = 5) -> None:
@@ -55,11 +46,11 @@ def test_a_topic_from_creation_to_deletion(admin: Admin, topic_name: str) -> Non
 
     admin.topics.alter(topic_name, set={"segment.bytes": "1048576"}, unset=["retention.ms"])
     admin.topics.add_partitions(topic_name, 3)
-    until(lambda: len(admin.topics.describe(topic_name).partitions) == 3)
-    until(lambda: admin.topics.describe(topic_name).changed == {"segment.bytes"} | SET_BY_CLUSTER)
+    eventually(lambda: len(admin.topics.describe(topic_name).partitions) == 3)
+    eventually(lambda: admin.topics.describe(topic_name).changed == {"segment.bytes"} | SET_BY_CLUSTER)
 
     admin.topics.delete(topic_name)
-    until(lambda: topic_name not in admin.topics.list())
+    eventually(lambda: topic_name not in admin.topics.list())
 
 
 def test_internal_topics_are_listed_when_asked_for(

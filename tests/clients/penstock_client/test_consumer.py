@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -23,6 +23,7 @@ from penstock import (
 )
 from penstock.testing import Broker
 from support.broker_process import MakeTopic
+from support.eventually import eventually
 
 PATIENCE_S = 20.0
 PROTOCOLS = pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
@@ -54,13 +55,6 @@ def fail_at_three(consumer: Consumer) -> None:
 
 def values(consumer: Consumer, count: int) -> list[Any]:
     return [next(consumer).value for _ in range(count)]
-
-
-def wait_until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.02)
 
 
 def test_without_a_group_everything_is_read_and_nothing_committed(
@@ -140,7 +134,7 @@ def test_what_is_done_is_committed_while_reading(bootstrap: str, numbers: str) -
     partition = TopicPartition(numbers, 0)
     with open_consumer(bootstrap, numbers, numbers, commit_interval_ms=50) as consumer:
         assert values(consumer, 4) == [0, 1, 2, 3]
-        wait_until(lambda: consumer.committed(partition) == 3)
+        eventually(lambda: consumer.committed(partition) == 3)
 
 
 def test_a_batch_is_done_when_the_next_is_asked_for(bootstrap: str, numbers: str) -> None:
@@ -296,11 +290,11 @@ def test_consumers_that_close_together_leave_no_member_behind(
         threads = [threading.Thread(target=read_and_close, args=(group, stop)) for _ in range(4)]
         for thread in threads:
             thread.start()
-        wait_until(lambda group=group: bool(members(admin, group)))
+        eventually(lambda group=group: bool(members(admin, group)))
         stop.set()  # while the group still assigns
         for thread in threads:
             thread.join()
-        wait_until(lambda group=group: not members(admin, group), patience_s=5)
+        eventually(lambda group=group: not members(admin, group), within_s=5)
 
 
 def members(admin: Admin, group: str) -> Sequence[object]:

@@ -14,6 +14,7 @@ import pytest
 
 from penstock import Consumer, Producer
 from penstock.testing import Broker
+from support.eventually import eventually
 
 PROGRAM = Path(__file__).with_name("consumer_program.py")
 PATIENCE_S = 30.0
@@ -39,12 +40,14 @@ class Worker:
         return self.notes.read_text().splitlines() if self.notes.exists() else []
 
     def wait_until(self, condition: Callable[[list[str]], bool]) -> list[str]:
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition(lines := self.lines()):
+        def found() -> list[str] | None:
+            lines = self.lines()
+            if condition(lines):
+                return lines
             assert self.process.poll() is None, "the worker ended"
-            assert time.monotonic() < deadline, f"only {lines[-5:]}"
-            time.sleep(0.01)
-        return lines
+            return None
+
+        return eventually(found, within_s=PATIENCE_S, details=lambda: self.lines()[-5:]) or []
 
     def kill(self) -> None:
         self.process.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import (
@@ -24,18 +23,12 @@ from confluent_kafka.admin import (
 from samples import PATIENCE_S, Sample
 
 from support.broker_process import Address
+from support.eventually import eventually
 
 
 def create(admin: AdminClient, topic: NewTopic) -> None:
     admin.create_topics([topic], operation_timeout=10)[topic.topic].result(PATIENCE_S)
-    wait_until(lambda: topic.topic in admin.list_topics(timeout=5).topics)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.02)
+    eventually(lambda: topic.topic in admin.list_topics(timeout=5).topics)
 
 
 def send(broker: Address, topic: str, samples: list[Sample], **config: Any) -> list[Message]:

@@ -21,6 +21,7 @@ import pytest
 from confluent_kafka import Producer
 
 from support.broker_process import Address
+from support.eventually import eventually
 
 KCAT = shutil.which("kcat") or shutil.which("kafkacat")
 SESSION_MS = 1_500
@@ -221,11 +222,12 @@ def share(places: Iterable[Place], members: Sequence[Member]) -> bool:
 def wait_for(
     condition: Callable[[], bool], what: str, *members: Member, within_s: float = PATIENCE_S
 ) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        told = [(sorted(member.owned), member.rebalances, member.said[-5:]) for member in members]
-        assert time.monotonic() < deadline, f"{what}: not within {within_s} s; members: {told}"
-        time.sleep(0.02)
+    """Wait for a condition of a group; a failure shows the assignment and the last lines of each member."""
+
+    def states() -> object:
+        return [(sorted(member.owned), member.rebalances, member.said[-5:]) for member in members]
+
+    eventually(condition, what, within_s=within_s, details=states)
 
 
 def _command(kind: Kind, broker: Address, group: str, topics: Sequence[str]) -> list[str]:

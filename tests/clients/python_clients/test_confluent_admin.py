@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from confluent import alter, create, described, read, send, wait_until
+from confluent import alter, create, described, read, send
 from confluent_kafka import (
     Consumer,
     KafkaError,
@@ -24,6 +24,7 @@ from samples import PATIENCE_S, make_samples
 
 from support.broker_process import Address, MakeTopic
 from support.cluster_processes import BROKERS
+from support.eventually import eventually
 
 pytestmark = pytest.mark.process
 
@@ -65,7 +66,7 @@ def test_partitions_are_added_and_take_messages(
     samples = make_samples(10)
     send(broker, topic, samples)
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result(PATIENCE_S)
-    wait_until(lambda: len(admin.list_topics(topic, timeout=5).topics[topic].partitions) == 3)
+    eventually(lambda: len(admin.list_topics(topic, timeout=5).topics[topic].partitions) == 3)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, b"there", partition=2)
     assert producer.flush(PATIENCE_S) == 0
@@ -86,7 +87,7 @@ def test_a_deleted_topic_is_gone_and_comes_back_empty(
     topic = make_topic()
     send(broker, topic, make_samples(20))
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
-    wait_until(lambda: topic not in admin.list_topics(timeout=5).topics)
+    eventually(lambda: topic not in admin.list_topics(timeout=5).topics)
     create(admin, NewTopic(topic, 1, BROKERS))
     assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=5) == (0, 0)
     samples = make_samples(5)
@@ -154,10 +155,10 @@ def test_describes_and_alters_topic_configs(admin: AdminClient, make_topic: Make
     assert described(admin, resource)["cleanup.policy"].is_default
     changes = {"retention.ms": "7200000", "cleanup.policy": "compact"}
     alter(admin, resource, AlterConfigOpType.SET, changes)
-    wait_until(lambda: described(admin, resource)["retention.ms"].value == "7200000")
+    eventually(lambda: described(admin, resource)["retention.ms"].value == "7200000")
     assert described(admin, resource)["cleanup.policy"].value == "compact"
     alter(admin, resource, AlterConfigOpType.DELETE, {"cleanup.policy": ""})
-    wait_until(lambda: described(admin, resource)["cleanup.policy"].value == "delete")
+    eventually(lambda: described(admin, resource)["cleanup.policy"].value == "delete")
     assert described(admin, resource)["retention.ms"].value == "7200000"
 
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
-from confluent import wait_until
 from confluent_kafka import (
     Consumer,
     ConsumerGroupState,
@@ -25,6 +24,7 @@ from kafka.structs import OffsetAndMetadata
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPythonPartition
 from support.broker_process import Address, MakeTopic
+from support.eventually import eventually
 
 pytestmark = pytest.mark.process
 
@@ -57,7 +57,7 @@ def member(broker: Address, group: str, topic: str, **config: str) -> Iterator[C
     consumer = Consumer(place | settings)
     try:
         consumer.subscribe([topic])
-        wait_until(lambda: consumer.poll(0.05) is None and len(consumer.assignment()) == 2)
+        eventually(lambda: consumer.poll(0.05) is None and len(consumer.assignment()) == 2)
         consumer.commit(offsets=[TopicPartition(topic, n, 0) for n in range(2)], asynchronous=False)
         yield consumer
     finally:
@@ -96,7 +96,7 @@ def test_confluent_lists_groups_by_state_and_type(
         assert group not in listed(
             admin, types={ConsumerGroupType.CLASSIC, ConsumerGroupType.CONSUMER} - {kind}
         )
-    wait_until(lambda: listed(admin)[group] == (ConsumerGroupState.EMPTY, kind))
+    eventually(lambda: listed(admin)[group] == (ConsumerGroupState.EMPTY, kind))
 
 
 @PROTOCOLS
@@ -128,7 +128,7 @@ def test_confluent_deletes_a_group_only_when_nobody_is_in_it(
         with pytest.raises(KafkaException) as refused:
             admin.delete_consumer_groups([group])[group].result(WAIT_S)
         assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
-    wait_until(lambda: listed(admin)[group][0] == ConsumerGroupState.EMPTY)
+    eventually(lambda: listed(admin)[group][0] == ConsumerGroupState.EMPTY)
     admin.delete_consumer_groups([group])[group].result(WAIT_S)
     assert group not in listed(admin)
 
@@ -166,7 +166,7 @@ def test_confluent_gives_a_group_settings_of_its_own(admin: AdminClient, group: 
         (asked,) = admin.describe_configs([ConfigResource(ConfigResource.Type.GROUP, group)]).values()
         return str(asked.result(WAIT_S)["consumer.session.timeout.ms"].value)
 
-    wait_until(lambda: value() == "46000")
+    eventually(lambda: value() == "46000")
 
 
 def test_kafka_python_lists_and_describes_groups(
@@ -216,7 +216,7 @@ def test_kafka_python_removes_a_static_member(
         pass
     assert listed(admin)[group][0] == ConsumerGroupState.STABLE
     old_admin.remove_group_members(group, [MemberToRemove(group_instance_id="one")])
-    wait_until(lambda: listed(admin)[group][0] == ConsumerGroupState.EMPTY)
+    eventually(lambda: listed(admin)[group][0] == ConsumerGroupState.EMPTY)
 
 
 def test_kafka_python_deletes_groups(

@@ -7,13 +7,14 @@ import uuid
 from typing import Any
 
 import pytest
-from confluent import create, wait_until
+from confluent import create
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from samples import PATIENCE_S
 
 from support.broker_process import Address, MakeTopic, StartBroker
 from support.cluster_processes import BROKERS
+from support.eventually import eventually
 
 pytestmark = pytest.mark.process
 
@@ -95,7 +96,7 @@ def test_open_transaction_is_not_read_and_holds_back_what_is_behind_it(
     transact(started_producer(broker.bootstrap, unique("u")), topic, ["behind", "beside"])
     assert read_all(broker.bootstrap, topic) == ["beside"]
     waiting.commit_transaction(PATIENCE_S)
-    wait_until(lambda: read_all(broker.bootstrap, topic) == ["behind", "beside", "open"])
+    eventually(lambda: read_all(broker.bootstrap, topic) == ["behind", "beside", "open"])
 
 
 def test_zombie_is_fenced_and_what_it_wrote_is_aborted(broker: Address, make_topic: MakeTopic) -> None:
@@ -133,7 +134,7 @@ def test_transaction_that_is_open_for_too_long_is_aborted(broker: Address, make_
     producer.produce(topic, "slow", partition=0)
     assert producer.flush(PATIENCE_S) == 0
     transact(started_producer(broker.bootstrap, unique("u")), topic, ["quick"])
-    wait_until(lambda: read_all(broker.bootstrap, topic) == ["quick"])
+    eventually(lambda: read_all(broker.bootstrap, topic) == ["quick"])
     with pytest.raises(KafkaException):
         producer.commit_transaction(PATIENCE_S)
 
@@ -207,6 +208,6 @@ def test_open_transaction_survives_a_restart_of_all_brokers(start_broker: StartB
     process.start()
     producer.produce("orders", "second", partition=1)
     producer.commit_transaction(PATIENCE_S)
-    wait_until(lambda: read_all(process.bootstrap, "orders") == ["before", "first", "second"])
+    eventually(lambda: read_all(process.bootstrap, "orders") == ["before", "first", "second"])
     transact(producer, "orders", ["after"])
-    wait_until(lambda: "after" in read_all(process.bootstrap, "orders"))
+    eventually(lambda: "after" in read_all(process.bootstrap, "orders"))
