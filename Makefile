@@ -14,7 +14,7 @@ KILLS ?= 30
 BROKERS ?= 1
 SEEDS ?= 1000
 
-.PHONY: help setup run test lint format bench test-cluster clients faults pipeline-crashes kill-cycles rolling-restarts copy-cycles job-cycles spark-cluster simulate mutants fuzz lock clean
+.PHONY: help setup run test test-fast lint format bench test-cluster clients faults pipeline-crashes kill-cycles rolling-restarts copy-cycles job-cycles spark-cluster simulate mutants fuzz lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show these verbs
@@ -35,11 +35,15 @@ setup: $(VENV)/.dev  ## Install everything for development into .venv
 run: $(VENV)/.broker  ## Start a broker with its data in ./data (PORT, HTTP_PORT, DATA_DIR, ARGS)
 	$(BIN)/penstock broker --data-dir $(DATA_DIR) --port $(PORT) --http-port $(HTTP_PORT) $(ARGS)
 
-# Processes on a busy machine are late at times: a failed test is run once more, alone, and the second result counts.
-# Tests that judge data are not run again. The logs of first failures stay in build/test-failures.
-test: $(VENV)/.dev  ## Run the tests
+# A failed test that starts processes runs once more, alone, since processes on a busy machine are late at times; the
+# tests that needed it are listed. Tests that judge data or start no process do not run again. Logs of first failures
+# stay in build/test-failures.
+test: $(VENV)/.dev  ## Run all tests
 	rm -rf build/test-failures
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cache-clear --first-failures build/test-failures $(ARGS) || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --second-run-of build/test-failures
+
+test-fast: $(VENV)/.dev  ## Run the tests that start no processes, with few examples of each property, in a minute
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not process and not slow" --hypothesis-profile fast $(ARGS)
 
 lint: $(VENV)/.dev  ## Check format, lint, types and import layers
 	$(BIN)/ruff format --check src tests bench

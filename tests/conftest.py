@@ -1,7 +1,7 @@
-"""Fixtures for tests against a real broker process.
+"""Fixtures and hooks of all tests.
 
-With PENSTOCK_TEST_BOOTSTRAP=host:port the client tests run against that server instead: that is how the tests
-themselves are checked, on Apache Kafka. With PENSTOCK_TEST_CLUSTER=3 they run against a cluster of three brokers.
+PENSTOCK_TEST_BOOTSTRAP=host:port runs the client tests against another server, for example Apache Kafka, to check the
+tests themselves. PENSTOCK_TEST_CLUSTER=3 runs them against a cluster of three brokers.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import inspect
 import itertools
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from support import commit_seeds, first_failures
-from support.broker_process import Address, BrokerProcess, StartBroker
-from support.cluster_processes import ClusterProcesses, serving
+from support import commit_seeds, fast_profile, first_failures, process_marks
+from support.broker_process import Address, StartBroker
+from support.cluster_processes import serving
 
 EXTERNAL_BOOTSTRAP = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
 
@@ -30,18 +31,43 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     first_failures.configure(config)
+    process_marks.watch()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     commit_seeds.print_seeds(terminalreporter)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    process_marks.apply(items)
+    fast_profile.shorten(config, items)
     first_failures.mark_verdicts(items, Path(__file__).parent)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    process_marks.begin(item)
+    try:
+        return (yield)
+    finally:
+        process_marks.end()
+
+
+@pytest.fixture(scope="session")
+def starts_processes() -> None:
+    """Marks a test as one that starts processes; fixtures that start them depend on it."""
+
+
+@pytest.fixture(scope="session")
+def starts_clusters() -> None:
+    """Marks a test as one that starts a cluster of processes."""
+
+
 @pytest.fixture(scope="session", params=["external"] if EXTERNAL_BOOTSTRAP else ["uvloop", "asyncio"])
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+def broker(
+    starts_processes: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Address]:
     """A broker shared by the tests of a session, on each event loop in turn."""
     if EXTERNAL_BOOTSTRAP:
         yield Address(EXTERNAL_BOOTSTRAP)
@@ -52,12 +78,12 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
-    """Starts brokers of the test's own, with fresh data; the test may stop, kill and start them again."""
+def start_broker(starts_processes: None, tmp_path: Path) -> Iterator[StartBroker]:
+    """Start brokers with fresh data for this test alone; the test may stop, kill and restart them."""
     with ExitStack() as stack:
         numbers = itertools.count()
 
-        def start(settings: Sequence[str] = ()) -> BrokerProcess | ClusterProcesses:
+        def start(settings: Sequence[str] = ()) -> Any:
             return stack.enter_context(serving(tmp_path / f"broker-{next(numbers)}", settings))
 
         yield start
@@ -65,13 +91,13 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
 @pytest.fixture
 def topic_name() -> str:
-    """A topic nobody else uses."""
+    """A topic name that no other test uses."""
     return f"test-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """An `async def` test runs in an event loop of its own."""
+    """Run an `async def` test in a new event loop."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from bench.driver import run_driver
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -15,7 +14,6 @@ PRODUCERS = 2
 WARM_UP = 5
 
 
-@pytest.mark.process
 def test_small_transactions_are_counted_and_committed(broker: Address, topic_name: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic_name, PARTITIONS, BROKERS)])[topic_name].result(60)
@@ -33,7 +31,6 @@ def test_small_transactions_are_counted_and_committed(broker: Address, topic_nam
     assert sum(ends) >= done["messages"] + WARM_UP * PRODUCERS * 10
 
 
-@pytest.mark.process
 def test_transactions_stay_open_for_the_time_asked_for(broker: Address, topic_name: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic_name, PARTITIONS, BROKERS)])[topic_name].result(60)

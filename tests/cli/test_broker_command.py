@@ -14,8 +14,6 @@ import pytest
 
 from support.broker_process import StartBroker, free_ports, wait_for_http
 
-pytestmark = pytest.mark.process
-
 START_SECONDS = 30
 
 
@@ -29,6 +27,7 @@ def places(directory: Path, port: int, http_port: int) -> list[str]:
     return ["--data-dir", str(directory), "--port", str(port), "--http-port", str(http_port)]
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_one_line_says_that_it_serves_and_a_signal_stops_it_cleanly(tmp_path: Path) -> None:
     port, http_port = free_ports(2)
     command = [
@@ -60,6 +59,7 @@ def test_metrics_and_health_are_served(start_broker: StartBroker) -> None:
         assert b'penstock_request_seconds_count{api="ApiVersions"}' in answer.read()
 
 
+@pytest.mark.usefixtures("starts_processes")
 @pytest.mark.parametrize("option", ["--port", "--http-port"])
 def test_a_taken_port_is_named(option: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -81,6 +81,7 @@ def test_a_data_directory_in_use_is_refused(start_broker: StartBroker) -> None:
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "data"
     file.write_text("")
@@ -90,6 +91,7 @@ def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_listening_beyond_the_machine_without_authentication_is_said(tmp_path: Path) -> None:
     port, http_port = free_ports(2)
     command = [

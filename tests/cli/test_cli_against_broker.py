@@ -14,8 +14,6 @@ import pytest
 from penstock.cli.main import run
 from support.broker_process import Address
 
-pytestmark = pytest.mark.process
-
 Penstock = Callable[..., bytes]
 
 

@@ -96,16 +96,15 @@ def make_cluster(directory: Path, brokers: int) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(starts_clusters: None, tmp_path: Path) -> Iterator[Cluster]:
     yield from make_cluster(tmp_path / "cluster", 3)
 
 
 @pytest.fixture
-def small_cluster(tmp_path: Path) -> Iterator[Cluster]:
+def small_cluster(starts_clusters: None, tmp_path: Path) -> Iterator[Cluster]:
     yield from make_cluster(tmp_path / "cluster", 1)
 
 
-@pytest.mark.process
 def test_a_cluster_is_started_broken_mended_stopped_and_started_again(cluster: Cluster) -> None:
     said = cluster.penstock(*cluster.up_command("--detach"))
     for number in range(3):
@@ -155,7 +154,6 @@ def run_plain(*arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=True).stdout
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_in_the_foreground_a_signal_stops_everything(small_cluster: Cluster, number: signal.Signals) -> None:
     with subprocess.Popen(
@@ -172,7 +170,6 @@ def test_in_the_foreground_a_signal_stops_everything(small_cluster: Cluster, num
     assert json.loads(log.splitlines()[-1])["message"] == "stopped"
 
 
-@pytest.mark.process
 def test_a_signal_while_it_starts_leaves_nothing_running(small_cluster: Cluster) -> None:
     with subprocess.Popen(
         small_cluster.command(*small_cluster.up_command("--detach")), stdout=subprocess.PIPE, text=True
@@ -186,7 +183,6 @@ def test_a_signal_while_it_starts_leaves_nothing_running(small_cluster: Cluster)
     assert small_cluster.nothing_runs()
 
 
-@pytest.mark.process
 def test_the_foreground_ends_when_another_command_stops_the_cluster(small_cluster: Cluster) -> None:
     with subprocess.Popen(
         small_cluster.command(*small_cluster.up_command()),
@@ -202,7 +198,6 @@ def test_the_foreground_ends_when_another_command_stops_the_cluster(small_cluste
     assert "broker 1 has ended" in complaint
 
 
-@pytest.mark.process
 def test_a_taken_port_is_named_and_nothing_is_started(small_cluster: Cluster) -> None:
     with socket.create_server(("127.0.0.1", small_cluster.http_port)):
         complaint = small_cluster.penstock(*small_cluster.up_command("--detach"), code=1)
@@ -224,7 +219,6 @@ def test_without_the_extra_its_command_is_named_and_no_cluster_is_saved(
     assert file.load_if_there() is None
 
 
-@pytest.mark.process
 def test_the_last_words_of_a_broker_that_does_not_start_are_shown_and_nothing_runs(
     small_cluster: Cluster,
 ) -> None:
@@ -238,7 +232,6 @@ def test_the_last_words_of_a_broker_that_does_not_start_are_shown_and_nothing_ru
     assert small_cluster.nothing_runs()
 
 
-@pytest.mark.process
 def test_a_zookeeper_that_does_not_start_is_told_and_nothing_runs(
     small_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ def test_an_unknown_option_of_the_broker_is_a_usage_error(capsys: pytest.Capture
     assert "--prot" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_the_broker_command_loads_nothing_it_does_not_need() -> None:
     script = (
         "import sys; from penstock.cli.main import run; run(['broker', '--help']);"

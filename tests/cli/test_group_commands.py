@@ -18,8 +18,6 @@ from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import TcpNetwork
 from support.broker_process import Address
 
-pytestmark = pytest.mark.process
-
 STARTED_MS = 1_700_000_000_000
 PATIENCE_S = 30
 FIND_COORDINATOR, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP = 10, 11, 13, 14

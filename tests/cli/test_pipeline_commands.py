@@ -71,7 +71,6 @@ def test_what_is_wrong_is_told_and_what_is_our_bug_is_not_hidden() -> None:
     assert failure_of(AttributeError("x")) is None
 
 
-@pytest.mark.process
 def test_an_archive_of_nothing_new_is_made_without_spark(
     penstock_session_broker: BrokerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,7 +96,6 @@ def test_an_archive_of_nothing_new_is_made_without_spark(
     assert "Archived 0 records" in capsys.readouterr().out
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

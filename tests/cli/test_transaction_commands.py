@@ -14,8 +14,6 @@ from penstock.cli import transaction
 from penstock.internal_client.routes import Routes
 from support.broker_process import Address, BrokerProcess, StartBroker
 
-pytestmark = pytest.mark.process
-
 
 @pytest.fixture
 def penstock(

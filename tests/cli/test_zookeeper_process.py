@@ -20,11 +20,9 @@ from penstock.cli.zookeeper_process import (
 from penstock.extras import how_to_install
 from support.broker_process import free_ports
 
-pytestmark = pytest.mark.process
-
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ZooKeeperProcess]:
+def server(starts_processes: None, tmp_path: Path) -> Iterator[ZooKeeperProcess]:
     try:
         find_java()
         find_jars()

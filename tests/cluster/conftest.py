@@ -28,7 +28,7 @@ def zookeeper_parts() -> None:
 
 @pytest.fixture(scope="session")
 def zookeeper_server(
-    zookeeper_parts: None, tmp_path_factory: pytest.TempPathFactory
+    starts_processes: None, zookeeper_parts: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ZooKeeperProcess]:
     yield from running_server(tmp_path_factory.mktemp("zookeeper"))
 
@@ -45,7 +45,9 @@ def zookeeper(zookeeper_server: ZooKeeperProcess, chroots: Iterator[int]) -> str
 
 
 @pytest.fixture
-def own_zookeeper(zookeeper_parts: None, tmp_path: Path) -> Iterator[ZooKeeperProcess]:
+def own_zookeeper(
+    starts_processes: None, zookeeper_parts: None, tmp_path: Path
+) -> Iterator[ZooKeeperProcess]:
     """A server that the test may stop and kill."""
     yield from running_server(tmp_path / "zookeeper")
 

@@ -19,8 +19,6 @@ from penstock.cluster.zookeeper import ZooKeeperStore
 from penstock.errors import BrokerError, ErrorCode
 from penstock.threads import ThreadPools
 
-pytestmark = pytest.mark.process
-
 PATIENCE_SECONDS = 20
 BOUND_SECONDS = 30
 """Each of these takes about a second on an idle machine of two cores."""

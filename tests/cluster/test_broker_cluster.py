@@ -15,8 +15,6 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, 
 from support.broker_process import BrokerProcess
 from support.eventually import eventually
 
-pytestmark = pytest.mark.process
-
 PATIENCE_SECONDS = 60.0
 SESSION_TIMEOUT_MS = 2_000
 

@@ -14,7 +14,6 @@ from random import Random
 
 import pytest
 from node import ClusterNode
-from test_metadata import PATIENCE_SECONDS
 
 from penstock.cluster import topic_writes, znodes
 from penstock.cluster.config_changes import ConfigAlteration, ConfigChange
@@ -27,6 +26,7 @@ from penstock.cluster.tree import PreparedWrite
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
+from support.eventually import eventually_async
 
 BROKERS = (1, 2, 3)
 STEPS = 40
@@ -230,9 +230,7 @@ class Life:
         for number in BROKERS:
             if number not in self.nodes:
                 await self.start(number)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await self.is_quiet():
-                await asyncio.sleep(0)
+        await eventually_async(self.is_quiet, poll_s=0)
         for node in self.nodes.values():
             await node.stop()
 

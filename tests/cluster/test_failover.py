@@ -13,8 +13,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.cluster_processes import ClusterProcesses
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
-
 TOPIC = "kept"
 RESUMED_S = 5.0
 """Generous: where several tests run at a time. What it takes on a quiet machine is in docs/performance.md."""
@@ -80,7 +78,7 @@ class SteadyProducer:
 
 
 @pytest.fixture
-def cluster(zookeeper_parts: None, tmp_path: Path) -> Iterator[ClusterProcesses]:
+def cluster(starts_clusters: None, zookeeper_parts: None, tmp_path: Path) -> Iterator[ClusterProcesses]:
     made = ClusterProcesses(tmp_path, 3, [f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}"])
     try:
         made.start()

@@ -24,7 +24,6 @@ with warnings.catch_warnings():  # its own
     from kafka import KafkaAdminClient
     from kafka import TopicPartition as Partition
 
-pytestmark = pytest.mark.process
 
 RACKS = {1: "a", 2: "b", 3: "c"}
 

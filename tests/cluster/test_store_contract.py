@@ -31,7 +31,7 @@ Scenario = Callable[[CoordinationStore], Awaitable[None]]
 Run = Callable[[Scenario], None]
 
 
-@pytest.fixture(params=["embedded", "memory", "zookeeper"])
+@pytest.fixture(params=["embedded", "memory", pytest.param("zookeeper", marks=pytest.mark.process)])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     """Runs a scenario on a started store; each call is a new session on the same tree."""
     ensemble = MemoryEnsemble()

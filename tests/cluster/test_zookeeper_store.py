@@ -33,8 +33,6 @@ SHORT_MS = 1_000
 LONG_MS = 10_000
 PATIENCE_SECONDS = 20
 
-pytestmark = pytest.mark.process
-
 
 @asynccontextmanager
 async def session(
@@ -424,6 +422,7 @@ def test_sessions_see_each_other_but_not_beyond_their_chroot(zookeeper: str) -> 
     asyncio.run(scenario())
 
 
+@pytest.mark.usefixtures("starts_processes")
 @pytest.mark.usefixtures("zookeeper_parts")
 def test_an_ensemble_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None:
     ports = free_ports(9)

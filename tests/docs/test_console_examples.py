@@ -35,7 +35,6 @@ def run(example: Example, broker: BrokerProcess) -> str:
     ).stdout
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     "document",
     ["README.md", "docs/topics-and-cli.md", "docs/groups.md", "docs/transactions.md", "docs/http.md"],
@@ -51,7 +50,6 @@ def test_the_examples_of_a_document_do_what_it_says(document: str, start_broker:
         assert example.matches(output), f"$ {example.command}\n{output}\nbut {document} says\n{expected}"
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     "document", ["README.md", "docs/client.md", "docs/delivery.md", "docs/transactions.md", "docs/http.md"]
 )

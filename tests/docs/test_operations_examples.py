@@ -73,7 +73,7 @@ class Ground:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
+def ground(starts_clusters: None, tmp_path: Path) -> Iterator[Ground]:
     try:
         find_java()
         find_jars()
@@ -84,8 +84,6 @@ def ground(tmp_path: Path) -> Iterator[Ground]:
     made.end()
 
 
-@pytest.mark.process
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_what_the_document_shows_happens_and_clients_lose_nothing(ground: Ground) -> None:
     load = Load(ground.bootstrap, "orders")

@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
+def start_cluster(starts_clusters: None, tmp_path: Path) -> Iterator[StartCluster]:
     """Starts clusters of the test's own."""
     try:
         find_java()

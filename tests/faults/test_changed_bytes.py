@@ -18,8 +18,6 @@ from support.broker_process import BrokerProcess
 from support.changed_bytes import segments_of
 from support.eventually import eventually
 
-pytestmark = pytest.mark.process
-
 TOPIC = "orders"
 COUNT = 20
 DAMAGED = 10
@@ -28,7 +26,7 @@ HTTP_SECONDS = 30.0
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+def broker(starts_processes: None, tmp_path: Path) -> Iterator[BrokerProcess]:
     process = BrokerProcess(tmp_path, ["log.index.by.key=true", "mailbox.num.partitions=1"])
     process.start()
     try:
@@ -207,6 +205,7 @@ def test_lookup_by_key_never_passes_over_a_damaged_record(broker: BrokerProcess,
     assert [each["value"] for each in behind.json()["messages"]] == ["value-15;"]
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_scrub_finds_the_damage_and_health_shows_its_range(tmp_path: Path) -> None:
     process = BrokerProcess(tmp_path, ["log.scrub.interval.ms=100"])
     process.start()

@@ -12,7 +12,7 @@ from load import under_load
 from support import raw
 from support.cluster_processes import ClusterProcesses
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 TOPIC = "orders"
 LONGEST_PAUSE_S = 10.0
 """Of a controlled move. Far above what it takes: other tests run beside this one."""

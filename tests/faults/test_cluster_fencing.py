@@ -12,7 +12,7 @@ from penstock.errors import ErrorCode
 from penstock.records.building import NewRecord, build_batch
 from support import raw
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 TOPIC = "orders"
 GROUP = "readers"
 LONG_LAG = "replica.lag.time.max.ms=60000"

@@ -8,9 +8,8 @@ import pytest
 from cluster_kills import run_cluster_block
 from kill_cycles import run_block
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-
+@pytest.mark.usefixtures("starts_processes")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long_faults)])
 def test_nothing_acknowledged_is_lost_or_doubled_by_kills_under_load(tmp_path: Path, seed: int) -> None:
@@ -18,6 +17,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_by_kills_under_load(tmp_path: P
     assert result.violations == ()
 
 
+@pytest.mark.usefixtures("starts_clusters")
 @pytest.mark.timeout(300)
 def test_nothing_acknowledged_is_lost_or_doubled_by_kills_in_a_cluster(tmp_path: Path) -> None:
     result = run_cluster_block(tmp_path, seed=1, cycles=5, say=print)

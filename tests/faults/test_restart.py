@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from writers import Writer, read_all
@@ -12,7 +11,6 @@ from writers import Writer, read_all
 from support.broker_process import BrokerProcess
 from support.eventually import eventually
 
-pytestmark = pytest.mark.process
 StartBroker = Callable[..., BrokerProcess]
 PATIENCE_S = 30.0
 

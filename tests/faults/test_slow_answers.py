@@ -17,7 +17,7 @@ LOOKED_UP_AGAIN_S = 1.5
 
 
 @pytest.fixture
-def bootstrap() -> Iterator[str]:
+def bootstrap(starts_processes: None) -> Iterator[str]:
     """Of a broker with a topic of 0 to 9."""
     broker = Broker()
     with closing(Links()) as links:
@@ -32,7 +32,6 @@ def bootstrap() -> Iterator[str]:
             yield f"127.0.0.1:{port}"
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("group", [None, "seekers"])
 def test_a_seek_holds_that_comes_before_the_start_is_known(bootstrap: str, group: str | None) -> None:
     place = TopicPartition("numbers", 0)
@@ -47,7 +46,6 @@ def test_a_seek_holds_that_comes_before_the_start_is_known(bootstrap: str, group
         assert consumer.position(place) == 10
 
 
-@pytest.mark.process
 def test_a_seek_holds_that_follows_a_seek_to_the_end(bootstrap: str) -> None:
     one_by_one = {"max.partition.fetch.bytes": 1, "queued.min.messages": 1}
     with Consumer(

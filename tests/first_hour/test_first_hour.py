@@ -22,8 +22,6 @@ from support.console_examples import ANYTHING, Example, examples, programs
 from support.eventually import eventually
 from support.ports import free_range
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
-
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 SECONDS = 120.0
@@ -101,7 +99,7 @@ def started(directory: Path, settings: Sequence[str] = ()) -> Iterator[BrokerPro
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+def broker(starts_processes: None, tmp_path: Path) -> Iterator[BrokerProcess]:
     yield from started(tmp_path, ["group.initial.rebalance.delay.ms=0"])
 
 
@@ -213,6 +211,7 @@ def change_settings_of_the_running_broker(shell: Shell) -> None:
 # --- a configuration file of Kafka
 
 
+@pytest.mark.usefixtures("starts_processes")
 @pytest.mark.timeout(200)
 def test_server_properties_of_kafka_start_a_broker_and_all_problems_are_named(tmp_path: Path) -> None:
     port, http_port = free_ports(2)
@@ -258,7 +257,7 @@ def test_server_properties_of_kafka_start_a_broker_and_all_problems_are_named(tm
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(starts_processes: None, tmp_path: Path) -> Iterator[Path]:
     """A file system of 24 MiB; skips where the tests may not mount one."""
     place = tmp_path / "small"
     place.mkdir()
@@ -299,6 +298,7 @@ def test_full_disk_is_named_and_truncation_makes_space(small_disk: Path) -> None
 # --- a cluster
 
 
+@pytest.mark.usefixtures("starts_clusters")
 @pytest.mark.timeout(300)
 def test_cluster_of_three_survives_the_loss_of_a_broker(tmp_path: Path) -> None:
     first = free_range(7) + 1
@@ -334,7 +334,6 @@ def test_cluster_of_three_survives_the_loss_of_a_broker(tmp_path: Path) -> None:
 # --- the pipeline
 
 
-@pytest.mark.spark
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("java", ["of the system", "bundled"])
 def test_pipeline_archives_with_and_without_a_java_of_the_system(

@@ -16,7 +16,6 @@ from penstock.gateway.problems import problem_of
 from support.broker_process import BrokerProcess
 from support.eventually import eventually
 
-pytestmark = pytest.mark.process
 FLOOR = "log.dir.min.free.bytes"
 AT_ONCE_SECONDS = 8.0
 """Below gateway.delivery.timeout.ms, with room for a busy machine."""
@@ -24,7 +23,7 @@ MESSAGE = {"from_user": "ann", "to_user": "bob", "message": "hi"}
 
 
 @pytest.fixture
-def full(tmp_path: Path) -> Iterator[BrokerProcess]:
+def full(starts_processes: None, tmp_path: Path) -> Iterator[BrokerProcess]:
     with serving(tmp_path, (f"{FLOOR}={2**60}", "log.retention.check.interval.ms=200")) as broker:
         yield broker
 

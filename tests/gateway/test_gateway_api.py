@@ -18,11 +18,9 @@ from served import client_of, serving
 
 from support.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.process
-
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def broker(starts_processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     settings = (
         "durability=os",
         "gateway.allowed.origins=https://app.example",
@@ -160,6 +158,7 @@ def test_a_wait_ends(http: httpx.Client, topic_name: str) -> None:
     assert answer.elapsed.total_seconds() < 5
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_sends_with_one_idempotency_key_are_stored_once_also_over_a_crash(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -551,6 +550,7 @@ def test_head_says_what_get_would(http: httpx.Client) -> None:
     assert http.head("/nope").status_code == 404
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_a_stop_does_not_wait_for_those_who_wait(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serving(tmp_path_factory.mktemp("stop")) as process:
         answers: list[httpx.Response] = []

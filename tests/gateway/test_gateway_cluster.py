@@ -16,11 +16,11 @@ from served import serving
 from support.cluster_processes import ClusterProcesses
 from support.eventually import eventually
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
 SETTINGS = ("gateway.enable=false", "default.replication.factor=3")
 USERS = [f"user-{number}" for number in range(4)]
 
 
+@pytest.mark.usefixtures("starts_clusters")
 def test_nothing_acknowledged_is_lost_when_leaders_are_killed(tmp_path: Path) -> None:
     cluster = ClusterProcesses(tmp_path, 3, SETTINGS)
     try:
@@ -49,6 +49,7 @@ def _kill_leaders(cluster: ClusterProcesses, traffic: Traffic) -> None:
         cluster.wait_until_healed()
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_nothing_is_lost_when_partitions_are_added(tmp_path: Path) -> None:
     settings = ("mailbox.num.partitions=2", "durability=os")
     with serving(tmp_path, settings) as broker, GatewayProcess(tmp_path, broker.bootstrap) as gateway:

@@ -18,13 +18,12 @@ from served import PATIENCE_SECONDS, serving
 from support.broker_process import BrokerProcess, free_ports
 from support.eventually import eventually
 
-pytestmark = pytest.mark.process
 BODY = {"from_user": "ann", "to_user": "bob", "message": "hi"}
 QUICK = ("gateway.delivery.timeout.ms=1000",)
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+def broker(starts_processes: None, tmp_path: Path) -> Iterator[BrokerProcess]:
     with serving(tmp_path, ("gateway.enable=false",)) as process:
         yield process
 
@@ -92,6 +91,7 @@ def test_metrics_are_those_of_all_workers_also_after_one_was_replaced(
         assert gateway.stop() == 0
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_without_a_cluster_it_says_that_none_is_there(tmp_path: Path) -> None:
     [port] = free_ports(1)
     with GatewayProcess(tmp_path, f"127.0.0.1:{port}", QUICK) as gateway:

@@ -26,7 +26,7 @@ from penstock.gateway.gateway import RESOURCES
 from penstock.gateway.page import example
 from support.broker_process import BrokerProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 CHECKS = (
     not_a_server_error,
     content_type_conformance,
@@ -41,7 +41,7 @@ STREAMS = {"readTopicEvents", "receiveEvents"}
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def broker(starts_processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     settings = (
         "durability=os",
         "gateway.max.wait.ms=20",
@@ -118,6 +118,7 @@ def test_examples_on_the_page_are_of_their_schemas() -> None:
                 jsonschema.Draft202012Validator(relaxed).validate(example(schema))
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_a_broker_without_the_gateway_serves_health_and_metrics_alone(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

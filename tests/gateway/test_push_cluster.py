@@ -19,7 +19,6 @@ KILL_AT = 100
 WAIT_SECONDS = 60.0
 EVENTS = "/v1/topics/orders/events"
 MAIL_BEFORE = {"from_user": "ann", "to_user": "bob", "message": "before"}
-pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 class Gateways:
@@ -112,6 +111,7 @@ def send_mail(gateways: Gateways, number: int) -> None:
     raise AssertionError("it cannot be sent")
 
 
+@pytest.mark.usefixtures("starts_clusters")
 def test_readers_get_what_was_acknowledged_whoever_is_killed(tmp_path: Path) -> None:
     cluster = ClusterProcesses(tmp_path, 3)
     readers: list[Reader] = []

@@ -24,7 +24,6 @@ PROGRAM = Path(__file__).with_name("push_program.js")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 NODE = shutil.which("node")
 WAIT_SECONDS = 30.0
-pytestmark = pytest.mark.process
 
 
 def url(broker: BrokerProcess, path: str) -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.broker_process import BrokerProcess, StartBroker
-
-pytestmark = pytest.mark.process
 
 COMMITS = 50
 

@@ -15,7 +15,7 @@ BASE_SETTINGS = ("auto.create.topics.enable=false",)
 
 @pytest.fixture(scope="module")
 def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    starts_processes: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
     """The module's broker, with the settings its `SETTINGS` names."""
     settings = (*BASE_SETTINGS, *getattr(request.module, "SETTINGS", ()))

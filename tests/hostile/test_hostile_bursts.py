@@ -12,7 +12,7 @@ import pytest
 
 from support.broker_process import BrokerProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("watch")]
+pytestmark = pytest.mark.usefixtures("watch")
 RATE = 50
 SETTINGS = (f"gateway.client.max.request.rate={RATE}",)
 GREEDY_CONNECTIONS = 20

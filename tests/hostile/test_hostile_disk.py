@@ -96,7 +96,7 @@ def test_a_broker_that_starts_below_the_floor_serves_reads(start_broker: StartBr
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(starts_processes: None, tmp_path: Path) -> Iterator[Path]:
     """A file system of 24 MiB; skips where the tests may not mount one."""
     place = tmp_path / "small"
     place.mkdir()

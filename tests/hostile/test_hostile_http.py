@@ -20,7 +20,7 @@ SETTINGS = (
     "gateway.write.timeout.ms=2000",
     "mailbox.num.partitions=2",
 )
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("watch")]
+pytestmark = pytest.mark.usefixtures("watch")
 HEAD = b"POST /send HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 BODY = b'{"from_user":"a","to_user":"b","message":"c"}'
 

@@ -17,8 +17,6 @@ from penstock.pipeline.archive.table import ArchiveError, ArchiveTable
 from penstock.pipeline.options import OptionError
 from penstock.testing.process import BrokerProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
-
 
 @pytest.fixture
 def bootstrap(penstock_session_broker: BrokerProcess) -> str:

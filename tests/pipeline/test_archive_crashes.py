@@ -18,11 +18,9 @@ from penstock.pipeline.archive import archiver
 from penstock.pipeline.archive.archiver import Archiver
 from penstock.testing.process import BrokerProcess
 
-pytestmark = pytest.mark.process
-
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+def broker(starts_processes: None, tmp_path: Path) -> Iterator[BrokerProcess]:
     broker = BrokerProcess(tmp_path)
     broker.start()
     yield broker

@@ -13,8 +13,6 @@ from penstock.pipeline.archive.maintenance import MaintenanceResult, maintain
 from penstock.pipeline.archive.table import ArchiveTable
 from penstock.testing.process import BrokerProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
-
 
 @pytest.fixture
 def place(spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path) -> Path:

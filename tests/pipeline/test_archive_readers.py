@@ -25,8 +25,6 @@ from penstock.pipeline.options import parse
 from penstock.pipeline.table_store import storage_options, store_at
 from penstock.testing.process import BrokerProcess, free_ports
 
-pytestmark = pytest.mark.process
-
 
 def run(bootstrap: str, place: str, topic: str) -> None:
     list(Archiver(job(bootstrap, place, topic), InProcess(), pytest.fail).run())
@@ -52,7 +50,7 @@ def test_duckdb_pandas_and_polars_read_the_archive(
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def bucket(starts_processes: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """S3-compatible server in a process of its own, because deltalake holds the GIL while it waits for the
     server.
     """

@@ -22,8 +22,6 @@ from penstock.pipeline.delta_writer import TableRefused, overwrite
 from penstock.pipeline.table_store import store_at
 from penstock.testing.process import BrokerProcess
 
-pytestmark = pytest.mark.process
-
 Damage = Callable[[Path], None]
 
 
@@ -160,7 +158,6 @@ def test_topic_created_again_during_a_run_is_not_truncated(
     assert released(bootstrap, topic) == ""
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("damage", [remove, shorten])
 def test_table_file_the_driver_does_not_see_replaces_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage

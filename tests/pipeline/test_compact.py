@@ -18,8 +18,6 @@ from penstock.pipeline.delta_writer import TableRefused
 from penstock.pipeline.options import parse
 from penstock.testing.process import BrokerProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
-
 
 @pytest.fixture
 def bootstrap(penstock_session_broker: BrokerProcess) -> str:

@@ -47,7 +47,6 @@ def test_size_and_crc_are_those_of_the_content(batches: list[list[NewRecord]], f
         assert found == wanted
 
 
-@pytest.mark.process
 def test_rows_of_log_and_archive_have_the_same_size_and_crc(
     penstock_session_broker: BrokerProcess, tmp_path: Path, topic_name: str
 ) -> None:

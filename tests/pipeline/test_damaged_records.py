@@ -64,7 +64,7 @@ TOPIC = "damaged"
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+def broker(starts_processes: None, tmp_path: Path) -> Iterator[BrokerProcess]:
     """Broker with a topic of twenty batches of one record, with one byte changed in the tenth batch."""
     broker = BrokerProcess(tmp_path)
     broker.start()
@@ -88,7 +88,6 @@ def change_a_byte(broker: BrokerProcess, before: bytes, after: bytes) -> None:
     broker.start()
 
 
-@pytest.mark.process
 def test_damaged_batch_is_not_archived(broker: BrokerProcess, tmp_path: Path) -> None:
     change_a_byte(broker, b"value 10;", b"value 1x;")
     place = tmp_path / "archive"
@@ -102,7 +101,6 @@ def test_damaged_batch_is_not_archived(broker: BrokerProcess, tmp_path: Path) ->
     assert [row["value"] for row in rows(place)] == [b"value %d;" % number for number in range(20)]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_damage_is_an_error_with_fail_on_data_loss_off(broker: BrokerProcess, fails: str) -> None:
     change_a_byte(broker, b"value 10;", b"value 1x;")
@@ -116,7 +114,6 @@ def test_damage_is_an_error_with_fail_on_data_loss_off(broker: BrokerProcess, fa
     assert [n for batch in around.read(part) for n in offsets_of(batch)] == list(range(11, 20))
 
 
-@pytest.mark.process
 def test_batch_with_a_changed_length_is_not_skipped(broker: BrokerProcess) -> None:
     broker.stop()
     [segment] = broker.data_dir.glob(f"logs/{TOPIC}-0-*/*.log")

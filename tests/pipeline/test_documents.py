@@ -20,11 +20,9 @@ from support.console_examples import Example, examples, programs
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "pipeline.md"
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
-
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+def broker(starts_processes: None, tmp_path: Path) -> Iterator[BrokerProcess]:
     broker = BrokerProcess(tmp_path)
     broker.start()
     yield broker

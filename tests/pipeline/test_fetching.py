@@ -59,7 +59,6 @@ def table_of(bootstrap: str, wanted: OffsetRange, columns: tuple[str, ...] = ALL
     return pa.Table.from_batches(read_range(ReadSettings(bootstrap), wanted, columns))
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd", "gzip", "snappy"])
 def test_every_record_is_a_row(penstock_session_broker: BrokerProcess, codec: str) -> None:
     bootstrap = penstock_session_broker.bootstrap
@@ -77,7 +76,6 @@ def test_every_record_is_a_row(penstock_session_broker: BrokerProcess, codec: st
         assert row["headers"] == (trace if number % 3 == 0 else None)
 
 
-@pytest.mark.process
 def test_only_requested_offsets_and_columns_are_read(penstock_session_broker: BrokerProcess) -> None:
     bootstrap = penstock_session_broker.bootstrap
     wanted = fill(bootstrap, "part", 1_000)
@@ -87,7 +85,6 @@ def test_only_requested_offsets_and_columns_are_read(penstock_session_broker: Br
     assert table["offset"].to_pylist() == list(range(333, 777))
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     "change",
     [
@@ -107,7 +104,6 @@ def test_missing_offsets_raise_offsets_lost(
         table_of(bootstrap, change(wanted))
 
 
-@pytest.mark.process
 def test_new_leader_without_high_watermark_is_not_data_loss(
     penstock_session_broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +119,6 @@ def test_new_leader_without_high_watermark_is_not_data_loss(
     assert table_of(bootstrap, wanted)["offset"].to_pylist() == list(range(10))
 
 
-@pytest.mark.process
 def test_create_timestamp_is_read_beside_append_time(
     penstock_session_broker: BrokerProcess,
 ) -> None:

@@ -13,8 +13,6 @@ from penstock.pipeline.options import OptionError
 from penstock.pipeline.query import query
 from penstock.testing.process import BrokerProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
-
 
 def test_sql_tables_include_archive_and_log(
     spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path

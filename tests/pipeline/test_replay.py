@@ -15,8 +15,6 @@ from penstock.pipeline.replay import ReplayJob, replay
 from penstock.pipeline.replay_writer import ORIGINAL_TIMESTAMP
 from penstock.testing.process import BrokerProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
-
 
 @pytest.fixture
 def bootstrap(penstock_session_broker: BrokerProcess) -> str:

@@ -6,13 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from archive_helpers import make, produce, read_topic
 from replay_crashes import RECORDS, STEPS
 
 from penstock.testing.process import BrokerProcess
-
-pytestmark = pytest.mark.process
 
 
 def test_task_killed_at_any_step_replays_every_record_once(

@@ -14,8 +14,6 @@ from sink_helpers import committed, new_topic, reading
 
 from penstock.testing.process import BrokerProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
-
 
 @pytest.fixture
 def bootstrap(penstock_session_broker: BrokerProcess) -> str:

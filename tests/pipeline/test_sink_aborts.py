@@ -22,8 +22,6 @@ from penstock.pipeline.sink.outcomes import BatchUndone, RowsLost
 from penstock.pipeline.sink.stream_writer import Overtaken, TaskResult
 from penstock.testing.process import BrokerProcess
 
-pytestmark = pytest.mark.process
-
 STRIDE = 1 if os.environ.get("PENSTOCK_ALL_FAULTS") else 3
 """Step between the tested requests: all of them only with PENSTOCK_ALL_FAULTS."""
 FIRST, SECOND = [f"a{n}" for n in range(10)], [f"b{n}" for n in range(10)]

@@ -16,8 +16,6 @@ from penstock.errors import PenstockError
 from penstock.testing.process import BrokerProcess
 from support.cluster_processes import ClusterProcesses
 
-pytestmark = pytest.mark.process
-
 FIRST, SECOND = [f"a{n}" for n in range(10)], [f"b{n}" for n in range(10)]
 WITH_ALL = bool(os.environ.get("PENSTOCK_ALL_FAULTS"))
 STRIDE = 1 if WITH_ALL else 8
@@ -56,7 +54,7 @@ def test_death_at_each_request_loses_nothing_and_writes_nothing_twice(
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+def broker(starts_processes: None, tmp_path: Path) -> Iterator[BrokerProcess]:
     broker = BrokerProcess(tmp_path)
     broker.start()
     yield broker
@@ -87,6 +85,7 @@ def test_broker_killed_at_any_request_costs_at_most_a_retry_of_the_batch(
     assert query.open_ids == []
 
 
+@pytest.mark.usefixtures("starts_clusters")
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not WITH_ALL, reason="a cluster takes a while: make pipeline-crashes")
 def test_cluster_of_three_survives_broker_killed_at_any_request(

@@ -23,8 +23,6 @@ from penstock.pipeline.sink.producer import NotWritten
 from penstock.pipeline.sink.stream_writer import Overtaken, SinkStreamWriter
 from penstock.testing.process import BrokerProcess
 
-pytestmark = pytest.mark.process
-
 FIRST, SECOND = [f"a{n}" for n in range(20)], [f"b{n}" for n in range(20)]
 
 

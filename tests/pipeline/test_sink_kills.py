@@ -20,13 +20,9 @@ from penstock.pipeline.offsets import run
 from penstock.pipeline.sink.held_transactions import open_under
 from penstock.testing.process import BrokerProcess
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.spark,
-    pytest.mark.skipif(
-        not os.environ.get("PENSTOCK_ALL_FAULTS"), reason="takes a minute: make pipeline-crashes"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("PENSTOCK_ALL_FAULTS"), reason="takes a minute: make pipeline-crashes"
+)
 
 PRODUCE, END_TXN = 0, 26
 ROWS = 500

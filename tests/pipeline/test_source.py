@@ -15,8 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.records.content import content_crc
 from penstock.testing.process import BrokerProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
-
 START_MS = 1_700_000_000_000
 
 

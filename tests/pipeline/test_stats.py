@@ -37,8 +37,6 @@ def produce(bootstrap: str, topic: str, times_ms: list[int]) -> None:
     assert producer.flush(30) == 0
 
 
-@pytest.mark.process
-@pytest.mark.spark
 def test_closed_windows_are_counted_once(
     spark: SparkSession, penstock_session_broker: BrokerProcess, tmp_path: Path, topic_name: str
 ) -> None:
@@ -69,8 +67,6 @@ def test_closed_windows_are_counted_once(
     assert found[0]["window_start"] == begin.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-@pytest.mark.process
-@pytest.mark.spark
 def test_query_death_between_table_and_topic_counts_each_window_once(
     spark: SparkSession,
     penstock_session_broker: BrokerProcess,
@@ -128,7 +124,6 @@ ROWS = [
 ]
 
 
-@pytest.mark.process
 def test_repeated_batch_is_written_once(
     penstock_session_broker: BrokerProcess, tmp_path: Path, topic_name: str
 ) -> None:

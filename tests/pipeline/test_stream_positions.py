@@ -24,8 +24,6 @@ from penstock.pipeline.options import OptionError, parse
 from penstock.pipeline.stream_reader import StreamReader
 from penstock.testing.process import BrokerProcess
 
-pytestmark = pytest.mark.process
-
 Position = dict[str, Any]
 Read = dict[str, list[int]]
 

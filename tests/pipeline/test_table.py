@@ -16,8 +16,6 @@ from penstock.pipeline.archive.table_source import TableReader, read_table
 from penstock.pipeline.options import parse
 from penstock.testing.process import BrokerProcess
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
-
 
 @pytest.fixture
 def bootstrap(penstock_session_broker: BrokerProcess) -> str:

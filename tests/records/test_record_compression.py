@@ -148,6 +148,7 @@ BOMBS = """
 """
 
 
+@pytest.mark.usefixtures("starts_processes")
 @pytest.mark.parametrize(
     ("codec", "bomb", "code", "mib"),
     [

@@ -92,6 +92,7 @@ def test_a_seed_does_the_same_twice(run: Run, seed: int) -> None:
     assert len(first) > 1000
 
 
+@pytest.mark.usefixtures("starts_processes")
 @pytest.mark.parametrize("run", [run_seed, run_cluster_seed])
 def test_a_seed_does_the_same_in_another_process(run: Run) -> None:
     program = f"from penstock.simulation.seeds import {run.__name__} as run; print(run(9).digest)"

@@ -1,7 +1,7 @@
-"""A whole cluster in processes of its own: a ZooKeeper and brokers that are stopped, killed, paused, started again.
+"""A cluster of processes: one ZooKeeper server, and brokers that a test stops, kills, pauses and starts again.
 
-It starts, stops and is killed like one broker, so that tests of one run against several: with PENSTOCK_TEST_CLUSTER=3
-`serving` gives them a cluster of three. Every wait is bounded.
+ClusterProcesses has the methods of BrokerProcess, so that tests of one broker also run against a cluster: with
+PENSTOCK_TEST_CLUSTER=3, `serving` starts three brokers. Every wait is bounded.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -21,12 +22,12 @@ from support.broker_process import BrokerProcess, answers, free_ports
 from support.eventually import eventually
 
 CLUSTER_SIZE = int(os.environ.get("PENSTOCK_TEST_CLUSTER", "0"))
-"""How many brokers the client tests run against; 0 is one without a ZooKeeper."""
+"""Size of the cluster that client tests run against; 0 means one broker without ZooKeeper."""
 BROKERS = CLUSTER_SIZE or 1
-"""How many that are, and so the replication factor of the topics that client tests make."""
+"""Number of brokers that client tests run against, and the replication factor of the topics they create."""
 PATIENCE_S = 60.0
 START_PATIENCE_S = 120.0
-"""Several start at once, and others work beside them."""
+"""Bound for the start of a broker: several start at once, beside other tests."""
 POLL_S = 0.05
 SESSION_TIMEOUT_MS = 6_000
 QUICK = (f"zookeeper.session.timeout.ms={SESSION_TIMEOUT_MS}", "offsets.topic.num.partitions=6")
@@ -52,14 +53,15 @@ class ClusterProcesses:
         return [number for number, broker in self.brokers.items() if broker.running]
 
     def start(self) -> None:
-        """Start what does not run, and wait until all brokers have found each other."""
+        """Start the processes that do not run, and wait until every broker sees all brokers."""
         self.start_zookeeper()
         self.start_brokers(number for number, broker in self.brokers.items() if not broker.running)
         everybody = set(self.brokers)
         for number in everybody:
-            self.until(
-                lambda number=number: set(self.metadata(number).brokers) == everybody, "all see all brokers"
-            )
+            self.until(partial(self._sees, number, everybody), f"broker {number} sees all brokers")
+
+    def _sees(self, number: int, brokers: set[int]) -> bool:
+        return set(self.metadata(number).brokers) == brokers
 
     def start_zookeeper(self) -> None:
         if not self._zookeeper_runs:
@@ -76,15 +78,15 @@ class ClusterProcesses:
             self.brokers[number].spawn()
         for number in chosen:
             port = self.brokers[number].port
-            self.until(lambda port=port: answers(port), f"broker {number} answers", START_PATIENCE_S)
+            self.until(partial(answers, port), f"broker {number} responds", START_PATIENCE_S)
 
     def stop(self) -> None:
-        """A clean stop of every broker, one after the other; the ZooKeeper goes on."""
+        """Stop the brokers cleanly, one after the other. ZooKeeper keeps running."""
         for broker in self.brokers.values():
             broker.stop()
 
     def kill(self) -> None:
-        """All brokers at once, as when the power fails for processes; the ZooKeeper goes on."""
+        """Kill all brokers at once. ZooKeeper keeps running."""
         self.kill_brokers(self.brokers)
 
     def kill_brokers(self, numbers: Iterable[int]) -> None:
@@ -101,7 +103,7 @@ class ClusterProcesses:
         os.kill(self.brokers[number].pid, signal.SIGCONT)
 
     def empty(self, number: int) -> None:
-        """As if the disk of a broker that does not run had been replaced."""
+        """Delete the data of a stopped broker, as if its disk had been replaced."""
         assert not self.brokers[number].running
         shutil.rmtree(self.brokers[number].data_dir)
 
@@ -110,39 +112,39 @@ class ClusterProcesses:
         self.kill_zookeeper()
 
     def metadata(self, number: int | None = None) -> ClusterMetadata:
-        """As one broker sees it, or whoever answers."""
+        """Cluster metadata from one broker, or from any broker that responds."""
         servers = self.bootstrap if number is None else self.brokers[number].bootstrap
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        return admin.list_topics(timeout=PATIENCE_S)
+        metadata: ClusterMetadata = admin.list_topics(timeout=PATIENCE_S)
+        return metadata
 
     def controller(self) -> int:
         self.until(lambda: self.metadata().controller_id > 0, "there is a controller")
-        return self.metadata().controller_id
+        return int(self.metadata().controller_id)
 
     def leader(self, topic: str, partition: int = 0, seen_by: int | None = None) -> int:
-        return self.metadata(seen_by).topics[topic].partitions[partition].leader
+        return int(self.metadata(seen_by).topics[topic].partitions[partition].leader)
 
     def in_sync(self, topic: str, partition: int = 0, seen_by: int | None = None) -> set[int]:
         return set(self.metadata(seen_by).topics[topic].partitions[partition].isrs)
 
     def wait_until_healed(self) -> None:
-        """Until every partition has a leader and all its replicas are in sync, as every broker sees it."""
-        ills: list[str] = []
+        """Wait until every broker sees a leader and a full in-sync replica set for every partition."""
+        problems: list[str] = []
 
         def healed() -> bool:
-            ills[:] = [
-                ill for number in self.brokers for ill in _ills(self.metadata(number), set(self.brokers))
-            ]
-            return not ills
+            brokers = set(self.brokers)
+            problems[:] = [text for number in brokers for text in _problems(self.metadata(number), brokers)]
+            return not problems
 
         try:
             self.until(healed, "all replicas are in sync")
         except AssertionError as error:
-            error.add_note("\n".join(ills))
+            error.add_note("\n".join(problems))
             raise
 
     def make_groups_known(self) -> None:
-        """The first group makes a topic; clients that give up at NOT_COORDINATOR must not be the first."""
+        """Create the offsets topic with a first group, because some clients give up at NOT_COORDINATOR."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "first", "log_level": 0})
 
         def known() -> bool:
@@ -162,8 +164,8 @@ class ClusterProcesses:
         return "\n".join(f"broker {number}:\n{b.log_tail()}" for number, b in self.brokers.items())
 
 
-def _ills(seen: ClusterMetadata, brokers: set[int]) -> Iterator[str]:
-    """What is not as it should be, as one broker sees it."""
+def _problems(seen: ClusterMetadata, brokers: set[int]) -> Iterator[str]:
+    """Missing brokers, leaders and in-sync replicas in the metadata of one broker."""
     by = f"seen by {seen.orig_broker_id}"
     if set(seen.brokers) != brokers:
         yield f"{by}: brokers {sorted(seen.brokers)}"
@@ -175,7 +177,7 @@ def _ills(seen: ClusterMetadata, brokers: set[int]) -> Iterator[str]:
 
 @contextmanager
 def serving(directory: Path, settings: Sequence[str] = ()) -> Iterator[BrokerProcess | ClusterProcesses]:
-    """A broker or a cluster that has started; stopped in order afterwards, which must work."""
+    """A running broker or cluster. A clean stop at the end is part of the test."""
     if not CLUSTER_SIZE:
         directory.mkdir(parents=True, exist_ok=True)
     server = (

@@ -67,7 +67,7 @@ async def eventually_async(
         last: object
         try:
             result = condition()
-            found: T = await result if inspect.isawaitable(result) else result  # type: ignore[assignment]
+            found: T = await result if inspect.isawaitable(result) else result
             if found:
                 return found
             last = found

@@ -1,11 +1,11 @@
-"""First failures: keeps their logs, and lets no second run of a test replace a verdict about data.
+"""The second run of failed tests by `make test`: which failures it may replace, and the logs of the first run.
 
-`make test` runs failed tests once more, alone, because processes on a busy machine are late at times. Tests that judge
-data (`VERDICTS`: histories, models, exactly-once) are left out: their first failure is final, unless it was in a
-fixture, before the test itself began.
+Processes on a busy machine are late at times, so tests that start processes run once more, alone, after a failure. Two
+kinds of failures are final: those of tests that start no process, and those of tests that judge data (`VERDICTS`:
+histories, models, exactly-once), unless a verdict failed in a fixture, before the test itself began.
 
---first-failures DIR   the first run: one file for each failed test, and DIR/verdicts, the list of failed verdicts
---second-run-of DIR    the second run: verdicts are not run, and the run fails if one of them failed before
+--first-failures DIR   the first run: writes one file for each failed test, and DIR/final, the list of final failures
+--second-run-of DIR    the second run: leaves final failures out, and fails if there is one
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ VERDICTS = (
     "clients/python_clients/test_transactions_*.py",
     "server/test_transactions*.py",
 )
-"""Tests whose failure may be lost or doubled data, by their path under tests/."""
-_LIST = "verdicts"
+"""Tests whose failure may mean lost or duplicated data, by their path under tests/."""
+_LIST = "final"
 _MOST_NAME_CHARACTERS = 150
 
 
@@ -42,7 +42,9 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addoption(
         "--first-failures", type=Path, metavar="DIR", help="keep the logs of failed tests in DIR"
     )
-    parser.addoption("--second-run-of", type=Path, metavar="DIR", help="leave out tests that judge data")
+    parser.addoption(
+        "--second-run-of", type=Path, metavar="DIR", help="leave out tests whose failure is final"
+    )
 
 
 def configure(config: pytest.Config) -> None:
@@ -74,15 +76,21 @@ class FirstRun:
         captured = "".join(f"\n--- {title}\n{content}" for title, content in report.sections)
         with (self._directory / f"{name}.txt").open("a") as file:
             file.write(f"{report.nodeid} ({report.when})\n{report.longreprtext}\n{captured}\n")
-        if "verdict" in report.keywords and report.when != "setup":
+        if _is_final(report):
             with (self._directory / _LIST).open("a") as file:
                 file.write(f"{report.nodeid}\n")
+
+
+def _is_final(report: pytest.TestReport) -> bool:
+    if "process" not in report.keywords:
+        return True
+    return "verdict" in report.keywords and report.when != "setup"
 
 
 class SecondRun:
     def __init__(self, directory: Path) -> None:
         file = directory / _LIST
-        self._verdicts = sorted(set(file.read_text().splitlines())) if file.exists() else []
+        self._final = sorted(set(file.read_text().splitlines())) if file.exists() else []
         self._directory = directory
         self._again: list[str] = []
 
@@ -90,20 +98,20 @@ class SecondRun:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> Generator[None, None, None]:
-        """After --last-failed: it would run everything where nothing that failed is left."""
+        """Leave out final failures after --last-failed chose: it runs everything if no failed test is left."""
         yield
-        failed = [item for item in items if item.nodeid in self._verdicts]
-        items[:] = [item for item in items if item.nodeid not in self._verdicts]
+        failed = [item for item in items if item.nodeid in self._final]
+        items[:] = [item for item in items if item.nodeid not in self._final]
         self._again = [item.nodeid for item in items]
         config.hook.pytest_deselected(items=failed)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self._verdicts:
+        if self._final:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for nodeid in self._again:
             terminalreporter.write_line(f"needed a second run: {nodeid}")
-        for nodeid in self._verdicts:
-            terminalreporter.write_line(f"FAILED verdict about data, not run again: {nodeid}", red=True)
+        for nodeid in self._final:
+            terminalreporter.write_line(f"FAILED, not run again: {nodeid}", red=True)
         terminalreporter.write_line(f"the logs of the first run are in {self._directory}")

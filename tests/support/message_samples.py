@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -56,11 +57,12 @@ def _random_value(random: Random, field: SchemaField) -> Any:
         return "".join(random.choices(_LETTERS, k=random.choice((0, 3, 20, 200))))
     if kind in ("bytes", "records"):
         return random.randbytes(random.choice((0, 3, 200)))
-    return {
+    others: dict[str, Callable[[], Any]] = {
         "bool": lambda: random.random() < 0.5,
         "uint16": lambda: random.randrange(2**16),
         "float64": lambda: random.random(),
         "uuid": lambda: UUID(int=random.getrandbits(128)),
         "error_code": lambda: random.choice(_CODES),
         "datetime_i64": lambda: random.randrange(2**41),
-    }[kind]()
+    }
+    return others[kind]()

@@ -10,6 +10,8 @@ import pytest
 from penstock import Consumer, Producer
 from penstock.testing import AsyncBroker, Broker
 
+pytestmark = pytest.mark.usefixtures("starts_processes")
+
 pytest_plugins = ["pytester"]
 
 
@@ -73,7 +75,6 @@ def test_a_broker_that_died_is_no_obstacle_to_the_next() -> None:
         pass
 
 
-@pytest.mark.process
 def test_the_fixtures_need_no_import_and_show_the_log_of_a_failed_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

@@ -41,7 +41,7 @@ async def test_async_form_takes_functions_and_coroutine_functions() -> None:
 
 
 async def test_async_form_treats_an_unknown_topic_as_not_yet() -> None:
-    errors = iter([BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])
+    errors = iter([BrokerError(ErrorCode.unknown_topic_or_partition)])
 
     def leader() -> int:
         for error in errors:

@@ -1,4 +1,4 @@
-"""The second run of `make test`: what it runs again, what it does not, and what is kept of the first."""
+"""The second run of `make test`: the tests it runs again, the tests it does not, and the logs of the first run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("starts_processes")
 
 TESTS = Path(__file__).parents[1]
 CONFTEST = """
@@ -17,10 +21,14 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "verdict: judges data")
+    config.addinivalue_line("markers", "process: starts processes")
     first_failures.configure(config)
 
 def pytest_collection_modifyitems(items):
     first_failures.mark_verdicts(items, Path(__file__).parent)
+    for item in items:
+        if "unit" not in item.nodeid:
+            item.add_marker("process")
 """
 FAILS_ONCE = """
 from pathlib import Path
@@ -86,6 +94,15 @@ def test_a_verdict_about_data_is_final(tmp_path: Path) -> None:
     assert "not run again: faults/test_history.py::test_first" in second.stdout
     assert "needed a second run: cli/test_slow.py::test_first" in second.stdout
     assert "1 passed" in second.stdout
+
+
+def test_a_test_without_processes_is_not_run_again(tmp_path: Path) -> None:
+    suite(tmp_path, "wire/test_unit.py")
+    suite(tmp_path, "cli/test_slow.py")
+    second = both_runs(tmp_path)
+    assert second.returncode == 1, second.stdout
+    assert "not run again: wire/test_unit.py::test_first" in second.stdout
+    assert "needed a second run: cli/test_slow.py::test_first" in second.stdout
 
 
 def test_a_run_fails_when_verdicts_are_all_that_failed(tmp_path: Path) -> None:

@@ -214,6 +214,7 @@ def test_random_messages_are_not_all_the_same() -> None:
     assert random_message(random, "request", METADATA, 12) != random_message(random, "request", METADATA, 12)
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_no_message_module_is_loaded_before_its_message_comes() -> None:
     script = """
 import sys, penstock.wire.messages, penstock.wire.produce, penstock.wire.fetch

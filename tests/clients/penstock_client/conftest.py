@@ -21,12 +21,13 @@ EXTERNAL_BOOTSTRAP = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
 if CLUSTER_SIZE:
 
     @pytest.fixture
-    def penstock_broker(tmp_path: Path) -> Iterator[BrokerProcess | ClusterProcesses]:
+    def penstock_broker(starts_processes: None, tmp_path: Path) -> Iterator[BrokerProcess | ClusterProcesses]:
         with serving(tmp_path, QUICK_SETTINGS) as server:
             yield server
 
     @pytest.fixture(scope="session")
     def penstock_session_broker(
+        starts_processes: None,
         tmp_path_factory: pytest.TempPathFactory,
     ) -> Iterator[BrokerProcess | ClusterProcesses]:
         with serving(tmp_path_factory.mktemp("cluster"), QUICK_SETTINGS) as server:
@@ -34,7 +35,7 @@ if CLUSTER_SIZE:
 
 
 @pytest.fixture(scope="session")
-def bootstrap(request: pytest.FixtureRequest) -> str:
+def bootstrap(starts_processes: None, request: pytest.FixtureRequest) -> str:
     if EXTERNAL_BOOTSTRAP:
         return EXTERNAL_BOOTSTRAP
     broker: BrokerProcess | ClusterProcesses = request.getfixturevalue("penstock_session_broker")

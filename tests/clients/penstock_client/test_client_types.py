@@ -17,7 +17,7 @@ def check(file: str, cache: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE.parents[2]).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("starts_processes")
 def test_a_program_with_strict_types_passes_and_mistakes_do_not(tmp_path: Path) -> None:
     assert check("typed_example.py", tmp_path).startswith("Success")
     wrong = "wrongly_typed_example.py"

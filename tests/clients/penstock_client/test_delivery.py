@@ -22,7 +22,7 @@ TOPIC = "work"
 
 
 @pytest.fixture(scope="module")
-def quick_broker() -> Iterator[Broker]:
+def quick_broker(starts_processes: None) -> Iterator[Broker]:
     """Its members are given up soon after they were killed."""
     with Broker({"group.min.session.timeout.ms": "500"}) as broker:
         yield broker
@@ -73,7 +73,6 @@ def go_on(broker: Broker, topic: str, count: int, **options: Any) -> list[str]:
         return found
 
 
-@pytest.mark.process
 def test_at_least_once_what_was_done_and_not_committed_comes_again(
     quick_broker: Broker, tmp_path: Path, topic_name: str
 ) -> None:
@@ -85,7 +84,6 @@ def test_at_least_once_what_was_done_and_not_committed_comes_again(
     assert go_on(quick_broker, topic_name, 10) == [str(number) for number in range(10)]
 
 
-@pytest.mark.process
 def test_at_most_once_what_was_committed_and_not_handed_over_does_not_come_again(
     quick_broker: Broker, tmp_path: Path, topic_name: str
 ) -> None:
@@ -99,7 +97,6 @@ def test_at_most_once_what_was_committed_and_not_handed_over_does_not_come_again
     assert go_on(quick_broker, topic_name, len(expected), delivery="at-most-once") == expected
 
 
-@pytest.mark.process
 def test_at_most_once_what_was_being_worked_on_does_not_come_again(
     quick_broker: Broker, tmp_path: Path, topic_name: str
 ) -> None:
@@ -111,8 +108,6 @@ def test_at_most_once_what_was_being_worked_on_does_not_come_again(
     assert go_on(quick_broker, topic_name, 1, delivery="at-most-once") == ["0"]
 
 
-@pytest.mark.process
-@pytest.mark.slow
 @pytest.mark.parametrize("delivery", ["at-most-once", "at-least-once"])
 def test_consumers_killed_at_any_moment_keep_the_promise(
     delivery: str, quick_broker: Broker, tmp_path: Path, topic_name: str

@@ -29,7 +29,6 @@ from penstock.client.sender import MessageSender
 from penstock.client.transactions import Transactions
 from support.broker_process import MakeTopic
 
-pytestmark = pytest.mark.process
 IDLE_S = 1.5
 
 

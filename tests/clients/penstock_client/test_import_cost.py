@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import penstock
+
+pytestmark = pytest.mark.usefixtures("starts_processes")
 
 
 def modules_after(program: str) -> set[str]:

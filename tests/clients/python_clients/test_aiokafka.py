@@ -17,7 +17,6 @@ from samples import CODECS, HOUR_MS, PATIENCE_S, STEP_MS, Sample, make_large_sam
 from support.broker_process import Address
 from support.cluster_processes import BROKERS
 
-pytestmark = pytest.mark.process
 UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS = 3, 36
 
 

@@ -26,8 +26,6 @@ from support.broker_process import Address, MakeTopic
 from support.cluster_processes import BROKERS
 from support.eventually import eventually
 
-pytestmark = pytest.mark.process
-
 
 def test_creating_a_topic_twice_is_refused(admin: AdminClient, make_topic: MakeTopic) -> None:
     topic = make_topic()

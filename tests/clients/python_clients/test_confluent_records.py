@@ -19,8 +19,6 @@ from samples import CODECS, HOUR_MS, PATIENCE_S, STEP_MS, make_large_samples, ma
 
 from support.broker_process import Address, MakeTopic
 
-pytestmark = pytest.mark.process
-
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_reads_back_what_was_produced_with_each_codec(

@@ -26,8 +26,6 @@ from kafka import TopicPartition as KafkaPythonPartition
 from support.broker_process import Address, MakeTopic
 from support.eventually import eventually
 
-pytestmark = pytest.mark.process
-
 WAIT_S = 20
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 

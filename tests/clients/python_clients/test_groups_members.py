@@ -33,8 +33,6 @@ from groups import (
 from support.broker_process import Address
 from support.cluster_processes import BROKERS, serving
 
-pytestmark = pytest.mark.process
-
 PARTITIONS = 6
 REBALANCE_SLACK_S = 3.0
 """Beyond the session, until the others have what a dead member had: they hear of it at their next heartbeat."""
@@ -42,7 +40,7 @@ LONGEST_PAUSE_S = 1.0
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+def broker(starts_processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     """One with short sessions, for all tests here."""
     external = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
     if external:

@@ -16,8 +16,6 @@ from groups import BROKER_SETTINGS, CLASSIC, CONSUMER, COOPERATIVE, PATIENCE_S, 
 from support.broker_process import BrokerProcess, StartBroker
 from support.cluster_processes import BROKERS
 
-pytestmark = pytest.mark.process
-
 PARTITIONS = 4
 DURABLE = [setting for setting in BROKER_SETTINGS if not setting.startswith("durability")]
 PATIENT = ["group.consumer.session.timeout.ms=30000"]

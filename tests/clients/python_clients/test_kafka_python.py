@@ -21,8 +21,6 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetSpec, To
 from support.broker_process import Address
 from support.cluster_processes import BROKERS
 
-pytestmark = pytest.mark.process
-
 
 @pytest.fixture
 def admin(broker: Address) -> Iterator[KafkaAdminClient]:

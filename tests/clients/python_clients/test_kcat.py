@@ -13,10 +13,7 @@ from support.broker_process import Address
 from support.cluster_processes import BROKERS
 
 KCAT = shutil.which("kcat") or shutil.which("kafkacat")
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.skipif(KCAT is None, reason="kcat is not installed"),
-]
+pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
 
 
 def kcat(broker: Address, *arguments: str, given: str = "") -> str:

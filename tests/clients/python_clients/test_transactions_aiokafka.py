@@ -13,8 +13,6 @@ from test_aiokafka import create, run, started
 
 from support.broker_process import Address
 
-pytestmark = pytest.mark.process
-
 
 def producer_of(broker: Address, transactional_id: str | None = None) -> AIOKafkaProducer:
     return AIOKafkaProducer(

@@ -16,8 +16,6 @@ from support.broker_process import Address, MakeTopic, StartBroker
 from support.cluster_processes import BROKERS
 from support.eventually import eventually
 
-pytestmark = pytest.mark.process
-
 
 def unique(name: str) -> str:
     return f"{name}-{uuid.uuid4().hex[:8]}"

@@ -15,8 +15,6 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetad
 from support.broker_process import Address
 from support.cluster_processes import BROKERS
 
-pytestmark = pytest.mark.process
-
 
 @pytest.fixture
 def topic(broker: Address, topic_name: str) -> Iterator[str]:

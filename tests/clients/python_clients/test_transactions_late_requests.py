@@ -18,7 +18,7 @@ from late_requests import LateRequests
 
 from support.broker_process import BrokerProcess, StartBroker
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 PATIENCE_S = 30.0
 REQUEST_TIMEOUT_MS = 1_000
