@@ -71,7 +71,7 @@ def test_follower_that_truncates_committed_records_is_noticed(
 async def keep_committed_records(cluster: Cluster) -> None:
     await lead_with_an_empty_log(cluster)
     logs = [cluster.nodes[BrokerId(node)].replica().log for node in (1, 2)]
-    await until(
+    await eventually_async(
         lambda: (refused(cluster, 1) and refused(cluster, 2)) or any(log.log_end_offset < 3 for log in logs),
         "both refuse, or one truncates",
     )

@@ -96,7 +96,9 @@ class Load:
 async def moved(harness: Harness, replicas: list[int]) -> None:
     response = await reassign(harness, (ORDERS, 0, replicas))
     assert codes(response) == [ErrorCode.none]
-    await eventually_async(lambda: state(harness).replicas == tuple(replicas) and not state(harness).is_reassigning)
+    await eventually_async(
+        lambda: state(harness).replicas == tuple(replicas) and not state(harness).is_reassigning
+    )
 
 
 def test_a_partition_moves_under_load_and_loses_nothing(tmp_path: Path) -> None:
