@@ -93,7 +93,7 @@ simulate: $(VENV)/.dev  ## Run brokers and whole clusters in virtual time, from 
 
 mutants: $(VENV)/.dev  ## Plant known bugs one by one; the simulation, or a scenario, must catch each
 	$(PROGRAM) tests/simulation/mutants.py $(ARGS)
-	$(BIN)/python -m pytest -k is_noticed tests/simulation tests/cluster tests/server/test_planted_damage.py tests/storage/test_follower_segments.py
+	$(BIN)/python -m pytest -k is_noticed tests/simulation tests/cluster tests/server/test_planted_damage.py tests/storage/test_follower_segments.py tests/replication/test_refused_truncation.py
 
 fuzz: $(VENV)/.dev  ## Fuzz every parser, FUZZ_SECONDS each (60)
 	FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) $(BIN)/python -m pytest -n 2 --timeout=0 tests/fuzz $(ARGS)

@@ -43,7 +43,10 @@ from penstock.simulation.transaction_cast import TransactionCast
 _LOOK_SECONDS = 0.02
 _START_SECONDS = 120.0
 _PEACE_SECONDS = 60.0
-_REPAIR_SECONDS = 20.0
+_REPAIR_SECONDS = 60.0
+"""A few passes of the scrub, and a repair that is tried again after 30 seconds."""
+_QUICK = 0.02
+"""The slowness of threads while a repair is waited for: a scrub rests in proportion to the time its reads take."""
 _LAST_STEP_SECONDS = 30.0
 
 
@@ -159,11 +162,25 @@ class ClusterScenario:
     async def _heal(self) -> None:
         """Nothing is broken any more: in time everything is as it should be."""
         await self._until(self._all_serve, "not all brokers serve")
+        if self._nemesis.data.damaged_places():
+            await self._until_repaired()
+        await self._until(self._inspector.is_whole, "copies are missing", self._inspector.unhealthy)
+
+    async def _until_repaired(self) -> None:
+        """Wait until the scrub has found all damage and replicas are repaired, while clients rest."""
         data = self._nemesis.data
+        self._stage.is_quiet = True
+        self._set_slowness(_QUICK)
         await self._until(
             lambda: not data.damaged_places(), "damage is not repaired", data.unrepaired, _REPAIR_SECONDS
         )
-        await self._until(self._inspector.is_whole, "copies are missing", self._inspector.unhealthy)
+        self._set_slowness(1.0)
+        self._stage.is_quiet = False
+
+    def _set_slowness(self, slowness: float) -> None:
+        for member in self._stage.members:
+            if member.host.threads is not None:
+                member.host.threads.slowness = slowness
 
     def _all_serve(self) -> bool:
         return all(member.is_serving for member in self._stage.members)
@@ -239,6 +256,8 @@ class ClusterScenario:
         pause_seconds = 0.05 if actor is not self._admin else 0.5
         while not self._stage.is_at_rest:
             await asyncio.sleep(random.expovariate(1 / pause_seconds))
+            if self._stage.is_quiet:
+                continue
             try:
                 await actor.step()
             except (NoAnswer, BrokerError) as error:

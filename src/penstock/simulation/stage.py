@@ -28,6 +28,8 @@ class Stage:
         """How often members of groups report."""
         self.is_at_rest = False
         """Whether nobody comes or goes any more."""
+        self.is_quiet = False
+        """Whether clients send nothing, so that a scrub reads logs that do not grow."""
         self.gate = asyncio.Event()
         self.operations = 0
         self._clients: list[SimulatedClient] = []
