@@ -22,9 +22,8 @@ from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartitio
 from penstock.records.iteration import read_batches
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
-from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.refused_batches import RefusedBatches
-from penstock.replication.replica import Replica
+from penstock.replication.replica import Replica, ReplicaContext
 from penstock.state_log.appender import Appender
 from penstock.state_log.timers import Timers
 from penstock.storage.disk import RealDisk
@@ -108,10 +107,9 @@ class Bench:
     def _make_replica(self) -> Replica:
         name = TopicPartition("__consumer_offsets", 0)
         log = Log.create(self.storage, "logs/offsets-0", name, ORDERS, LogConfig())
-        partition = ReplicatedPartition(Durability.FSYNC, log)
         flusher = Flusher(self.disk, self.threads, self.clock, lambda seconds: None)
-        refused = RefusedBatches(self.clock)
-        replica = Replica(name, ORDERS, log, partition, flusher, self.threads, {}, refused, lambda: None)
+        context = ReplicaContext(flusher, self.threads, RefusedBatches(self.clock), {}, lambda: None)
+        replica = Replica(log, Durability.FSYNC, context)
         alone = InSync(ME, (ME,), frozenset((ME,)), 0, Offset(0), {}, START_MS)
         replica.become_leader(LeaderEpoch(0), alone)
         return replica

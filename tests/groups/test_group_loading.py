@@ -43,7 +43,7 @@ def run(tmp_path: Path) -> Run:
 def write(bench: Bench, *records: tuple[bytes | None, bytes | None]) -> None:
     now_ms = bench.clock.now_ms()
     batch = memoryview(build_batch([NewRecord(key, value, now_ms) for key, value in records]))
-    bench.replica.append(batch, read_header(batch), now_ms)
+    bench.replica.append_as_leader(batch, read_header(batch), now_ms)
 
 
 def offset_record(offset: int, group: str = "g", partition: int = 0) -> tuple[bytes, bytes | None]:

@@ -291,7 +291,7 @@ class Cluster:
         """Append a batch; the future says when it is committed, or why not."""
         replica = replica or self.leader(index)
         batch = memoryview(build_batch([NewRecord(None, value, 1_700_000_000_000) for value in values]))
-        info = replica.append(batch, read_header(batch), SystemClock().now_ms())
+        info = replica.append_as_leader(batch, read_header(batch), SystemClock().now_ms())
         done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         if replica.when_committed(info, done.set_result):
             done.set_result(None)

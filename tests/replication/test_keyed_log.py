@@ -71,7 +71,7 @@ class Bench:
 
     def commit(self) -> None:
         self.log.high_watermark = self.log.log_end_offset
-        self.keyed.on_moved()
+        self.keyed.on_high_watermark()
 
 
 async def test_a_record_wakes_those_who_wait_for_its_key_when_it_is_committed(tmp_path: Path) -> None:

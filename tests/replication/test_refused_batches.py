@@ -179,7 +179,7 @@ def send(bench: Bench, replica: Replica, sequence: int) -> int | ErrorCode:
     """As Produce does."""
     content, header = batch(b"k", producer_id=7, sequence=sequence)
     try:
-        return replica.append(content, header, NOW_MS).base_offset
+        return replica.append_as_leader(content, header, NOW_MS).base_offset
     except BrokerError as error:
         bench.refused.remember(ORDERS, header, error.code)
         return error.code

@@ -18,9 +18,8 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.records.control import Marker
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
-from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.refused_batches import RefusedBatches
-from penstock.replication.replica import Replica
+from penstock.replication.replica import Replica, ReplicaContext
 from penstock.storage.disk import RealDisk
 from penstock.storage.file_cache import FileCache
 from penstock.storage.jobs import SYNC_ALL_ABOVE
@@ -94,10 +93,8 @@ class Bench:
     def replica(self, index: int = 0) -> Replica:
         name = TopicPartition("orders", index)
         log = Log.create(self._context, f"logs/orders-{index}", name, ID, self._config)
-        partition = ReplicatedPartition(self._durability, log)
-        replica = Replica(
-            name, ID, log, partition, self.flusher, self.threads, self.changed, self.refused, lambda: None
-        )
+        context = ReplicaContext(self.flusher, self.threads, self.refused, self.changed, lambda: None)
+        replica = Replica(log, self._durability, context)
         replica.become_leader(
             LeaderEpoch(1), InSync(ME, (ME,), frozenset((ME,)), 0, log.log_end_offset, {}, NOW_MS)
         )
@@ -114,7 +111,7 @@ def batch(*keys: bytes | None, producer_id: int = -1, sequence: int = -1) -> tup
 
 
 def append(replica: Replica, *keys: bytes | None) -> AppendInfo:
-    return replica.append(*batch(*(keys or (None,))), NOW_MS)
+    return replica.append_as_leader(*batch(*(keys or (None,))), NOW_MS)
 
 
 async def test_an_append_is_committed_when_its_flush_is_done(tmp_path: Path) -> None:
@@ -181,8 +178,8 @@ async def test_page_cache_durability_waits_for_nothing(tmp_path: Path) -> None:
 async def test_a_retry_waits_for_its_original_to_be_committed(tmp_path: Path) -> None:
     bench, outcomes = Bench(tmp_path), []
     replica = bench.replica()
-    replica.append(*batch(None, producer_id=9, sequence=0), NOW_MS)
-    retried = replica.append(*batch(None, producer_id=9, sequence=0), NOW_MS)
+    replica.append_as_leader(*batch(None, producer_id=9, sequence=0), NOW_MS)
+    retried = replica.append_as_leader(*batch(None, producer_id=9, sequence=0), NOW_MS)
     assert retried.duplicate
     assert retried.base_offset == 0
     assert not replica.when_committed(retried, outcomes.append)
@@ -198,9 +195,8 @@ async def test_a_held_batch_is_not_overtaken(tmp_path: Path) -> None:
     """A producer's second batch must not be appended before its first, which waits for its records to be looked at."""
     bench, outcomes = compacted(tmp_path), []
     replica = bench.replica()
-    assert replica.must_hold
-    replica.append_later(*batch(b"a", producer_id=9, sequence=0), NOW_MS, outcomes.append)
-    replica.append_later(*batch(b"b", producer_id=9, sequence=1), NOW_MS, outcomes.append)
+    assert replica.append(batch(b"a", producer_id=9, sequence=0)[0], NOW_MS, outcomes.append) is None
+    replica.append(batch(b"b", producer_id=9, sequence=1)[0], NOW_MS, outcomes.append)
     await bench.threads.settle()
     assert bench.threads.waiting == 1, "one at a time"
     await bench.threads.finish_one()
@@ -211,8 +207,8 @@ async def test_a_held_batch_is_not_overtaken(tmp_path: Path) -> None:
 async def test_a_batch_with_bad_records_is_refused_and_the_next_goes_on(tmp_path: Path) -> None:
     bench, outcomes = compacted(tmp_path), []
     replica = bench.replica()
-    replica.append_later(*batch(None), NOW_MS, outcomes.append)
-    replica.append_later(*batch(b"key"), NOW_MS, outcomes.append)
+    replica.append(batch(None)[0], NOW_MS, outcomes.append)
+    replica.append(batch(b"key")[0], NOW_MS, outcomes.append)
     await bench.threads.finish_one()
     await bench.threads.finish_one()
     assert outcomes[0].code is ErrorCode.invalid_record
@@ -248,9 +244,9 @@ def test_clients_of_another_leadership_are_refused(
 async def test_what_is_still_looked_at_when_the_log_closes_is_never_appended(tmp_path: Path) -> None:
     bench, outcomes = compacted(tmp_path), []
     replica = bench.replica()
-    replica.append_later(*batch(b"a"), NOW_MS, outcomes.append)
-    replica.append_later(*batch(b"b"), NOW_MS, outcomes.append)
-    replica.give_up_held()
+    replica.append(batch(b"a")[0], NOW_MS, outcomes.append)
+    replica.append(batch(b"b")[0], NOW_MS, outcomes.append)
+    replica.fail_held_appends()
     assert [error.code for error in outcomes] == [ErrorCode.not_leader_or_follower] * 2
     await bench.threads.finish_one()
     assert bench.threads.waiting == 0
@@ -266,8 +262,8 @@ async def test_a_check_that_breaks_holds_up_nobody(tmp_path: Path, monkeypatch: 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    replica.append_later(*batch(b"a"), NOW_MS, outcomes.append)
-    replica.append_later(*batch(b"b"), NOW_MS, outcomes.append)
+    replica.append(batch(b"a")[0], NOW_MS, outcomes.append)
+    replica.append(batch(b"b")[0], NOW_MS, outcomes.append)
     with monkeypatch.context() as patch:
         patch.setattr("penstock.replication.held_appends.check_records", broken)
         await bench.threads.finish_one()
@@ -298,7 +294,7 @@ async def test_what_nobody_waits_for_is_written_back_in_the_background(tmp_path:
     replica = bench.replica()
     big = memoryview(build_batch([NewRecord(None, bytes(1 << 20), NOW_MS)]))
     for _ in range(8):
-        replica.append(big, read_header(big), NOW_MS)
+        replica.append_as_leader(big, read_header(big), NOW_MS)
     assert bench.threads.waiting == 1
     await bench.threads.finish_one()
     assert bench.threads.waiting == 0
@@ -350,10 +346,10 @@ async def test_who_waits_for_a_flush_of_what_is_cut_waits_for_what_is_left(tmp_p
     assert not replica.when_flushed(outcomes.append)
     await bench.threads.settle()
     assert replica.log.begin_cut()
-    replica.cutting = asyncio.get_running_loop().create_future()
+    replica.truncating = asyncio.get_running_loop().create_future()
     await bench.threads.finish_one()
     replica.log.truncate_to(Offset(1), NOW_MS, lambda: None)
     replica.log.finish_cut()
-    replica.on_cut()
+    replica.on_truncated()
     await bench.threads.finish_one()
     assert outcomes == [None]

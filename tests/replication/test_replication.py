@@ -297,14 +297,14 @@ def test_a_broker_with_another_secret_copies_nothing(tmp_path: Path) -> None:
 def test_a_set_below_the_minimum_is_known_before_and_after_an_append(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         leader = cluster.leader()
-        assert not leader.lacks_replicas
+        assert not leader.refuses_acks_all
         await cluster.remove(2)
         await cluster.remove(3)
         waiting = cluster.append(b"alone")
-        assert not leader.lacks_replicas, "a smaller set counts when it is recorded"
-        await eventually_async(lambda: leader.lacks_replicas, "one is in sync")
+        assert not leader.refuses_acks_all, "a smaller set counts when it is recorded"
+        await eventually_async(lambda: leader.refuses_acks_all, "one is in sync")
         await cluster.add(2)
-        await eventually_async(lambda: not leader.lacks_replicas, "two are in sync")
+        await eventually_async(lambda: not leader.refuses_acks_all, "two are in sync")
         assert await waiting is None
 
     run(Cluster(tmp_path, topic_settings={"min.insync.replicas": "2"}), scenario)

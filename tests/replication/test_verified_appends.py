@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +14,7 @@ from test_replica import NOW_MS, Bench, ManualThreads
 
 from penstock.config import CleanupPolicy, Durability
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import LeaderEpoch, Offset
+from penstock.model import LeaderEpoch, Offset, TopicPartition
 from penstock.records.batch import BatchHeader, read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.control import Marker
@@ -29,7 +28,10 @@ class Coordinator:
     def __init__(self) -> None:
         self.asked: list[asyncio.Future[ErrorCode]] = []
 
-    async def verify(self) -> ErrorCode:
+    def vouches_for(self, partition: TopicPartition, header: BatchHeader) -> bool:
+        return False
+
+    async def verify(self, partition: TopicPartition, header: BatchHeader) -> ErrorCode:
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.asked.append(answer)
         return await answer
@@ -58,21 +60,18 @@ class Stage:
                 transactional=True,
             )
         )
-        header, replica = read_header(batch), self.replica
 
         def finish(result: AppendInfo | BrokerError) -> None:
             assert name not in self.results, "told once"
             self.results[name] = result
 
-        if replica.verified.must_hold(header):
-            replica.append_verified(batch, header, NOW_MS, self.coordinator.verify, finish)
-        elif replica.must_hold:
-            replica.append_later(batch, header, NOW_MS, finish)
+        try:
+            info = self.replica.append(batch, NOW_MS, finish, transaction=self.coordinator)
+        except BrokerError as error:
+            finish(error)
         else:
-            try:
-                finish(replica.append(batch, header, NOW_MS))
-            except BrokerError as error:
-                finish(error)
+            if info is not None:
+                finish(info)
 
     def end(
         self, producer_id: int = 1, epoch: int = 0, *, commit: bool = False, bump: bool = False
@@ -365,7 +364,7 @@ def test_a_batch_nobody_asked_about_is_refused(tmp_path: Path) -> None:
             )
         )
         with pytest.raises(BrokerError) as refused:
-            stage.replica.append(batch, read_header(batch), NOW_MS)
+            stage.replica.append_as_leader(batch, read_header(batch), NOW_MS)
         assert refused.value.code is ErrorCode.invalid_txn_state
 
     run(scenario, tmp_path)
@@ -421,12 +420,13 @@ class Steps:
             sequence = entry.batches[-1].last_sequence + 1
         self.sent += 1
         name = f"{producer_id}.{self.numbers[producer_id]}.{self.sent}"
-        self.stage.coordinator.verify = partial(self._verify, producer_id, epoch)  # type: ignore[method-assign]
+        self.stage.coordinator.verify = self._verify  # type: ignore[method-assign]
         self.stage.send(name, sequence, producer_id, epoch)
 
-    async def _verify(self, producer_id: int, epoch: int) -> ErrorCode:
+    async def _verify(self, partition: TopicPartition, header: BatchHeader) -> ErrorCode:
         """What is true when it is asked, told later."""
-        is_member = producer_id in self.members and epoch == self.epoch(producer_id)
+        producer_id = header.producer_id
+        is_member = producer_id in self.members and header.producer_epoch == self.epoch(producer_id)
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.answers.append((answer, ErrorCode.none if is_member else ErrorCode.invalid_txn_state))
         return await answer

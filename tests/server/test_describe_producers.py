@@ -22,7 +22,7 @@ def append(broker: Harness, producer_id: int, sequence: int, timestamp: int) -> 
         )
     )
     replica = broker.context.replicas.get("a", 0)
-    replica.append(batch, read_header(batch), broker.context.clock.now_ms())
+    replica.append_as_leader(batch, read_header(batch), broker.context.clock.now_ms())
 
 
 def test_tells_the_last_write_of_each_producer(tmp_path: Path) -> None:

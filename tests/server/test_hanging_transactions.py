@@ -50,7 +50,7 @@ def write_lost(broker: Harness, producer_id: int = LOST_ID, epoch: int = 5) -> N
     )
     replica = broker.context.replicas.get("a", 0)
     replica.verified._verified[producer_id] = epoch
-    replica.append(batch, read_header(batch), broker.context.clock.now_ms())
+    replica.append_as_leader(batch, read_header(batch), broker.context.clock.now_ms())
 
 
 def entry_of(broker: Harness, producer_id: int = LOST_ID) -> ProducerEntry:

@@ -73,7 +73,7 @@ class Load:
         done: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
         try:
             replica = harness.context.replicas.get(ORDERS, 0)
-            info = replica.append(batch, read_header(batch), 1_000)
+            info = replica.append_as_leader(batch, read_header(batch), 1_000)
             if replica.when_committed(info, done.set_result):
                 return True
         except BrokerError as error:

@@ -119,7 +119,7 @@ def test_settings_that_changed_meanwhile_hold(tmp_path: Path) -> None:
         assert {each.error_code for each in response.responses} == {ErrorCode.none}
         third = await brokers.start(3)
         await eventually_async(lambda: set(state(first).isr) == {1, 2, 3})
-        assert third.context.replicas._replicas[ORDERS, 0].max_message_bytes == 12_345
+        assert third.context.replicas._replicas[ORDERS, 0].log.config.max_message_bytes == 12_345
         assert third.context.config.overrides == {"log.cleaner.backoff.ms": "4711"}
 
     run(tmp_path, scenario)

@@ -161,7 +161,7 @@ def test_where_nobody_can_say_what_became_of_a_record_that_is_said(tmp_path: Pat
         # It takes the batch, but does not answer any more.
         holder = {1: first, 2: second}[leader]
         replica = holder.context.replicas.get(ORDERS, 0)
-        replica.when_committed = lambda *_, **__: False  # type: ignore[method-assign]
+        replica.when_acknowledged = lambda *_, **__: False  # type: ignore[method-assign]
         sending = sender.send(ORDERS, 0, record(1))
         await eventually_async(lambda: replica.log.log_end_offset == 2)
         await brokers.stop(leader)
@@ -181,7 +181,7 @@ def test_who_waits_behind_others_hears_in_time_too(tmp_path: Path) -> None:
         sender = IdempotentProducer(routes, delivery_seconds=1.0)
         assert await sender.send(ORDERS, 0, record(0)) == 0
         replica = broker.context.replicas.get(ORDERS, 0)
-        replica.when_committed = lambda *_, **__: False  # type: ignore[method-assign]
+        replica.when_acknowledged = lambda *_, **__: False  # type: ignore[method-assign]
         sent = [sender.send(ORDERS, 0, record(number), is_alone=True) for number in range(1, 4)]
         async with asyncio.timeout(2.0):
             outcomes = await asyncio.gather(*sent, return_exceptions=True)

@@ -26,7 +26,7 @@ from penstock.storage.segment import Segment
 @planted_in_broker("I1", "I8")
 def ack_before_fsync() -> AbstractContextManager[Any]:
     """A producer is answered as soon as its batch is in the page cache."""
-    return patch.object(Replica, "when_committed", lambda *_, **__: True)
+    return patch.multiple(Replica, when_committed=lambda *_: True, when_acknowledged=lambda *_: True)
 
 
 @planted_in_broker("own write")

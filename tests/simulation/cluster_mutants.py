@@ -43,7 +43,7 @@ def cut_at_the_high_watermark() -> AbstractContextManager[Any]:
         if copy.log.log_end_offset > copy.log.high_watermark and copy.log.begin_cut():
             self._context.logs.truncate(copy.log, copy.log.high_watermark, self._context.clock.now_ms())
             copy.log.finish_cut()
-            copy.on_cut()
+            copy.on_truncated()
         follow(self, copy, leader)
 
     return patch.object(Fetchers, "follow", cut_and_follow)
@@ -216,7 +216,7 @@ def followers_forget_producers() -> AbstractContextManager[Any]:
 @planted_in_cluster("T15", needs={"leave_one", "os"})
 def too_few_in_sync_are_enough() -> AbstractContextManager[Any]:
     """acks=all is answered with fewer in sync than `min.insync.replicas` asks for."""
-    return no_minimum("lacks_replicas")
+    return no_minimum("refuses_acks_all")
 
 
 @planted_in_cluster("T15", needs={"internal min in sync", "leave_one"})

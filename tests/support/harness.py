@@ -92,7 +92,7 @@ class Harness:
         records = [NewRecord(b"k", value, timestamp + place) for place, value in enumerate(values)]
         batch = memoryview(build_batch(records, codec=Codec.NONE))
         replica = self.context.replicas.get(topic, partition)
-        info = replica.append(batch, read_header(batch), self.context.clock.now_ms())
+        info = replica.append_as_leader(batch, read_header(batch), self.context.clock.now_ms())
         committed = asyncio.Event()
         if not replica.when_committed(info, lambda _: committed.set()):
             await committed.wait()

@@ -55,7 +55,7 @@ class ReplicaOwner(Protocol):
 
     def broker(self, broker_id: BrokerId) -> RegisteredBroker | None: ...
 
-    async def cut(self, replica: Replica, work: Callable[[], None]) -> bool: ...
+    async def truncate(self, replica: Replica, work: Callable[[], None]) -> bool: ...
 
     def pause_seconds(self, replica: Replica, received_bytes: int) -> float: ...
 
@@ -280,15 +280,15 @@ class Fetcher:
     def _apply(self, replica: Replica, result: FetchResult) -> None:
         if result.records:
             assert isinstance(result.records, memoryview)
-            replica.append_fetched(result.records, self._context.clock.now_ms())
+            replica.append_as_follower(result.records, self._context.clock.now_ms())
             self._context.alarms.clear(AlarmKind.CORRUPT_FETCH, replica.name)
-        replica.on_heard(Offset(result.high_watermark), Offset(result.log_start_offset))
+        replica.on_leader_offsets(Offset(result.high_watermark), Offset(result.log_start_offset))
 
     async def _begin_within_a_batch(self, replica: Replica, first: Offset, result: FetchResult) -> None:
         """Records were deleted up to the middle of a batch, and this log, which is empty, has begun there. It takes the
         whole batch, and starts where the leader's does all the same."""
         epoch = replica.partition.leader_epoch
-        await self._cut(replica, partial(self._context.logs.restart, replica.log, first))
+        await self._run_truncation(replica, partial(self._context.logs.restart, replica.log, first))
         if replica.partition.leader_epoch == epoch:
             self._apply(replica, result)
             if replica.flushes_as_follower:
@@ -313,7 +313,7 @@ class Fetcher:
         )
         if offset is None:
             raise StorageError(f"the leader of {replica.name} says that epoch {epoch} ends at {end_offset}")
-        if replica.must_keep(offset):
+        if replica.refuses_truncation(offset):
             await self._refuse_truncation(replica, offset)
             return
         self._context.alarms.clear(AlarmKind.TRUNCATION_REFUSED, replica.name)
@@ -324,7 +324,7 @@ class Fetcher:
             log_end=log.log_end_offset,
             high_watermark=log.high_watermark,
         )
-        await self._cut(replica, partial(self._context.logs.truncate, log, offset))
+        await self._run_truncation(replica, partial(self._context.logs.truncate, log, offset))
 
     async def _refuse_truncation(self, replica: Replica, offset: Offset) -> None:
         """The leader lacks committed records: keep them, stay out of sync, and ask again after a while."""
@@ -342,11 +342,11 @@ class Fetcher:
         log = replica.log
         if log_start < 0 or (log.log_start_offset < log.log_end_offset and log.log_end_offset >= log_start):
             raise StorageError(f"{replica.name} ends at {log.log_end_offset}, which its leader does not have")
-        await self._cut(replica, partial(self._context.logs.restart, log, log_start))
+        await self._run_truncation(replica, partial(self._context.logs.restart, log, log_start))
 
-    async def _cut(self, replica: Replica, cut: Callable[[int], None]) -> None:
+    async def _run_truncation(self, replica: Replica, truncate: Callable[[int], None]) -> None:
         now_ms = self._context.clock.now_ms()
-        if not await self._owner.cut(replica, lambda: cut(now_ms)):
+        if not await self._owner.truncate(replica, lambda: truncate(now_ms)):
             raise StorageError(f"{replica.name} cannot be cut while another job changes its files")
 
 

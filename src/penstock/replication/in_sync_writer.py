@@ -80,7 +80,7 @@ class _Proposal:
             self.in_sync.refused(self.change)
         else:
             self.in_sync.unknown(self.change)
-        self.replica.on_moved(self.replica.partition.on_in_sync())
+        self.replica.on_in_sync_change(self.replica.partition.on_in_sync())
 
 
 def _is_idle(proposal: _Proposal) -> bool:
@@ -132,7 +132,7 @@ class InSyncWriter:
             if partition.is_leader and partition.in_sync.followers:
                 change = partition.propose(alive, lag_ms, monotonic_ms(self._clock))
                 if change is not None:
-                    replica.on_moved(False)
+                    replica.on_in_sync_change(False)
                     proposals.append(_Proposal(replica, partition.in_sync, change))
         proposals.sort(key=_is_idle)
         flushed = await asyncio.gather(*(self._flush(proposal) for proposal in proposals))

@@ -140,7 +140,7 @@ class KeyedLog:
 
     # --- what is heard of the log
 
-    def on_moved(self) -> None:
+    def on_high_watermark(self) -> None:
         """More is committed."""
         if self._waiting or self._due:
             self._wake()

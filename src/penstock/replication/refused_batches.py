@@ -19,7 +19,14 @@ from uuid import UUID
 from penstock.clock import Clock
 from penstock.cluster.topics import MAX_NAME_LENGTH
 from penstock.errors import BrokerError, ErrorCode
-from penstock.records.batch import MAX_SEQUENCE, BatchHeader
+from penstock.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_POSITION,
+    MAX_SEQUENCE,
+    BatchHeader,
+    read_header,
+)
 
 MAX_RUNS = 20_000
 REMEMBERED_SECONDS = 60.0
@@ -51,6 +58,16 @@ class RefusedBatches:
 
     def __len__(self) -> int:
         return len(self._runs)
+
+    def on_refusal(self, partition: PartitionKey, records: memoryview, code: ErrorCode) -> None:
+        """Remember a refused batch when its producer sends it again after this error and it was not stored."""
+        if (
+            code.retriable
+            and code is not ErrorCode.not_enough_replicas_after_append
+            and len(records) >= HEADER_SIZE
+            and records[MAGIC_POSITION] == MAGIC
+        ):
+            self.remember(partition, read_header(records), code)
 
     def remember(self, partition: PartitionKey, header: BatchHeader, code: ErrorCode) -> None:
         """The batch was refused with this code, and was not stored."""

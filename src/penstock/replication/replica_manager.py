@@ -41,9 +41,8 @@ from penstock.observability.alarms import AlarmKind
 from penstock.replication.context import ReplicationContext
 from penstock.replication.fetchers import Fetchers
 from penstock.replication.in_sync import InSync
-from penstock.replication.partition import ReplicatedPartition
 from penstock.replication.refused_batches import RefusedBatches
-from penstock.replication.replica import Replica
+from penstock.replication.replica import Replica, ReplicaContext
 from penstock.replication.throttle import Throttle
 from penstock.storage.log_config import LogConfig
 
@@ -67,6 +66,9 @@ class ReplicaManager:
         self._node_id = context.node_id
         self._logs = context.logs
         self._threads = context.threads
+        self._replica_context = ReplicaContext(
+            context.flusher, context.threads, self.refused, self.changed, self.in_sync_due.set
+        )
         self._logger = context.logger
         self._image: ClusterImage | None = None
         self._replicas: dict[tuple[str, int], Replica] = {}
@@ -204,9 +206,11 @@ class ReplicaManager:
         """Follow nobody any more; a cut that is under way comes to its end."""
         await self.settled()
         await self._fetchers.stop()
-        cutting = [replica.cutting for replica in self._replicas.values() if replica.cutting is not None]
-        if cutting:
-            await asyncio.wait(cutting)
+        truncating = [
+            replica.truncating for replica in self._replicas.values() if replica.truncating is not None
+        ]
+        if truncating:
+            await asyncio.wait(truncating)
 
     async def settled(self) -> None:
         """Wait until every change so far has been followed: new partitions take writes, old ones are gone."""
@@ -280,29 +284,15 @@ class ReplicaManager:
     def _take_up(self, topic: TopicImage, index: int, settings: TopicConfig) -> Replica:
         log = self._logs.get(topic.id, index)
         assert log is not None
-        committed_epoch = log.leader_epochs.epoch_at(Offset(log.high_watermark - 1))
-        partition = ReplicatedPartition(settings[DURABILITY], log, committed_epoch)
-        name = TopicPartition(topic.name, index)
-        replica = Replica(
-            name,
-            topic.id,
-            log,
-            partition,
-            self._context.flusher,
-            self._threads,
-            self.changed,
-            self.refused,
-            self.in_sync_due.set,
-        )
-        replica.may_refetch = bool(log.damage)
+        replica = Replica(log, settings[DURABILITY], self._replica_context)
         self._replicas[topic.name, index] = replica
         return replica
 
     # --- roles
 
     async def _take_role(self, replica: Replica, state: PartitionState) -> None:
-        if replica.cutting is not None:
-            await asyncio.wait([replica.cutting])
+        if replica.truncating is not None:
+            await asyncio.wait([replica.truncating])
         partition = replica.partition
         replica.unclean_epoch = state.unclean_epoch
         if state.leader_epoch > partition.leader_epoch:
@@ -320,7 +310,7 @@ class ReplicaManager:
             in_sync = partition.in_sync
             in_sync.set_replicas(state.replicas, monotonic_ms(self._context.clock))
             in_sync.recorded_as(frozenset(state.isr), state.partition_epoch, has_eligible=state.has_eligible)
-            replica.on_moved(partition.on_in_sync())
+            replica.on_in_sync_change(partition.on_in_sync())
         if partition.is_leader:
             self._see_who_leaves(replica, state)
         self._see_how_it_counts(replica, state)
@@ -378,19 +368,19 @@ class ReplicaManager:
             state = self._image.partition(replica.name)
             if replica.partition.is_leader:
                 replica.partition.in_sync.set_machines(machines)
-                replica.on_moved(replica.partition.on_in_sync())
+                replica.on_in_sync_change(replica.partition.on_in_sync())
                 if state is not None:
                     self._see_who_leaves(replica, state)
             elif state is not None:
                 self._see_how_it_counts(replica, state)
 
-    async def cut(self, replica: Replica, work: Callable[[], None]) -> bool:
+    async def truncate(self, replica: Replica, work: Callable[[], None]) -> bool:
         """Have the end of a follower's log cut in a pool; false when another job changes its files."""
         if not replica.log.begin_cut():
             return False
         # A task of its own: who waits for it may be stopped, the work may not.
-        replica.cutting = asyncio.get_running_loop().create_task(self._cut(replica, work))
-        await asyncio.shield(replica.cutting)
+        replica.truncating = asyncio.get_running_loop().create_task(self._truncate(replica, work))
+        await asyncio.shield(replica.truncating)
         return True
 
     async def refetch(self, replica: Replica, leader: BrokerId, work: Callable[[], None]) -> bool:
@@ -401,20 +391,20 @@ class ReplicaManager:
         epoch = replica.partition.leader_epoch
         self._fetchers.unfollow(replica)
         try:
-            return await self.cut(replica, work)
+            return await self.truncate(replica, work)
         finally:
             partition, name = replica.partition, replica.name
             is_held = self._replicas.get((name.topic, name.partition)) is replica
             if is_held and not partition.is_leader and partition.leader_epoch == epoch:
                 self._fetchers.follow(replica, leader)
 
-    async def _cut(self, replica: Replica, work: Callable[[], None]) -> None:
+    async def _truncate(self, replica: Replica, work: Callable[[], None]) -> None:
         try:
             async with self.writing_checkpoints:
                 await self._threads.run("background", work)
         finally:
             replica.log.finish_cut()
-            replica.on_cut()
+            replica.on_truncated()
 
     async def _remove_topic(self, topic: TopicImage) -> None:
         await self._retire(topic, range(len(topic.partitions)))
@@ -447,8 +437,8 @@ class ReplicaManager:
             replica = self._replicas.pop((topic.name, index), None)
             if replica is not None:
                 self._fetchers.unfollow(replica)
-                if replica.cutting is not None:
-                    await asyncio.wait([replica.cutting])
+                if replica.truncating is not None:
+                    await asyncio.wait([replica.truncating])
                 replica.retire()
                 self._context.alarms.forget(replica.name)
                 self.changed.pop(replica, None)

@@ -35,7 +35,7 @@ class ReplicationMetrics:
         metrics.add_gauge(
             "penstock_under_min_isr_partitions",
             "Partitions this broker leads that take no acks=all writes for lack of copies in sync.",
-            lambda: sum(each.lacks_replicas for each in self._led()),
+            lambda: sum(each.refuses_acks_all for each in self._led()),
         )
         metrics.add_gauge(
             "penstock_replica_max_lag_records",

@@ -47,13 +47,14 @@ class CommitWaiters:
             offset = self._waiting[-1][0]
         self._waiting.append((offset, callback))
 
-    def committed(self, high_watermark: Offset) -> None:
+    def committed(self, high_watermark: Offset, error: BrokerError | None = None) -> None:
+        """Call back those that wait for an offset up to the high watermark, with `error` when it is given."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
-            waiting.popleft()[1](None)
+            waiting.popleft()[1](error)
 
-    def cut(self, end: Offset) -> None:
-        """Nothing is left from `end` on: who waited for that waits for what is before it."""
+    def truncate(self, end: Offset) -> None:
+        """Lower offsets above `end`, where the log ends now: their records are gone."""
         self._waiting = deque((min(offset, end), callback) for offset, callback in self._waiting)
 
     def fail(self, error: BrokerError) -> None:

@@ -387,7 +387,7 @@ class Broker:
         await self._groups.stop()
         self._acceptor.close()
         for replica in self._replicas:
-            replica.give_up_held()
+            replica.fail_held_appends()
         await self._dispatcher.close()
         await self._peers.stop()
         await self._controller.stop()

@@ -66,13 +66,13 @@ class FollowerSession:
             self.held.pop(partition, None)
             if partition.replica is not None:
                 self._by_replica.pop(partition.replica, None)
-                partition.replica.watchers.pop(self, None)
+                partition.replica.listeners.pop(self, None)
 
     def watch(self, partition: FollowedPartition, replica: Replica) -> None:
         """Look at the partition again when the replica moves."""
         partition.replica = replica
         self._by_replica[replica] = partition
-        replica.watchers[self] = None
+        replica.listeners[self] = None
 
     def release(self) -> None:
         """Look at those again that were held."""
@@ -92,7 +92,7 @@ class FollowerSession:
             )
         ]
 
-    def on_moved(self, replica: Replica) -> None:
+    def on_replica_change(self, replica: Replica) -> None:
         partition = self._by_replica.get(replica)
         if partition is not None:
             self.moved[partition] = None

@@ -138,7 +138,7 @@ class Maintenance:
         """On followers too: who leads next has to know them at once."""
         for replica in self._context.replicas:
             try:
-                while replica.keyed is not None and replica.cutting is None and self._goes_on():
+                while replica.keyed is not None and replica.truncating is None and self._goes_on():
                     if not await replica.keyed.maintain(self._goes_on):
                         break
             except (OSError, StorageError) as error:

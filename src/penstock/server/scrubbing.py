@@ -126,7 +126,7 @@ class Scrubbing:
 
     def _is_there(self, replica: Replica, extent: Extent) -> bool:
         log = replica.log
-        return replica.cutting is None and not log.failed and extent.segment in log.segments
+        return replica.truncating is None and not log.failed and extent.segment in log.segments
 
     def _report(self, replica: Replica, found: Damaged) -> None:
         before = replica.log.damage

@@ -141,7 +141,7 @@ class Appender(Generic[R]):
                 return
 
     def _append(self, batch: _Batch, content: memoryview, now_ms: int) -> None:
-        info = self.replica.append(content, read_header(content), now_ms)
+        info = self.replica.append_as_leader(content, read_header(content), now_ms)
         if self.replica.when_committed(info, partial(self._finish, batch)):
             self._finish(batch, None)
 

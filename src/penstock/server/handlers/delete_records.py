@@ -95,7 +95,7 @@ async def _on_all_copies(moved: list[Replica], patience: timedelta) -> dict[Repl
     async def follow(replica: Replica) -> None:
         try:
             async with asyncio.timeout(max(0.0, patience.total_seconds())):
-                await replica.started_everywhere()
+                await replica.log_start_replicated()
         except BrokerError as error:
             late[replica] = error
         except TimeoutError:

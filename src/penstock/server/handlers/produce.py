@@ -1,10 +1,8 @@
-"""Produce: append batches as they came, and answer when they are as safe as the producer asked.
+"""Produce: append batches as they came, and respond when they are as safe as the producer asked.
 
-With acks=1 the answer waits for the high watermark too where the partition has one replica: the producer then reads
-what it wrote, as on Kafka, where the high watermark of such a partition moves with the append.
-
-The append is decided before the next request of the connection is looked at; only the wait for the commit overlaps.
-No code path answers UNKNOWN_SERVER_ERROR: clients treat it in ways that make duplicates.
+`Replica.append` has the checks on a batch, `Replica.when_acknowledged` the meaning of acks; this handler decodes,
+authorizes, times and encodes. An append is decided before the next request of the connection is read; only the wait for
+the commit overlaps with it. No code path responds with UNKNOWN_SERVER_ERROR, which makes clients send duplicates.
 """
 
 from __future__ import annotations
@@ -14,18 +12,10 @@ from functools import partial
 
 from penstock.cluster.internal_topics import refuse_internal
 from penstock.errors import BrokerError, CutOff, ErrorCode, InvalidBatch, ProtocolError
-from penstock.model import ProducerEpoch, ProducerId
+from penstock.model import ProducerEpoch, ProducerId, TopicPartition
 from penstock.net.answer import Answer, Later, Parts
-from penstock.records.batch import (
-    HEADER_SIZE,
-    MAGIC,
-    MAGIC_POSITION,
-    TRANSACTIONAL_FLAG,
-    BatchHeader,
-    read_header,
-)
-from penstock.records.compression import Codec
-from penstock.records.validation import check_batch
+from penstock.records.batch import BatchHeader
+from penstock.replication.admission import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from penstock.replication.replica import Replica
 from penstock.server.dispatch import Api, Request
 from penstock.server.security import Operation, ResourceType
@@ -40,14 +30,13 @@ from penstock.wire.produce import (
     encode_produce_response,
 )
 
-ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 FIRST_RECORD_BATCH_VERSION = 3
 FIRST_ZSTD_VERSION = 7
 FIRST_ABORTABLE_VERSION = 11
 FIRST_IMPLICIT_VERSION = 12
-"""From here on the client leaves it to the partition's leader to put the partition into the transaction."""
+"""First version in which the partition's leader adds the partition to the transaction, and not the client."""
 DOUBT_SECONDS = 2.0
-"""So long a producer waits at least before it is sent away from a broker that may not lead any more."""
+"""Time in seconds that a producer waits at least before a broker that may have lost its leadership turns it away."""
 
 
 def handle(request: Request, frame: memoryview, position: int) -> Answer:
@@ -61,7 +50,7 @@ API = Api(0, 0, 13, handle_raw=handle)
 
 
 class _ProduceOperation:
-    """One Produce request on its way: appended, perhaps held, perhaps waiting to be committed, then answered."""
+    """One Produce request: its batches are appended or held, wait to be acknowledged, and get one response."""
 
     __slots__ = (
         "_deadline",
@@ -74,6 +63,7 @@ class _ProduceOperation:
         "_request",
         "_timer",
         "_topics",
+        "_transaction",
         "_waiting",
     )
 
@@ -89,6 +79,8 @@ class _ProduceOperation:
         self._later: Later | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
+        transactional_id = produce.transactional_id
+        self._transaction = None if transactional_id is None else _Transaction(request, transactional_id)
 
     def run(self) -> None:
         for topic in self._produce.topics:
@@ -148,87 +140,25 @@ class _ProduceOperation:
         self._replicas.add(replica)
         if partition.records is None:
             raise BrokerError(ErrorCode.invalid_record, "a batch is missing")
-        header = check_batch(partition.records, max_bytes=replica.max_message_bytes)
-        self._check_batch(header)
-        if replica.keyed is not None:
-            replica.keyed.check_size(header)
-        if self._lacks_replicas(replica):
-            raise BrokerError(
-                ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas"
-            )
-        if (
-            header.attributes & TRANSACTIONAL_FLAG
-            and replica.verified.must_hold(header)
-            and not self._is_vouched_for(replica, header)
-        ):
-            self._held += 1
-            callback = partial(self._on_held_append, replica, topic, partition, result)
-            verify = partial(self._verify, replica, header)
-            replica.append_verified(partition.records, header, self._now_ms, verify, callback)
-        elif replica.must_hold or replica.keyed is not None:
-            self._append_later(replica, header, topic, partition, result)
-        else:
-            self._on_append(replica, result, replica.append(partition.records, header, self._now_ms))
-
-    def _append_later(
-        self,
-        replica: Replica,
-        header: BatchHeader,
-        topic: ProduceTopic,
-        partition: ProducePartition,
-        result: ProduceResult,
-    ) -> None:
-        records = partition.records
-        assert records is not None, "checked before"
-        may_be_stored = replica.must_check(records, header)
-        if may_be_stored or replica.must_hold:
-            self._held += 1
-            callback = partial(self._on_held_append, replica, topic, partition, result)
-            replica.append_later(records, header, self._now_ms, callback, may_be_stored=may_be_stored)
-        else:
-            self._on_append(replica, result, replica.append(records, header, self._now_ms))
-
-    def _check_batch(self, header: BatchHeader) -> None:
-        if bool(header.attributes & TRANSACTIONAL_FLAG) is (self._produce.transactional_id is None):
-            raise BrokerError(
-                ErrorCode.invalid_txn_state,
-                "batches of transactions come with their transactional id, no others do",
-            )
-        if header.codec == Codec.ZSTD and self._request.header.api_version < FIRST_ZSTD_VERSION:
-            raise BrokerError(ErrorCode.unsupported_compression_type, "zstd needs Produce version 7")
-
-    def _is_vouched_for(self, replica: Replica, header: BatchHeader) -> bool:
-        transactional_id = self._produce.transactional_id
-        assert transactional_id is not None, "checked with the batch"
-        return self._request.context.verifier.vouches_for(
-            transactional_id,
-            ProducerId(header.producer_id),
-            ProducerEpoch(header.producer_epoch),
-            replica.name,
-        ) and replica.verified.vouch(header)
-
-    async def _verify(self, replica: Replica, header: BatchHeader) -> ErrorCode:
-        transactional_id = self._produce.transactional_id
-        assert transactional_id is not None, "checked with the batch"
-        code = await self._request.context.verifier.verify(
-            transactional_id,
-            ProducerId(header.producer_id),
-            ProducerEpoch(header.producer_epoch),
-            replica.name,
-            self._request.version >= FIRST_IMPLICIT_VERSION,
+        info = replica.append(
+            partition.records,
+            self._now_ms,
+            partial(self._on_held_append, replica, topic, partition, result),
+            acks=self._produce.acks,
+            transaction=self._transaction,
+            allows_zstd=self._request.header.api_version >= FIRST_ZSTD_VERSION,
         )
-        return _told(code, self._request.version)
+        if info is None:
+            self._held += 1
+        else:
+            self._on_append(replica, result, info)
 
     def _on_append(self, replica: Replica, result: ProduceResult, info: AppendInfo) -> None:
         result.base_offset = info.base_offset
         result.log_append_time_ms = info.log_append_time_ms
         result.log_start_offset = info.log_start_offset
-        if self._produce.acks == ACKS_ALL or (self._produce.acks == ACKS_LEADER and replica.is_only_replica):
-            done = partial(self._on_commit, replica, result)
-            if not replica.when_committed(info, done, for_producer=True):
-                self._waiting[result] = replica
-            elif self._lacks_replicas(replica):
-                raise _too_few_after_append()
+        if not replica.when_acknowledged(info, self._produce.acks, partial(self._on_acknowledged, result)):
+            self._waiting[result] = replica
 
     def _on_held_append(
         self,
@@ -253,20 +183,14 @@ class _ProduceOperation:
             else:
                 self._finish()
 
-    def _on_commit(self, replica: Replica, result: ProduceResult, error: BrokerError | None) -> None:
+    def _on_acknowledged(self, result: ProduceResult, error: BrokerError | None) -> None:
         if result not in self._waiting:
             return
         del self._waiting[result]
-        if error is None and self._lacks_replicas(replica):
-            error = _too_few_after_append()
         if error is not None:
             self._refuse(result, error)
         if not self._waiting and not self._held:
             self._finish()
-
-    def _lacks_replicas(self, replica: Replica) -> bool:
-        """Whether fewer replicas are in sync than the producer asked for; min.insync.replicas is for acks=all alone."""
-        return self._produce.acks == ACKS_ALL and replica.lacks_replicas
 
     def _start_timer(self) -> None:
         self._deadline = asyncio.get_running_loop().time() + max(self._produce.timeout_ms, 0) / 1000
@@ -318,20 +242,13 @@ class _ProduceOperation:
     def _refuse_batch(
         self, topic: ProduceTopic, partition: ProducePartition, result: ProduceResult, error: BrokerError
     ) -> None:
-        """Refuse a batch that was not stored; where its producer sends it again, the batches behind it have to wait."""
+        """Refuse a batch that was not stored; after a retriable error the batches behind it are refused too."""
         self._refuse(result, error)
-        records = partition.records
-        if (
-            error.code.retriable
-            and error.code is not ErrorCode.not_enough_replicas_after_append
-            and records is not None
-            and len(records) >= HEADER_SIZE
-            and records[MAGIC_POSITION] == MAGIC
-        ):
+        if partition.records is not None:
             key = topic.topic_id if topic.name is None else topic.name
             assert key is not None, "a topic has a name or an id"
-            self._request.context.replicas.refused.remember(
-                (key, partition.index), read_header(records), error.code
+            self._request.context.replicas.refused.on_refusal(
+                (key, partition.index), partition.records, error.code
             )
 
     def _refuse(self, result: ProduceResult, error: BrokerError) -> None:
@@ -344,20 +261,48 @@ class _ProduceOperation:
         result.log_append_time_ms = -1
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """What a producer is told that the coordinator of its transaction said: codes of Produce, which make it try again
-    where that helps."""
+class _Transaction:
+    """Coordinator of the transactional id of one request, as `Replica.append` asks it."""
+
+    __slots__ = ("_request", "_transactional_id")
+
+    def __init__(self, request: Request, transactional_id: str) -> None:
+        self._request = request
+        self._transactional_id = transactional_id
+
+    def vouches_for(self, partition: TopicPartition, header: BatchHeader) -> bool:
+        return self._request.context.verifier.vouches_for(
+            self._transactional_id,
+            ProducerId(header.producer_id),
+            ProducerEpoch(header.producer_epoch),
+            partition,
+        )
+
+    async def verify(self, partition: TopicPartition, header: BatchHeader) -> ErrorCode:
+        version = self._request.version
+        code = await self._request.context.verifier.verify(
+            self._transactional_id,
+            ProducerId(header.producer_id),
+            ProducerEpoch(header.producer_epoch),
+            partition,
+            version >= FIRST_IMPLICIT_VERSION,
+        )
+        return _produce_error(code, version)
+
+
+def _produce_error(code: ErrorCode, version: int) -> ErrorCode:
+    """Error of Produce for an error of the transaction coordinator, one that the producer retries where that helps."""
     if code is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     if code is ErrorCode.transaction_abortable and version < FIRST_ABORTABLE_VERSION:
         return ErrorCode.invalid_txn_state
     if code is ErrorCode.concurrent_transactions and version >= FIRST_IMPLICIT_VERSION:
         return code
-    # This one is tried again without a look at the metadata, by clients of any age.
-    return ErrorCode.not_enough_replicas if code in _NOT_NOW else code
+    # Clients of any age retry this one, without a Metadata request.
+    return ErrorCode.not_enough_replicas if code in _COORDINATOR_ERRORS else code
 
 
-_NOT_NOW = frozenset(
+_COORDINATOR_ERRORS = frozenset(
     {
         ErrorCode.concurrent_transactions,
         ErrorCode.coordinator_load_in_progress,
@@ -365,10 +310,3 @@ _NOT_NOW = frozenset(
         ErrorCode.not_coordinator,
     }
 )
-
-
-def _too_few_after_append() -> BrokerError:
-    return BrokerError(
-        ErrorCode.not_enough_replicas_after_append,
-        "stored, but fewer replicas are in sync than min.insync.replicas",
-    )

@@ -1,0 +1,190 @@
+"""Admission of a producer's batch to a partition: the checks before the append, and the batches held by a check.
+
+`check_produced` is a plain function on the bytes of a batch. `Admission` belongs to one replica. It holds a batch until
+its records were checked, its idempotency key was looked up or its transaction was verified, and keeps the order of a
+producer's batches. It knows of batches that were refused with a retriable error, so that the batches behind them get
+the same error. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final, Protocol
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.model import TopicPartition
+from penstock.records.batch import TRANSACTIONAL_FLAG, BatchHeader
+from penstock.records.compression import Codec
+from penstock.records.control import Marker
+from penstock.records.validation import check_batch
+from penstock.replication.held_appends import Append, AppendCallback, HeldAppend, HeldAppends
+from penstock.replication.keyed_log import KeyedLog
+from penstock.replication.refused_batches import RefusedBatches
+from penstock.replication.verified_appends import VerifiedAppends
+from penstock.storage.log import AppendInfo, Log
+from penstock.storage.log_config import LogConfig
+from penstock.threads import Threads
+
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+ACKS_ALL: Final = -1
+
+
+class TransactionCheck(Protocol):
+    """Coordinator of the transaction that a producer names in its request."""
+
+    def vouches_for(self, partition: TopicPartition, header: BatchHeader) -> bool:
+        """Whether the coordinator is on this broker and has the partition in the batch's transaction."""
+
+    async def verify(self, partition: TopicPartition, header: BatchHeader) -> ErrorCode:
+        """Ask the coordinator for the partition; `none` when it is in the batch's transaction."""
+
+
+def check_produced(
+    batch: memoryview, max_bytes: int, *, is_transactional: bool = False, allows_zstd: bool = True
+) -> BatchHeader:
+    """Header of the one batch that fills `batch`; BrokerError when a producer may not store it.
+
+    `is_transactional` is true for a request with a transactional id, `allows_zstd` for versions that have the codec.
+    """
+    header = check_batch(batch, max_bytes=max_bytes)
+    if header.attributes:
+        if bool(header.attributes & TRANSACTIONAL_FLAG) is not is_transactional:
+            raise _transaction_mismatch()
+        if not allows_zstd and header.codec == Codec.ZSTD:
+            raise BrokerError(ErrorCode.unsupported_compression_type, "zstd needs Produce version 7")
+    elif is_transactional:
+        raise _transaction_mismatch()
+    return header
+
+
+def not_enough_replicas() -> BrokerError:
+    """Error of a batch that was not stored."""
+    return BrokerError(ErrorCode.not_enough_replicas, "fewer replicas are in sync than min.insync.replicas")
+
+
+def not_enough_replicas_after_append() -> BrokerError:
+    """Error of a batch that was stored, and that its producer sends again."""
+    return BrokerError(
+        ErrorCode.not_enough_replicas_after_append,
+        "stored, but fewer replicas are in sync than min.insync.replicas",
+    )
+
+
+def _transaction_mismatch() -> BrokerError:
+    return BrokerError(
+        ErrorCode.invalid_txn_state, "batches of transactions come with their transactional id, no others do"
+    )
+
+
+class Admission:
+    def __init__(self, log: Log, threads: Threads, refused: RefusedBatches, append: Append) -> None:
+        """`append` appends a batch that has passed every check."""
+        self.keyed: KeyedLog | None = None
+        """Index by key; None where the topic has no `index.by.key`."""
+        self.verified = VerifiedAppends(log, self._on_unverified)
+        self.refused = refused
+        self._log = log
+        self._threads = threads
+        self._max_message_bytes = log.config.max_message_bytes
+        self._append = append
+        self._held = HeldAppends(log, threads, append)
+        partition = log.topic_partition.partition
+        self._refused_as = (log.topic_partition.topic, partition), (log.topic_id, partition)
+        """Keys under which `RefusedBatches` may know this partition."""
+
+    def configure(self, config: LogConfig) -> None:
+        """Apply the topic's settings."""
+        self._max_message_bytes = config.max_message_bytes
+        self._held.checks_records = config.checks_records
+        if not config.index_by_key and self.keyed is not None:
+            name = self._log.topic_partition
+            self.keyed.fail(BrokerError(ErrorCode.invalid_request, f"{name} has no index.by.key"))
+            self.keyed = None
+        elif config.index_by_key and self.keyed is None:
+            self.keyed = KeyedLog(self._log, self._threads)
+        self._held.keyed = self.keyed
+
+    def append(
+        self,
+        batch: memoryview,
+        now_ms: int,
+        callback: AppendCallback,
+        transaction: TransactionCheck | None,
+        *,
+        allows_zstd: bool,
+        is_under_min_insync: bool,
+    ) -> AppendInfo | None:
+        """Check a batch and append it; see `Replica.append`."""
+        header = check_produced(
+            batch,
+            self._max_message_bytes,
+            is_transactional=transaction is not None,
+            allows_zstd=allows_zstd,
+        )
+        keyed, held = self.keyed, self._held
+        if keyed is not None:
+            keyed.check_size(header)
+        if is_under_min_insync:
+            raise not_enough_replicas()
+        if transaction is not None and self._must_verify(transaction, header):
+            self._hold_unverified(HeldAppend(batch, header, now_ms, callback), transaction)
+            return None
+        may_be_stored = keyed is not None and keyed.must_check(batch, header)
+        if may_be_stored or held.must_hold:
+            held.hold(HeldAppend(batch, header, now_ms, callback, may_be_stored))
+            return None
+        return self._append(batch, header, now_ms)
+
+    def fail(self, error: BrokerError) -> None:
+        """Refuse every held batch."""
+        self._held.give_up(error)
+        self.verified.give_up(error)
+
+    # --- transactions
+
+    def _must_verify(self, transaction: TransactionCheck, header: BatchHeader) -> bool:
+        return self.verified.must_hold(header) and not (
+            transaction.vouches_for(self._log.topic_partition, header) and self.verified.vouch(header)
+        )
+
+    def _hold_unverified(self, held: HeldAppend, transaction: TransactionCheck) -> None:
+        verify = partial(transaction.verify, self._log.topic_partition, held.header)
+        self.verified.hold(held.header, verify, partial(self._on_verified, held), held.callback)
+
+    def _on_verified(self, held: HeldAppend) -> None:
+        if self._held.must_hold:
+            self._held.hold(held)
+            return
+        result: AppendInfo | BrokerError = BrokerError(
+            ErrorCode.kafka_storage_error, "the batch could not be appended"
+        )
+        try:
+            result = self._append(held.batch, held.header, held.now_ms)
+        except BrokerError as error:
+            result = error
+        finally:
+            held.callback(result)  # in any case, so that the producer gets a response
+
+    def _on_unverified(self, header: BatchHeader, code: ErrorCode) -> None:
+        """Remember a batch that the coordinator of its transaction did not confirm."""
+        self.refused.remember(self._refused_as[0], header, code)
+
+    def on_transaction_end(self, marker: Marker, *, is_epoch_new: bool) -> None:
+        """Forget the producer's transactions up to the marker's epoch, or below it where the marker has the epoch of
+        the next transaction."""
+        ended_below = marker.producer_epoch if is_epoch_new else marker.producer_epoch + 1
+        self.refused.on_epoch_end(marker.producer_id, ended_below, *self._refused_as)
+        self.verified.on_marker(marker, ended_below)
+
+    # --- refused batches
+
+    def check_refused(self, header: BatchHeader) -> None:
+        """Refuse a batch behind a refused one of its producer, with the same error."""
+        cause = self.refused.cause(header, *self._refused_as)
+        if cause is not None:
+            raise cause
+
+    def on_append(self, header: BatchHeader) -> None:
+        """Forget refused batches that a stored batch has made obsolete."""
+        self.refused.on_append(header, *self._refused_as)
