@@ -74,12 +74,19 @@ def test_whole_log_has_no_damage(log: Log) -> None:
 @pytest.mark.parametrize("number", [0, 5, 7, 11, 12])
 def test_every_changed_byte_is_found_in_its_batch(log: Log, number: int) -> None:
     for position in range(size_of_batch()):
-        if 12 <= position < 16:
-            continue  # nothing covers the leader epoch
+        if 12 <= position < 16 and number == 12:
+            continue  # the leader epoch of a batch is compared with the log's and with those of its neighbours
         for mask in (1, 0x80):
             before = change(log, number, position, mask)
             assert ranges(log) == [(3 * number, 3 * number + 3)], (position, mask)
             log.segments[number // 4].file.pwrite(0, (before,))
+
+
+def test_epochs_that_the_log_does_not_know_are_no_damage(log: Log) -> None:
+    """A replay over a damaged segment may have missed the change of the leader epoch."""
+    for number in range(5, 8):
+        change(log, number, 15)
+    assert ranges(log) == []
 
 
 def test_small_pieces_find_the_same(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +96,8 @@ def test_small_pieces_find_the_same(log: Log, monkeypatch: pytest.MonkeyPatch) -
     change(log, 2, size_of_batch() - 1)
     change(log, 6, 7)
     change(log, 9, 11)
-    assert ranges(log) == [(6, 9), (18, 21), (27, 30)]
+    change(log, 11, 15)
+    assert ranges(log) == [(6, 9), (18, 21), (27, 30), (33, 36)]
 
 
 def test_bytes_behind_the_recovery_point_are_left_alone(log: Log) -> None:
@@ -114,9 +122,11 @@ def test_offsets_that_compaction_removed_are_no_damage(tmp_path: Path) -> None:
     assert ranges(log) == []
 
 
-@pytest.mark.parametrize("position", [0, 7, 11, 16, 17, 26, 70])
+@pytest.mark.parametrize("position", [0, 7, 11, 15, 16, 17, 26, 70])
 @pytest.mark.parametrize("number", [0, 5, 7, 11, 12])
 def test_patch_makes_the_segment_as_it_was(log: Log, tmp_path: Path, number: int, position: int) -> None:
+    if (number, position) == (12, 15):
+        pytest.skip("a batch without neighbours: its leader epoch is not verified")
     before = change(log, number, position)
     nth = number % 4
     good = memoryview(before)[nth * size_of_batch() : (nth + 1) * size_of_batch()]

@@ -1,8 +1,9 @@
 """Scrubbing: verifying stored batches piece by piece, so that damage is found before a reader meets it.
 
 A piece is small, because it runs Python code in a pool beside the event loop. It verifies that each batch is framed
-as a batch, that offsets do not go back, and that the CRC matches. Waits for the disk. The result counts only if the
-segment is still part of the log afterwards: deletion, truncation and compaction may take its file away meanwhile.
+as a batch, that offsets do not go back, that the CRC matches, and that the leader epoch, which the CRC does not cover,
+is the one that wrote at this offset. Waits for the disk. The result counts only if the segment is still part of the
+log afterwards: deletion, truncation and compaction may take its file away meanwhile.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from penstock.errors import CorruptLog
-from penstock.model import Offset
+from penstock.model import NO_LEADER_EPOCH, Offset
 from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
 from penstock.storage.damage import DamagedRange
+from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.segment import Segment
 from penstock.storage.stored_log import StoredLog
 from penstock.storage.walking import MAX_RELATIVE_OFFSET, find_batch
@@ -21,6 +23,8 @@ from penstock.storage.walking import MAX_RELATIVE_OFFSET, find_batch
 PIECE_BYTES = 256 * 1024
 PIECE_BATCHES = 200
 _OFFSETS = "the offsets of a batch do not follow on those before it"
+_EPOCH = "the leader epoch of a batch is not the one that wrote there"
+_NO_EPOCHS = LeaderEpochs()
 
 
 class Extent(NamedTuple):
@@ -29,6 +33,8 @@ class Extent(NamedTuple):
     segment: Segment
     size: int
     end_offset: Offset
+    epochs: LeaderEpochs = _NO_EPOCHS
+    """Leader epochs of the log; none where they are not to be verified."""
 
 
 class Place(NamedTuple):
@@ -40,6 +46,14 @@ class Place(NamedTuple):
     """Where the batch before `position` begins."""
     gap_start: Offset = Offset(-1)
     """Where offsets are missing before that batch, if any are: compaction removes records, or its offset is wrong."""
+    suspect: Offset = Offset(-1)
+    """Base offset of that batch, if it has another leader epoch than the log knows and the batch before it has not.
+
+    The batch is damaged if the next one has the known epoch too. Otherwise the log's knowledge of epochs is in doubt:
+    it may have been made from a log with a damaged range.
+    """
+    is_epoch_known: bool = True
+    """Whether that batch has the leader epoch that the log knows."""
 
 
 class Damaged(NamedTuple):
@@ -59,20 +73,20 @@ class Piece(NamedTuple):
 
 def extents(log: StoredLog) -> list[Extent]:
     """The segments to verify, oldest first: closed segments, and the active one up to the recovery point."""
-    segments, mark = log.segments, log.mark
+    segments, mark, epochs = log.segments, log.mark, LeaderEpochs(log.leader_epochs.entries)
     found = [
-        Extent(segment, segment.size, Offset(following.base_offset))
+        Extent(segment, segment.size, Offset(following.base_offset), epochs)
         for segment, following in pairwise(segments)
         if following.base_offset <= log.flushed_offset
     ]
     if segments and mark.base_offset == segments[-1].base_offset and mark.offset <= log.flushed_offset:
-        found.append(Extent(segments[-1], mark.position, mark.offset))
+        found.append(Extent(segments[-1], mark.position, mark.offset, epochs))
     return found
 
 
 def scrub_piece(extent: Extent, place: Place) -> Piece:
     """Verify some batches from `place` on, up to the first damaged one. OSError where the file cannot be read."""
-    position, offset, last_position, gap_start = place
+    position, offset, last_position, gap_start, suspect, is_epoch_known = place
     file = extent.segment.file
     content = memoryview(file.pread(position, min(PIECE_BYTES, extent.size - position)))
     read_bytes = len(content)
@@ -97,10 +111,33 @@ def scrub_piece(extent: Extent, place: Place) -> Piece:
                 after = Place(position, Offset(header.base_offset))
                 return Piece(after, read_bytes, Damaged(damaged, extent.segment, last_position, position))
             return _damage_at(extent, position, offset, read_bytes, _OFFSETS)
+        has_known_epoch = _has_known_epoch(header, extent.epochs)
+        if has_known_epoch and suspect >= 0:
+            return _wrong_epoch(extent, position, offset, last_position, suspect, read_bytes)
+        is_first_doubt = is_epoch_known and not has_known_epoch
+        suspect = Offset(header.base_offset) if is_first_doubt else Offset(-1)
+        is_epoch_known = has_known_epoch
         gap_start = offset if header.base_offset > offset else Offset(-1)
         last_position, offset = position, header.next_offset
         position += header.size
-    return Piece(Place(position, offset, last_position, gap_start), read_bytes, None)
+    if position >= extent.size and suspect >= 0 and last_position > 0:
+        return _wrong_epoch(extent, position, offset, last_position, suspect, read_bytes)
+    after = Place(position, offset, last_position, gap_start, suspect, is_epoch_known)
+    return Piece(after, read_bytes, None)
+
+
+def _wrong_epoch(
+    extent: Extent, position: int, offset: Offset, last_position: int, suspect: Offset, read_bytes: int
+) -> Piece:
+    """The batch before `position` is damaged."""
+    damaged = DamagedRange(suspect, offset, _EPOCH)
+    found = Damaged(damaged, extent.segment, last_position, position)
+    return Piece(Place(position, offset), read_bytes, found)
+
+
+def _has_known_epoch(header: BatchHeader, epochs: LeaderEpochs) -> bool:
+    known = epochs.epoch_at(Offset(header.base_offset))
+    return known in (NO_LEADER_EPOCH, header.leader_epoch)
 
 
 def _is_framed(header: BatchHeader, extent: Extent, position: int) -> bool:
