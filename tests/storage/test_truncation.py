@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -220,3 +221,45 @@ def test_a_truncation_inside_a_small_active_segment_makes_no_new_one(tmp_path: P
         append(log, b"%d" % number)
         log.advance_log_start(Offset(max(0, number - 1)))
     assert len(log.segments) == 1
+
+
+def refuse() -> None:
+    raise OSError(errno.ENOSPC, "no space")
+
+
+@pytest.mark.parametrize("how", ["truncate", "restart", "without its first segment"])
+def test_truncation_that_cannot_be_recorded_changes_nothing(tmp_path: Path, how: str) -> None:
+    """A full disk must not leave a log end that the files do not have: appends would go behind the old records."""
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk, "boot")
+    config = LogConfig(segment_bytes=300, index_interval_bytes=100)
+    log = the_log(manager, config)
+    manager.record_use(BrokerEpoch(1))
+    for number in range(12):
+        append(log, b"%d" % number)
+    flush(log)
+    checkpoint(log)
+    log.high_watermark = Offset(10)
+    manager.write_checkpoints()
+    first = 0
+    if how == "without its first segment":
+        disk.close()
+        (tmp_path / log.segments[0].log_file.path).unlink()
+        disk = RealDisk(str(tmp_path))
+        manager = open_manager(disk, "boot")
+        log, first = the_log(manager, config), 4
+        assert log.damage
+    before = log.log_start_offset, log.log_end_offset, log.high_watermark, log.mark, log.closed, log.damage
+    assert log.begin_cut()
+    cut, offset = (log.restart_at, 1000) if how == "restart" else (log.truncate_to, 1 if first == 0 else 0)
+    with pytest.raises(OSError, match="no space"):
+        cut(Offset(offset), NOW_MS, refuse)
+    log.finish_cut()
+    assert before == (
+        log.log_start_offset, log.log_end_offset, log.high_watermark, log.mark, log.closed, log.damage
+    )  # fmt: skip
+    append(log, b"next")
+    assert [offset for offset, _ in read_all(log, first)] == list(range(first, 13))
+    disk.close()
+    log = the_log(open_manager(RealDisk(str(tmp_path)), "boot"), config)
+    assert [offset for offset, _ in read_all(log, first)] == list(range(first, 13))

@@ -342,19 +342,20 @@ class Log(ServedLog):
         kept = floor_segment(self.segments, offset) + 1
         if kept == 0:
             closed = self._closed.ending_at(offset)
-            self._drop_all(offset, closed, keep_mark)
+            self._drop_all(self.log_start_offset, offset, closed, keep_mark)
             self._rebuild_state(offset, now_ms)
             return
         segment = self.segments[kept - 1]
         position, end_offset = segment.boundary_before(offset)
-        if self.mark.offset > end_offset:
-            self.mark = RecoveryMark(
+        mark = self.mark
+        if mark.offset > end_offset:
+            mark = RecoveryMark(
                 Offset(segment.base_offset), segment.base_offset, created_ms=segment.created_ms
             )
-        self.log_start_offset = min(self.log_start_offset, end_offset)
-        self.high_watermark = min(self.high_watermark, end_offset)
-        keep_mark()
-        self._keep_list_up_to(segment)
+        closed = self._closed
+        if closed.end_offset > segment.base_offset:
+            closed = closed.ending_at(segment.base_offset)
+        self._keep_truncation(min(self.log_start_offset, end_offset), end_offset, mark, closed, keep_mark)
         try:
             self._cut(kept, segment, position, end_offset)
         except OSError as error:
@@ -368,26 +369,45 @@ class Log(ServedLog):
         The mark alone says then where the log begins: without it recovery would miss what is before its first segment.
         """
         self.truncate_to(self.log_start_offset, now_ms, keep_mark)
+        self._drop_all(offset, offset, ClosedSegments(offset), keep_mark)
         self.leader_epochs, self._epoch = LeaderEpochs(), NO_LEADER_EPOCH
         self.producers.restore(())
-        self.log_start_offset = self.high_watermark = offset
-        self._drop_all(offset, ClosedSegments(offset), keep_mark)
+        self.high_watermark = offset
 
-    def _keep_list_up_to(self, last: Segment) -> None:
-        """List the segments before the one that is written to after a truncation."""
-        if self._closed.end_offset > last.base_offset:
-            self.keep_list(self._closed.ending_at(last.base_offset))
-
-    def _drop_all(self, end_offset: Offset, closed: ClosedSegments, keep_mark: Callable[[], None]) -> None:
-        """Remove every segment; the next one is named after `end_offset`."""
+    def _keep_truncation(
+        self,
+        log_start_offset: Offset,
+        end_offset: Offset,
+        mark: RecoveryMark,
+        closed: ClosedSegments,
+        keep_mark: Callable[[], None],
+    ) -> None:
+        """Make checkpoint and list durable before files change; on an OSError the log is as it was."""
+        before = self.log_start_offset, self.high_watermark, self.mark
+        self.log_start_offset, self.mark = log_start_offset, mark
         self.high_watermark = min(self.high_watermark, end_offset)
+        try:
+            keep_mark()
+            if closed != self._closed:
+                self.keep_list(closed)
+        except OSError:
+            self.log_start_offset, self.high_watermark, self.mark = before
+            raise
+
+    def _drop_all(
+        self,
+        log_start_offset: Offset,
+        end_offset: Offset,
+        closed: ClosedSegments,
+        keep_mark: Callable[[], None],
+    ) -> None:
+        """Remove every segment; the next one is named after `end_offset`."""
+        mark = RecoveryMark(end_offset, end_offset)
+        self._keep_truncation(log_start_offset, end_offset, mark, closed, keep_mark)
         self.flushed_offset = self.log_end_offset = end_offset
         self.cleaned_offset = min(self.cleaned_offset, end_offset)
         self.boundaries = Boundaries()
-        self.mark = RecoveryMark(end_offset, end_offset)
         self._clip_damage()
-        keep_mark()
-        self.keep_list(closed)
         try:
             self._remove_all()
         except OSError as error:
@@ -395,12 +415,14 @@ class Log(ServedLog):
             raise StorageError(f"{self.topic_partition} could not be truncated: {error}") from error
 
     def _remove_all(self) -> None:
+        """Remove snapshots first: without segments, recovery takes the newest snapshot for the log end."""
         disk = self._context.disk
-        for segment in self._segments.drop_last(0):
-            segment.remove_files(disk)
         for snapshot in self._snapshots:
             disk.remove(f"{self.directory}/{snapshot_name(snapshot)}")
         self._snapshots = ()
+        disk.sync_dir(self.directory)
+        for segment in self._segments.drop_last(0):
+            segment.remove_files(disk)
         disk.sync_dir(self.directory)
 
     def _cut(self, kept: int, segment: Segment, position: int, end_offset: Offset) -> None:
