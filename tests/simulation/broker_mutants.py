@@ -18,7 +18,7 @@ from penstock.storage.index import IndexDamaged, IndexEntry
 from penstock.storage.jobs import CheckpointJob, FlushJob
 from penstock.storage.log import Log
 from penstock.storage.producer_state import ProducerStates
-from penstock.storage.recovery import _Recovery
+from penstock.storage.recovery_tail import TailCheck
 from penstock.storage.replay import Replay
 from penstock.storage.segment import Segment
 
@@ -80,7 +80,7 @@ def failed_fsync_is_tried_again() -> AbstractContextManager[Any]:
 @planted_in_broker("I15")
 def torn_tail_is_kept() -> AbstractContextManager[Any]:
     """Recovery believes the headers of the last batches without looking at their bytes."""
-    return patch.object(_Recovery, "_check_batch", lambda *_: None)
+    return patch.object(TailCheck, "_check_batch", lambda *_: None)
 
 
 @planted_in_broker("I1")
@@ -93,13 +93,13 @@ def incomplete_index_is_trusted() -> AbstractContextManager[Any]:
             return last if segment.index.stored else None
         return None
 
-    return patch.object(_Recovery, "_end", staticmethod(end))
+    return patch.object(Segment, "indexed_end", end)
 
 
 @planted_in_broker("I1", "I15")
 def recovered_tail_is_not_written_again() -> AbstractContextManager[Any]:
     """After a failed fsync the pages look clean; recovery takes them for durable."""
-    return patch.object(_Recovery, "_write_again", lambda *_: None)
+    return patch.object(TailCheck, "_write_again", lambda *_: None)
 
 
 @planted_in_broker("I1", "I5")

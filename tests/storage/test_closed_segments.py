@@ -313,3 +313,62 @@ def test_list_is_decoded_as_it_was_encoded() -> None:
     for cut in range(len(content)):
         with pytest.raises(StorageError):
             ClosedSegments.decode(content[:cut])
+
+
+@pytest.mark.parametrize("content", [None, b"rubbish"], ids=["earlier version", "damaged list"])
+def test_missing_segment_is_damage_without_a_list_too(
+    files: list[Path], tmp_path: Path, content: bytes | None
+) -> None:
+    """The index of a closed segment names the base offset of the next one."""
+    path = files[0].parent / CLOSED_SEGMENTS_FILE
+    path.unlink() if content is None else path.write_bytes(content)
+    files[2].unlink()
+    check_damage(tmp_path, 8, 12)
+
+
+def test_gap_that_an_earlier_version_left_on_a_follower_is_no_damage(tmp_path: Path) -> None:
+    """That version named a segment after its first batch, and closed the index of the former segment there."""
+    manager, log, _ = reopen(tmp_path)
+    for number in range(8):
+        append(log, b"%02d" % number)
+    log._segments.start(Offset(50), NOW_MS, memoryview(b""))
+    log.log_end_offset = Offset(50)
+    append(log, b"50")
+    manager.close(BrokerEpoch(1))
+    (tmp_path / log.directory / CLOSED_SEGMENTS_FILE).unlink()
+    manager, log, _ = reopen(tmp_path)
+    assert (log.damage, manager.lost_partitions) == ((), frozenset())
+    assert [offset for offset, _ in read_all(log)] == [*range(8), 50]
+
+
+def test_log_directory_restored_from_a_copy_is_a_lost_partition(files: list[Path], tmp_path: Path) -> None:
+    """Records that were written after the copy was made may be missing without a trace."""
+    directory, copy = files[0].parent, tmp_path / "copy"
+    directory.rename(copy)
+    directory.mkdir()
+    for file in copy.iterdir():
+        shutil.copyfile(file, directory / file.name)
+    manager, log, disk = reopen(tmp_path)
+    assert not manager.is_copy
+    assert manager.lost_partitions == {(TOPIC_ID, 0)}
+    assert len(read_all(log)) == COUNT
+    disk.close()
+    manager, log, _ = reopen(tmp_path)
+    assert manager.lost_partitions == frozenset()
+
+
+def test_log_without_a_recovery_mark_in_its_files_has_lost_all_before_them(tmp_path: Path) -> None:
+    files = stopped(tmp_path, "checkpoint")
+    manager, log, disk = reopen(tmp_path)
+    for number in range(COUNT, COUNT + 8):
+        append(log, b"%02d" % number)
+    flush(log)
+    disk.close()
+    (files[0].parent / CLOSED_SEGMENTS_FILE).unlink()
+    for file in files:
+        file.unlink()
+    disk = RealDisk(str(tmp_path))
+    manager = open_manager(disk, "another boot")
+    log = the_log(manager, CONFIG)
+    assert [(each.base_offset, each.end_offset) for each in log.damage] == [(0, COUNT)]
+    assert [offset for offset, _ in read_all(log, COUNT)] == list(range(COUNT, COUNT + 8))

@@ -6,16 +6,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from log_helpers import append, checkpoint, flush, open_manager, the_log
+from log_helpers import append, checkpoint, flush, open_manager, read_all, the_log
 
+from penstock.errors import CorruptLog
 from penstock.model import Offset
 from penstock.storage.disk import RealDisk
 
 
 @pytest.mark.parametrize("known_by", ["recovery mark", "high watermark"])
-def test_a_vanished_directory_is_told_and_its_offsets_are_not_given_out_again(
-    tmp_path: Path, known_by: str
-) -> None:
+def test_vanished_directory_is_damage_and_its_offsets_are_not_reused(tmp_path: Path, known_by: str) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager)
@@ -32,9 +31,15 @@ def test_a_vanished_directory_is_told_and_its_offsets_are_not_given_out_again(
     manager = open_manager(RealDisk(str(tmp_path)))
     assert manager.problems == []
     replaced = the_log(manager)
-    assert (replaced.log_start_offset, replaced.log_end_offset) == (3, 3)
+    assert (replaced.log_start_offset, replaced.log_end_offset) == (0, 3)
     assert "vanished" in manager.problems[0]
     assert append(replaced, b"new").base_offset == 3
+    manager.context.disk.close()
+    log = the_log(open_manager(RealDisk(str(tmp_path))))
+    assert [(each.base_offset, each.end_offset) for each in log.damage] == [(0, 3)]
+    with pytest.raises(CorruptLog):
+        log.read(Offset(1), 1, below=Offset(4), at_least_one=True, wait=True)
+    assert read_all(log, 3) == [(3, b"new")]
 
 
 def test_a_new_log_starts_at_zero_and_nothing_is_told(tmp_path: Path) -> None:

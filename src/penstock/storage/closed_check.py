@@ -27,6 +27,8 @@ class ClosedCheck:
         self.closed = closed
         """The list, with the times of files that are right though they were touched."""
         self.damage: list[DamagedRange] = []
+        self.is_replaced = False
+        """Whether a file has another inode than listed, with the same first batch: it was restored from a copy."""
         self._disk = disk
         self._log_start_offset = log_start_offset
 
@@ -57,6 +59,7 @@ class ClosedCheck:
             self._set_aside(segment)
             del files[entry.base_offset]
             return None
+        self.is_replaced = self.is_replaced or status.inode != entry.inode
         if status.size < entry.size:
             end_offset = self._shorten(segment)
             self._add(end_offset, entry, f"the segment file has {status.size} of {entry.size} bytes")

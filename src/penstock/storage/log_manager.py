@@ -17,7 +17,7 @@ from uuid import UUID
 from penstock.errors import StorageError
 from penstock.model import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from penstock.storage.checkpoints import Checkpoints, LogCheckpoint, RecoveryMark
-from penstock.storage.closed_segments import CLOSED_SEGMENTS_FILE, write_lists
+from penstock.storage.closed_segments import CLOSED_SEGMENTS_FILE, ClosedSegments, write_list, write_lists
 from penstock.storage.data_directory import (
     DirectoryMeta,
     distrust_boot,
@@ -211,7 +211,8 @@ class LogManager:
         self._topics.setdefault(topic_id, {})[topic_partition.partition] = log
         if report.checked_bytes or report.cut_bytes or report.problems or report.damage:
             self.reports.append(report)
-        if report.has_lost:
+        # A copy of the whole directory counts as another disk anyway.
+        if report.has_lost or (report.is_replaced and not self.is_copy):
             self._note_loss(key)
 
     def _note_loss(self, key: LogKey) -> None:
@@ -307,7 +308,9 @@ class LogManager:
         self._topics.setdefault(topic_id, {}).update(made)
 
     def _go_on_after(self, lost: LogCheckpoint, new: Log) -> Log:
-        """A log in place of one whose directory has vanished: it does not give out the same offsets again."""
+        """A log in place of one whose directory has vanished: its records are damage, its offsets are not given out
+        again."""
+        write_list(self._disk, new.directory, ClosedSegments(lost.log_start_offset))
         log, _ = load(self.context, new.directory, new.topic_partition, new.topic_id, new.config, lost, 0)
         if log.log_end_offset > 0:
             self.problems.append(f"{log.directory} has vanished; its offsets go on at {log.log_end_offset}")

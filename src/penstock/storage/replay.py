@@ -30,6 +30,8 @@ class Replay:
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates(config.max_producers, config.producer_id_expiration_ms)
         self.problems: list[str] = []
+        self.unreadable_snapshots = 0
+        """Number of `problems` that are about snapshots. The end of a process may leave half of a snapshot."""
         self._now_ms = now_ms
 
     def apply(self, segment: Segment, position: int, header: BatchHeader) -> None:
@@ -74,6 +76,7 @@ class Replay:
                 snapshot = Snapshot.decode(disk.read(path))
             except (OSError, StorageError) as problem:
                 self.problems.append(f"{path}: {problem}")
+                self.unreadable_snapshots += 1
                 continue
             self.epochs = LeaderEpochs(snapshot.epochs)
             self.producers.restore(snapshot.producers.items(), snapshot.ended, snapshot.aborted)

@@ -219,6 +219,17 @@ class Segment:
         self.max_timestamp = max(last.max_timestamp, max(newer, default=NO_TIMESTAMP))
         self.indexed_size = last.position
 
+    def indexed_end(self) -> IndexEntry | None:
+        """The end of the segment, if its index is complete. Waits for the disk.
+
+        The index was then completed by a checkpoint, after the log was synced, or by compaction.
+        """
+        try:
+            last = self.index.last(wait=True)
+        except IndexDamaged:
+            return None
+        return last if self.index.stored and last.position == self.size else None
+
     def trim_index(self, disk: Disk) -> None:
         """Before a log is cut its index is: an entry that points to the end says the segment is complete."""
         index = self.index

@@ -1,0 +1,150 @@
+"""The findings of one log's recovery: what was known before, what is missing, damaged or removed.
+
+All steps of a recovery (`recovery_start`, `recovery_tail`, `recovery_result`) share one instance. Nothing that counts
+as a loss is removed before the loss was reported: the next start would find no trace of it. One thread per log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.errors import StorageError
+from penstock.model import Offset
+from penstock.storage.checkpoints import LogCheckpoint
+from penstock.storage.closed_check import LOST_REASON
+from penstock.storage.closed_segments import CLOSED_SEGMENTS_FILE, ClosedSegments, read_list
+from penstock.storage.damage import DamagedRange
+from penstock.storage.log_state import StorageContext
+from penstock.storage.replay import Replay
+from penstock.storage.segment import Segment
+
+_ZERO = Offset(0)
+
+
+class Findings:
+    def __init__(
+        self,
+        context: StorageContext,
+        directory: str,
+        checkpoint: LogCheckpoint | None,
+        now_ms: int,
+        is_same_boot: bool,
+        on_loss: Callable[[], None],
+        replay: Replay,
+    ) -> None:
+        self.disk = context.disk
+        self.files = context.files
+        self.directory = directory
+        self.checkpoint = checkpoint
+        """Checkpoint of this log; None where the checkpoint files are lost."""
+        self.committed = _ZERO if checkpoint is None else checkpoint.high_watermark
+        """High watermark of the checkpoint. It never exceeds what was synced."""
+        self.now_ms = now_ms
+        self.is_same_boot = is_same_boot
+        self.problems = replay.problems
+        self.checked_bytes = 0
+        self.truncated_bytes = 0
+        self.torn_writes = 0
+        """Problems that the end of the process explains: the last write was not finished."""
+        self.closed = ClosedSegments()
+        """List of closed segments, corrected by what was found."""
+        self.listed = self.closed
+        """List of closed segments as it is on the disk."""
+        self.is_listed = False
+        """Whether the list of closed segments could be read."""
+        self.is_old = False
+        """Whether a version without a list wrote the log. That version named the segments of followers differently."""
+        self.is_marked = False
+        """Whether the recovery mark of the checkpoint fits the files."""
+        self.damage: list[DamagedRange] = []
+        self.missing: list[DamagedRange] = []
+        """The part of `damage` that has no bytes on the disk: only the list tells the next start of it."""
+        self.is_replaced = False
+        """Whether a segment file is another file than was listed, with the same records."""
+        self.has_new_names = False
+        """Whether names in the directory may not be durable."""
+        self._on_loss = on_loss
+        self._replay = replay
+
+    def read_list(self, names: list[str], swaps: list[tuple[int, int]]) -> None:
+        """Read the list of closed segments, without the segments that a finished swap has just replaced."""
+        self.is_old = CLOSED_SEGMENTS_FILE not in names
+        if self.is_old:
+            return
+        try:
+            self.closed = self.listed = read_list(self.disk, self.directory)
+            self.is_listed = True
+        except StorageError as problem:
+            self.problems.append(f"{self.directory}: {problem}")
+        for swap in swaps:
+            self.closed = self.closed.without(*swap)
+
+    @property
+    def checkpointed_start(self) -> Offset:
+        """Log start of the checkpoint."""
+        return _ZERO if self.checkpoint is None else self.checkpoint.log_start_offset
+
+    @property
+    def list_end(self) -> Offset:
+        return self.closed.end_offset if self.is_listed else _ZERO
+
+    @property
+    def kept_to(self) -> Offset:
+        """The offset below which every record was synced."""
+        mark_offset = _ZERO if self.checkpoint is None else self.checkpoint.mark.offset
+        return max(mark_offset, self.list_end, self.committed if self.is_listed else _ZERO)
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Whether offsets may be missing between two segments without a loss.
+
+        With a list every segment ends where the next one begins. Earlier versions left gaps: compaction below the
+        recovery mark, and followers of a compacted log anywhere.
+        """
+        if self.is_listed:
+            return False
+        return self.is_same_boot or (
+            not self.is_marked and (self.checkpoint is None or self.checkpoint.cleaned_offset > 0)
+        )
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether records are missing that were on the disk when the last process ended."""
+        explained = self.torn_writes + self._replay.unreadable_snapshots
+        return bool(self.damage) or (self.is_same_boot and len(self.problems) > explained)
+
+    def log_start(self, segments: list[Segment], log_end_offset: Offset) -> Offset:
+        """The log start. Offsets between it and the first segment have no records, or are damaged."""
+        known = self.checkpointed_start
+        if self.is_listed:
+            return max(known, self.closed.start_offset)
+        if segments and self.checkpoint is not None:
+            return known
+        return max(known, Offset(segments[0].base_offset) if segments else log_end_offset)
+
+    def miss(self, base_offset: Offset, end_offset: Offset) -> None:
+        """Note that stored records of these offsets are gone; records below the log start were deleted."""
+        base_offset = max(base_offset, self.checkpointed_start)
+        if base_offset < end_offset:
+            self.missing.append(DamagedRange(base_offset, end_offset, LOST_REASON))
+            self.damage.append(self.missing[-1])
+
+    def remove(self, segments: list[Segment], why: str) -> None:
+        """Remove segments whose records do not belong to the log, and report the loss if it is one."""
+        for segment in segments:
+            self.problems.append(f"{segment.log_file.path} is removed: {why}")
+            self.truncated_bytes += segment.size
+        self.report_loss()
+        self.remove_files(segments)
+
+    def report_loss(self) -> None:
+        if self.has_lost:
+            self._on_loss()
+
+    def remove_files(self, segments: list[Segment]) -> None:
+        """Remove the newest first, so that a crash in between leaves no hole."""
+        self.has_new_names = self.has_new_names or bool(segments)
+        for segment in reversed(segments):
+            segment.remove_files(self.disk)
+            segment.index.file.discard()
+            segment.log_file.discard()
