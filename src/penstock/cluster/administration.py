@@ -1,6 +1,6 @@
-"""What administrators decide: topics, their partitions, settings; and blocks of producer ids.
+"""Administration of topics, partitions, configs and producer ids, on any broker.
 
-Any broker does it. A change is decided purely from the image and made by the `ChangeMaker`. Loop thread only.
+A change is decided from the image without IO and written by the `ChangeMaker`. Loop thread only.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Administration:
     async def create_topics(
         self, new_topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[TopicImage | BrokerError]:
-        """The topics as made, or why not, in order."""
+        """Create topics. Returns the new topic or the error for each request, in order."""
         repeated = repeated_in([new.name for new in new_topics])
 
         def decide(
@@ -94,7 +94,7 @@ class Administration:
         return await self._change_in_batches(new_topics, self._size_of, decide, at_once=validate_only)
 
     async def delete_topics(self, names: Sequence[str]) -> list[TopicImage | BrokerError]:
-        """The topics that are no more, or why not, in order."""
+        """Delete topics. Returns the deleted topic or the error for each name, in order."""
         repeated = repeated_in(names)
 
         def decide(
@@ -110,7 +110,9 @@ class Administration:
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[TopicImage | BrokerError]:
-        """The topics with their partitions added, or why not, in order."""
+        """Add partitions. Returns the topic with its new partitions, or the error, for each request, in
+        order.
+        """
         repeated = repeated_in([new.topic for new in requests])
 
         def decide(
@@ -133,7 +135,7 @@ class Administration:
     async def alter_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[BrokerError | None]:
-        """None for what was changed, or why not, in order."""
+        """Alter configs. Returns None or the error for each change, in order."""
 
         repeated = repeated_in([(change.kind, change.name) for change in changes])
 
@@ -160,7 +162,9 @@ class Administration:
         return await self._change_in_batches(changes, self._weight, decide, at_once=validate_only)
 
     async def allocate_producer_ids(self) -> range:
-        """A block of ids that nobody else will ever get; an unknown outcome costs a block, nothing more."""
+        """Allocate a block of producer ids that is never given out again. After an unknown outcome a block is
+        lost.
+        """
         for _ in range(MAX_ATTEMPTS):
             node = await self._store.get(znodes.PRODUCER_IDS)
             first = znodes.decode(node.data, znodes.ProducerIdsNode).next_producer_id
@@ -177,7 +181,7 @@ class Administration:
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
 
     async def controller_epoch(self) -> int:
-        """Read how often a controller was elected; BrokerError when the coordination store does not answer."""
+        """Read the controller epoch. Raises BrokerError if the coordination store does not respond."""
         try:
             node = await self._store.get(znodes.CONTROLLER_EPOCH)
         except (StorageError, StoreUnreachable) as error:
@@ -185,9 +189,11 @@ class Administration:
         return znodes.decode(node.data, znodes.ControllerEpochNode).epoch
 
     async def unregister_broker(self, broker_id: BrokerId) -> None:
-        """Forget a broker that is stopped and holds no replica; BrokerError says why it cannot be forgotten.
+        """Remove a stopped broker that has no replicas from the cluster. Raises BrokerError if the broker
+        cannot be removed.
 
-        The removal is conditional on the broker's last registration, so a broker that registers meanwhile stays.
+        The removal is conditional on the broker's last registration, so a broker that registers in the
+        meantime stays.
         """
         image = self._metadata.image
         if broker_id in image.brokers:
@@ -262,7 +268,7 @@ class Administration:
         return after, Set(path, data, current.version) if values else Delete(path, current.version)
 
     def _check_broker_configs(self, image: ClusterImage) -> None:
-        """Cluster-wide and own settings must also fit together."""
+        """Check that cluster-wide configs and the configs of each broker are valid together."""
         for broker_id in image.brokers:
             try:
                 self._metadata.started_with.with_overrides(image.broker_overrides(broker_id))
@@ -277,7 +283,7 @@ class Administration:
         return (len(new.assignment) or partitions) + settings // BYTES_PER_PARTITION
 
     def _weight(self, change: ConfigChange) -> int:
-        """In partitions: what the node may grow to."""
+        """Size that the node may grow to, in partitions."""
         image, present = self._metadata.image, StoredConfigs().values
         if change.kind is ConfigResourceType.TOPIC and change.name in image.topics:
             present = image.topics[change.name].configs
@@ -302,7 +308,7 @@ class Administration:
         *,
         at_once: bool = False,
     ) -> list[V | BrokerError]:
-        """Each item stands for itself, so more than fits into one write is several changes."""
+        """Change the items in as many writes as their size requires. Items are independent of each other."""
         self._check_count(items)
         results: list[V | BrokerError] = []
         sizes = [max(1, size_of(item)) for item in items]

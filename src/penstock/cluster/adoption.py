@@ -1,7 +1,10 @@
-"""From the store of a broker that was alone to an empty one of a cluster: the same nodes, so the same topics and ids.
+"""Conversion of a single broker to a cluster: copies its coordination store, with all topics and ids, to an
+empty one.
 
-It can be broken off and done again: `/adopting` says whose copy it is, `/cluster` comes last, when all the rest was
-read back and found right, and only with it is there a cluster. Nobody may write to the source meanwhile.
+The copy can be interrupted and repeated. `/adopting` names the cluster that is being copied. `/cluster` is
+written last,
+after all other nodes were verified, and only then does the cluster exist. The source must not be written
+meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from penstock.errors import PenstockError, UnknownOutcome
 ROOT = "/"
 ADOPTING = "/adopting"
 OF_ZOOKEEPER = "/zookeeper"
-"""Its own, at the root of every server."""
+"""Node of ZooKeeper itself, at the root of every server."""
 
 NUMBERED = (f"{znodes.CHANGES}/", f"{znodes.DELETED_TOPICS}/")
 
@@ -38,7 +41,7 @@ Nodes = Mapping[str, bytes]
 
 
 class AdoptionFailed(PenstockError):
-    """The store is not one that this broker's cluster may be copied to, or the copy could not be finished."""
+    """The target store belongs to another cluster or is not empty, or the copy did not complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +53,19 @@ class AdoptionResult:
 
 
 async def adopt(source: CoordinationStore, target: CoordinationStore) -> AdoptionResult:
-    """Copy what lasts of the source; NotAdopted where the target holds something else."""
+    """Copy all persistent nodes of the source. Raises AdoptionFailed if the target holds something else."""
     wanted = await _read_lasting(source)
     for _ in range(MAX_ATTEMPTS):
         try:
             if await _copy(wanted, target):
                 return _summary(wanted)
         except (UnknownOutcome, NoNode, NodeExists, NotEmpty):
-            continue  # what is there is read again
+            continue  # the next attempt reads the target again
     raise AdoptionFailed("the store does not give a clear answer; run the command again")
 
 
 async def _copy(wanted: dict[str, bytes], target: CoordinationStore) -> bool:
-    """One step nearer; whether all is there."""
+    """Do the next step of the copy. Returns True when the copy is complete."""
     cluster = wanted[znodes.CLUSTER]
     present = await _read(target)
     if znodes.CLUSTER in present:
@@ -97,7 +100,7 @@ def _differences(present: Nodes, wanted: Nodes) -> Iterator[Operation]:
 
 
 def _batches(operations: Iterable[Operation]) -> Iterator[Sequence[Operation]]:
-    """As many at a time as one multi takes."""
+    """Operations in batches that fit into one multi."""
     batch: list[Operation] = []
     size = 0
     for operation in operations:
@@ -112,7 +115,9 @@ def _batches(operations: Iterable[Operation]) -> Iterator[Sequence[Operation]]:
 
 
 async def _read_lasting(source: CoordinationStore) -> dict[str, bytes]:
-    """Without what belongs to a session, and without numbered lists for brokers that were away: there is none."""
+    """All nodes of the source except ephemeral nodes and the change and deletion lists, which no broker needs
+    any more.
+    """
     nodes = await _read(source)
     if znodes.CLUSTER not in nodes:
         raise AdoptionFailed("the broker has never been started")
@@ -120,7 +125,7 @@ async def _read_lasting(source: CoordinationStore) -> dict[str, bytes]:
 
 
 async def _read(store: CoordinationStore) -> dict[str, bytes]:
-    """Every node that is not ephemeral, by its path."""
+    """All nodes that are not ephemeral, by path."""
     found: dict[str, bytes] = {}
     level = [ROOT]
     while level:

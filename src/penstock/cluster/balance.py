@@ -1,7 +1,9 @@
-"""Which replicas move when a cluster grows, shrinks or loses a broker: a plan from what is to what shall be. Pure.
+"""Plans of replica assignments for a cluster that grows, shrinks or loses a broker. Pure.
 
-No broker holds two replicas of a partition. Replicas go to another machine, and another rack, where there is one, and
-no move brings replicas of a partition closer together. Beyond that as few replicas move as possible.
+A broker has at most one replica of a partition. Replicas of a partition are on different machines and
+racks if there
+are enough, and no step of a plan reduces that. Within these rules as few replicas as possible are
+reassigned.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from penstock.model import BrokerId, TopicPartition
 def plan_balance(
     current: Assignment, brokers: Mapping[BrokerId, Location], replication_factor: int = 1
 ) -> Assignment:
-    """Spread evenly over these brokers, with at least so many replicas of each partition.
+    """Spread replicas evenly over these brokers, with at least `replication_factor` replicas of each
+    partition.
 
-    A replica on a broker that is not among them stays: it may come back.
+    A replica on any other broker stays, because that broker may return.
     """
     layout = ReplicaLayout(current, brokers)
     for name in current:
@@ -26,13 +29,13 @@ def plan_balance(
             layout.add(name, layout.best_for(name))
     layout.spread()
     layout.level()
-    while layout.spread():  # where brokers hold equally many, there may be room that was not
+    while layout.spread():  # leveling may have made room on other machines or racks
         layout.level()
     return level_leaders(layout.assignment(), current.keys(), brokers.keys())
 
 
 def plan_drain(current: Assignment, brokers: Mapping[BrokerId, Location], leaving: BrokerId) -> Assignment:
-    """Without a broker; nothing moves but what it holds."""
+    """Reassign all replicas of a broker that leaves. Other replicas stay."""
     layout, concerned = _without(current, brokers, leaving)
     for name in concerned:
         layout.move(name, leaving, layout.best_for(name, instead_of=leaving))
@@ -42,7 +45,9 @@ def plan_drain(current: Assignment, brokers: Mapping[BrokerId, Location], leavin
 def plan_replacement(
     current: Assignment, brokers: Mapping[BrokerId, Location], lost: BrokerId, new: BrokerId
 ) -> Assignment:
-    """With a broker in place of another; where it holds a replica already, with any other."""
+    """Replace a lost broker by a new one. A partition that has a replica on the new broker gets any other
+    broker.
+    """
     layout, concerned = _without(current, brokers, lost)
     for name in concerned:
         is_there = new in current[name]
@@ -51,7 +56,7 @@ def plan_replacement(
 
 
 def differences(current: Assignment, planned: Assignment) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """The new replicas of what is planned and changes, in the order of the names."""
+    """New replicas of the partitions that change, ordered by name."""
     return {name: planned[name] for name in sorted(planned) if planned[name] != current[name]}
 
 

@@ -1,11 +1,16 @@
-"""Taking a broker that is dead out of the cluster at once, instead of waiting for its session to expire.
+"""Removal of a dead broker's registration, without waiting for its session to expire.
 
-The controller may do so with any broker, every broker with the controller. A broker that was wrongly taken for dead
-finds its registration gone and joins again; until it knows, it may take itself for a leader. That costs no write that
-was acknowledged with acks=all. Its successor comes from the recorded in-sync set, and the wrong one acknowledges only
-what every member of that set has: what it did acknowledge the successor has, and once the successor leads it fetches
-no more, so nothing further is acknowledged. To take the successor out of the set is a write on condition of the
-partition's version, which the election has changed. Alone in the set it has no successor, and keeps what it has.
+The controller may remove any broker, and every broker may remove the controller. A broker that was removed
+although it
+is alive finds its registration gone and registers again. Until then it may act as a leader, but no write
+acknowledged
+with acks=all is lost. Its successor is from the recorded in-sync set, and the former leader acknowledges
+only records
+that all members of that set have. Once the successor leads, it fetches no more, so nothing further is
+acknowledged.
+Removing the successor from the set is conditional on the partition epoch, which the election has changed.
+A leader that
+is alone in the set has no successor and keeps its partition.
 """
 
 from __future__ import annotations
@@ -30,7 +35,9 @@ class BrokerRemoval:
         self._node_id = node_id
 
     async def remove(self, dead: RegisteredBroker) -> bool:
-        """Whether it was this broker that removed it; that is in the image then. Elections follow from there."""
+        """Remove the registration. Returns True if this broker removed it; then the image shows it, and
+        elections follow.
+        """
         for _ in range(MAX_ATTEMPTS):
             operations = await self._operations(dead)
             if not operations:
@@ -42,11 +49,12 @@ class BrokerRemoval:
         return False
 
     async def _operations(self, dead: RegisteredBroker) -> list[Operation]:
-        """Nothing, where this registration is gone or it is not for us to remove it."""
+        """Operations of the removal; empty if the registration is gone or this broker may not remove it."""
         directory_path, broker_path = znodes.directory_path(dead.node_id), znodes.broker_path(dead.node_id)
         paths = [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, directory_path, broker_path]
-        # Every controller changes the first and every registration the third: both are as they are read here, or
-        # nothing is written.
+        # Every new controller changes the first node and every registration the third one, so the checks make
+        # the removal
+        # conditional on both.
         epoch, controller, directory, registration = await self._store.get_many(paths)
         if epoch is None or directory is None or registration is None or not _is(registration, dead):
             return []

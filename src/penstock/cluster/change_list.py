@@ -1,7 +1,8 @@
-"""The change list: a change is written as a whole or not at all, with one entry that says what it touched.
+"""Change list: each metadata change is written atomically with a numbered entry that names what changed.
 
-Any broker writes. The entry tells every broker what to read again, and its token tells the writer, after an
-unknown outcome, whether the change happened. Entries are numbered without a gap; the controller removes old ones.
+Any broker writes. The entry tells all brokers what to read again, and its token tells the writer, after an
+unknown
+outcome, whether the change was written. Numbers have no gaps; the controller removes old entries.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TRIMMED_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a change is about: everything of some topics, some partitions of others, settings, brokers."""
+    """Scope of a change: whole topics, single partitions, broker configs, group configs, members."""
 
     topics: frozenset[str] = frozenset()
     partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -38,7 +39,7 @@ class Scope:
 
 
 class ChangeList:
-    """One writer of the list; `writer` is a name nobody else has."""
+    """Writer of change list entries. `writer` must be unique in the cluster."""
 
     def __init__(self, store: CoordinationStore, writer: str) -> None:
         self._store = store
@@ -48,9 +49,10 @@ class ChangeList:
     async def commit(
         self, operations: Sequence[Operation], scope: Scope, fence: Check | None = None
     ) -> int | None:
-        """The number of the entry; None where a condition failed or the write got lost.
+        """Write a change. Returns the number of its entry, or None if a condition failed or the write was
+        lost.
 
-        NOT_CONTROLLER where it was the fence that failed.
+        Raises BrokerError NOT_CONTROLLER if the fence failed.
         """
         self._commits += 1
         token = f"{self._writer}-{self._commits}"
@@ -76,7 +78,9 @@ class ChangeList:
         return znodes.change_number(str(results[-1]))
 
     async def write_unlisted(self, operations: Sequence[Operation]) -> bool:
-        """Write what no broker looks at, so without an entry; False where it failed or may have."""
+        """Write nodes that no broker reads, without an entry. Returns False if the write failed or may have
+        failed.
+        """
         try:
             await self._store.multi(operations)
         except (SessionExpired, StoreUnreachable):
@@ -86,7 +90,7 @@ class ChangeList:
         return True
 
     async def trim(self) -> None:
-        """Remove the oldest entries, many at once: it costs a write."""
+        """Remove old entries, many in one write."""
         names = await self._store.children(znodes.CHANGES)
         if len(names) >= MAX_CHANGES + TRIMMED_AT_ONCE:
             old = names[: len(names) - MAX_CHANGES]

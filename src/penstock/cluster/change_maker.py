@@ -1,7 +1,9 @@
-"""How a broker changes what the cluster agrees on: decide from the image, write on condition of it, or decide again.
+"""Writer of metadata changes: decides from the image, writes on condition of that image, and retries on
+conflict.
 
-There is no other way to write topics, leaders and settings. One change at a time is under way in a broker; others
-of other brokers may get in between, then a condition fails and the decision is made anew from what they left.
+All changes of topics, leaders and configs go through it. A broker makes one change at a time. If another
+broker writes
+in between, a condition fails and the change is decided again from the new image.
 """
 
 from __future__ import annotations
@@ -41,23 +43,24 @@ class ChangeMaker:
         self._is_closed = False
 
     async def close(self) -> None:
-        """Let a change that is under way come to its end, and make no more."""
+        """Wait for the change in progress, and refuse later ones."""
         async with self._changing:
             self._is_closed = True
 
     @property
     def writer(self) -> str:
-        """Whose an unfinished change is: this broker's, since it registered."""
+        """Owner of unfinished changes: this broker in its current broker epoch."""
         broker = self._metadata.image.brokers.get(self._node_id)
         return f"{self._node_id}-{broker.epoch if broker else -1}"
 
     async def make(
         self, decide: Callable[[ClusterImage], MetadataChange[R]], fence: Check | None = None
     ) -> R:
-        """Make the change that `decide` finds right for the image of the moment, and see it applied.
+        """Make the change that `decide` returns for the current image, and wait until the image shows it.
 
-        BrokerError: NOT_CONTROLLER when the fence does not hold or this broker has lost its session,
-        KAFKA_STORAGE_ERROR when the disk refuses, REQUEST_TIMED_OUT when there is no clear answer.
+        Raises BrokerError: NOT_CONTROLLER if the fence fails or the session has expired,
+        KAFKA_STORAGE_ERROR if the disk
+        refuses the write, REQUEST_TIMED_OUT if the outcome is not known.
         """
         async with self._changing:
             if self._is_closed:
@@ -74,12 +77,14 @@ class ChangeMaker:
                 raise BrokerError(ErrorCode.kafka_storage_error, str(error)) from error
 
     async def rule(self, rule: Rule, topics: Iterable[str], fence: Check | None = None) -> None:
-        """Have the partitions of these topics as the rule says, hundreds with one write."""
+        """Apply a rule to the partitions of these topics, hundreds of partitions in one write."""
         for names in chunks(leaders.affected(self._metadata.image, topics, rule)):
             await self.make(partial(leaders.decide, names=names, rule=rule), fence)
 
     async def tidy(self, names: Collection[str]) -> None:
-        """Remove what nobody will finish of changes to these topics; refused where somebody still may."""
+        """Remove the nodes of abandoned changes to these topics. Raises BrokerError if the writer of such a
+        change is alive.
+        """
         async with self._changing:
             await self._clear_away(names)
 
@@ -105,13 +110,15 @@ class ChangeMaker:
                 await self._tidy_up_after(decision.writes)
                 return decision.result
             await self._metadata.catch_up()
-            if attempt:  # not a matter of one change that was missed
+            if attempt:  # catching up was not enough, so the image itself may be wrong
                 await self._metadata.reload()
             await self._clear_away(decision.scope.topics)
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
 
     async def _clear(self, scope: Scope) -> bool:
-        """Whether something had to be tidied first: the image is another one then."""
+        """Clean up unfinished changes in the scope. Returns True if there were any: the image has changed
+        then.
+        """
         topics = self._metadata.image.topics
         unfinished = [name for name in scope.topics if name in topics and topics[name].is_unfinished]
         await self._clear_away(unfinished)
@@ -126,7 +133,9 @@ class ChangeMaker:
         return await self._change_list.commit(writes.visible, scope, fence)
 
     async def _tidy_up_after(self, writes: Writes) -> None:
-        """The change is made: what cannot be removed now is found by whoever needs the name, or the controller."""
+        """Remove leftover nodes after a change. Failures are ignored: the next change of the topic or the
+        controller does it.
+        """
         with suppress(StorageError, StoreUnreachable, SessionExpired):
             for operations in writes.after:
                 if not await self._change_list.write_unlisted(operations):

@@ -1,4 +1,4 @@
-"""What a broker counts of the cluster's life: new controllers and leaders as it saw them, deaths that it found."""
+"""Metrics of cluster events: controller changes, leader changes and dead brokers, as seen by this broker."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def _leader_changes(before: ClusterImage, after: ClusterImage, name: str) -> int
     old, new = before.topic(name), after.topic(name)
     if old is None or new is None or old.id != new.id:
         return 0
-    # A topic that grew has more now.
+    # Partitions that were added have no counterpart.
     pairs = zip(old.partitions, new.partitions, strict=False)
     return sum(one.leader_epoch != other.leader_epoch for one, other in pairs)

@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs make of the settings of a topic, broker or group. Pure."""
+"""Effect of AlterConfigs and IncrementalAlterConfigs on the configs of a topic, broker or group. Pure."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class ConfigAlteration:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """The alterations of one topic, group, broker (by id, as text) or, with an empty name, of all brokers."""
+    """Alterations of one topic, group or broker (id as text). An empty broker name means all brokers."""
 
     kind: ConfigResourceType
     name: str
     alterations: Sequence[ConfigAlteration]
     replaces: bool = False
-    """AlterConfigs: whatever is not named returns to its default."""
+    """AlterConfigs semantics: configs that are not named return to their default."""
 
 
 def altered_topic_configs(
@@ -57,7 +57,7 @@ def altered_broker_configs(
     try:
         broker.with_overrides(altered)
     except ConfigError as error:
-        # Kafka answers so for brokers, and INVALID_CONFIG for topics.
+        # Kafka uses INVALID_REQUEST for brokers and INVALID_CONFIG for topics.
         raise BrokerError(ErrorCode.invalid_request, str(error)) from error
     return altered
 

@@ -1,7 +1,8 @@
-"""The controller: the one broker that acts when others come and go. It is elected, and another takes over.
+"""Controller: the elected broker that elects leaders and completes reassignments when brokers come and go.
 
-Every write of it checks the controller epoch, so one that was replaced, and does not know it yet, writes nothing.
-It acts on what the image says, whenever that changes. Loop thread only.
+Every write of the controller is conditional on the controller epoch, so a fenced controller writes
+nothing. It acts on
+each change of the image. Loop thread only.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ class Controller:
         self._log = log
         self._term: ControllerTerm | None = None
         self._topics: set[str] = set()
-        """To be looked at; everything after an election, or when brokers came or went."""
+        """Topics to check. All topics after an election or a change of brokers."""
         self._untrimmed = 0
         self._woken = asyncio.Event()
         self._is_rebalance_due = False
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Stand for election; from now on act while in office, and stand again when there is no controller."""
+        """Stand for election. From then on act while elected, and stand again when there is no controller."""
         self._metadata.subscribe(self._on_image)
         await self._act()
         loop = asyncio.get_running_loop()
@@ -115,11 +116,11 @@ class Controller:
         try:
             term: ControllerTerm | None = await become_controller(self._store, self._node_id)
         except BrokerError:
-            term = None  # another is; its end wakes us
+            term = None  # another broker is the controller; its end wakes this task
         await self._metadata.reread_members()
         holder = self._metadata.image.controller_id
         if holder == NO_LEADER:
-            self._woken.set()  # whoever it was went before the image knew of it, so nothing will wake us
+            self._woken.set()  # that controller vanished before the image showed it, so no image change will wake this task
         if term is None or holder != self._node_id:
             return
         self._term = term
@@ -128,7 +129,7 @@ class Controller:
         await self._tidy()
 
     async def _tidy(self) -> None:
-        """What brokers that are no more have left unfinished."""
+        """Clean up changes that dead brokers left unfinished."""
         topics = self._metadata.image.topics
         for name in await self._store.children(znodes.TOPICS):
             if name not in topics or topics[name].is_unfinished:

@@ -1,7 +1,8 @@
-"""The coordination store: a small tree of versioned nodes that the cluster agrees on (ZooKeeper's model).
+"""Interface of the coordination store: a small tree of versioned nodes, as in ZooKeeper.
 
-Implementations: `embedded` (SQLite, one broker), `zookeeper` (a cluster), `memory` (tests and simulation). All
-pass the same contract tests. Any write may raise UnknownOutcome: it may or may not have happened, the caller
+Implementations: `embedded` (SQLite, one broker), `zookeeper` (a cluster), `memory` (tests and simulation).
+All pass the
+same contract tests. Any write may raise UnknownOutcome: it may or may not have happened, and the caller
 reads again.
 """
 
@@ -39,15 +40,17 @@ class NotEmpty(StoreError):
 
 
 class EphemeralParent(StoreError):
-    """An ephemeral node has no children."""
+    """The parent is an ephemeral node, which cannot have children."""
 
 
 class SessionExpired(StoreError):
-    """The session and its ephemeral nodes are gone: the holder must stop acting on them."""
+    """The session has expired and its ephemeral nodes are gone: its owner must not act on them any more."""
 
 
 class StoreUnreachable(StoreError):
-    """No connection to the store within the session timeout; nothing was written. The session may live on."""
+    """No connection to the store within the session timeout. Nothing was written; the session may still be
+    alive.
+    """
 
     def __str__(self) -> str:
         return f"the coordination store at {self.path} does not answer"
@@ -58,7 +61,7 @@ class Node:
     data: bytes
     version: int
     created: int
-    """The store-wide number of the multi that made the node (ZooKeeper's czxid): a later one is greater."""
+    """Store-wide number of the multi that created the node (ZooKeeper's czxid). Increases with every multi."""
     ephemeral: bool = False
 
 
@@ -75,7 +78,7 @@ class Set:
     path: str
     data: bytes
     version: int = -1
-    """The version the node must have; -1 for any."""
+    """Version that the node must have; -1 for any version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +103,26 @@ class SessionState(Enum):
 
 
 class CoordinationStore(Protocol):
-    """Paths are absolute and slash-separated; a node's parent must exist.
+    """One session of a coordination store. Paths are absolute and separated by slashes; a node's parent must
+    exist.
 
-    A session that expired is over: EXPIRED is told once, from then on calls raise SessionExpired, and the owner
-    makes another store.
+    An expired session is final: EXPIRED is reported once, then calls raise SessionExpired, and the owner
+    creates another
+    store.
     """
 
     async def start(self) -> None: ...
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go at once."""
+        """End the session, which removes its ephemeral nodes at once."""
         ...
 
     async def get(self, path: str) -> Node:
-        """NoNode where there is none."""
+        """Read a node. Raises NoNode if it does not exist."""
         ...
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Pipelined reads, in order; None for a node that is not there."""
+        """Read nodes in one pipeline, in order. A node that does not exist is None."""
         ...
 
     async def children(self, path: str) -> list[str]:
@@ -125,17 +130,21 @@ class CoordinationStore(Protocol):
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
-        """All or nothing. Per operation: Create gives the path made, Set the new Node, Delete and Check None.
+        """Run all operations atomically. Results: the created path for Create, the new Node for Set, None for
+        Delete and Check.
 
         Raises the StoreError of the first operation that fails (NoNode, NodeExists, BadVersion, NotEmpty,
-        EphemeralParent) with its path.
+        EphemeralParent)
+        with its path.
         """
         ...
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
-        """The path made; a sequential node's has ten digits appended: how many children the parent ever had."""
+        """Create a node and return its path. A sequential node gets ten digits appended: the number of
+        children so far.
+        """
         ...
 
     async def set(self, path: str, data: bytes, version: int = -1) -> Node: ...
@@ -143,14 +152,16 @@ class CoordinationStore(Protocol):
     async def delete(self, path: str, version: int = -1) -> None: ...
 
     def watch(self, path: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back on the loop after every change of the node or its children; returns what stops it."""
+        """Call back on the loop after every change of the node or its children. Returns a function that ends
+        the watch.
+        """
         ...
 
     def on_session(self, callback: Callable[[SessionState], None]) -> None: ...
 
 
 class SingleWrites(ABC):
-    """One write is a multi of one, in every implementation."""
+    """Base class that implements single writes as a multi of one operation."""
 
     @abstractmethod
     async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]: ...

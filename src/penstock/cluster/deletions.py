@@ -1,7 +1,8 @@
-"""Which topics were deleted: so that a broker that was away then knows that its logs of them are not wanted.
+"""List of deleted topics, for brokers that were offline at the deletion and still have logs of the topic.
 
-A log is never deleted because its topic is unknown, only because its id is among these, or its deletion was seen. An
-entry is written together with the deletion; the last few thousand are kept.
+A log is deleted only if its topic id is in this list or the broker saw the deletion, never because the
+topic is
+unknown. The deletion writes the entry. The last few thousand entries are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ async def deleted_topics(store: CoordinationStore) -> frozenset[TopicId]:
 
 
 async def trim(store: CoordinationStore, change_list: ChangeList) -> None:
-    """Forget the oldest, many at once."""
+    """Remove the oldest entries, many in one write."""
     names = await store.children(znodes.DELETED_TOPICS)
     if len(names) >= MAX_DELETIONS + TRIMMED_AT_ONCE:
         await change_list.write_unlisted(_removals(sorted(names, key=znodes.deletion_number)))

@@ -1,6 +1,7 @@
-"""Who is the controller: a new store is made ready, and a broker takes office with a higher controller epoch.
+"""Initialization of a new coordination store, and election of the controller.
 
-Every write of a controller checks the version of `/controller_epoch`: one that was replaced writes nothing.
+Every election increases the controller epoch. Every write of a controller is conditional on the version of
+`/controller_epoch`, so a fenced controller writes nothing.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from penstock.model import BrokerId
 
 @dataclass(frozen=True, slots=True)
 class ControllerTerm:
-    """Being controller: the epoch, and the version of its node that proves it."""
+    """Term of a controller: its epoch, and the version of the epoch's node, which fences its writes."""
 
     epoch: int
     epoch_version: int
 
 
 async def initialize_store(store: CoordinationStore, random: Random) -> None:
-    """Give a new store its cluster id and its fixed nodes, all at once; others stay as they are."""
+    """Create the cluster id and the fixed nodes of a new store in one write. An existing store keeps what it
+    has.
+    """
     cluster_id = base64.urlsafe_b64encode(draw_uuid(random).bytes).decode().rstrip("=")
     fixed = [
         Create(znodes.CLUSTER, znodes.encode(znodes.ClusterNode(cluster_id, secret=_draw_secret(random)))),
@@ -50,7 +53,7 @@ async def initialize_store(store: CoordinationStore, random: Random) -> None:
         except (NodeExists, UnknownOutcome):
             continue
     await _ensure_secret(store, random)
-    # An older store has them not.
+    # Stores of older versions lack these nodes.
     for path in (znodes.GROUP_CONFIGS, znodes.BROKER_DIRECTORIES, znodes.DELETED_TOPICS):
         while await store.get_many([path]) == [None]:
             try:
@@ -60,7 +63,7 @@ async def initialize_store(store: CoordinationStore, random: Random) -> None:
 
 
 async def _ensure_secret(store: CoordinationStore, random: Random) -> None:
-    """An older store has none."""
+    """Create the cluster secret if the store is from a version without it."""
     while True:
         node = await store.get(znodes.CLUSTER)
         cluster = znodes.decode(node.data, znodes.ClusterNode)
@@ -76,7 +79,7 @@ def _draw_secret(random: Random) -> str:
 
 
 async def become_controller(store: CoordinationStore, broker_id: BrokerId) -> ControllerTerm:
-    """Become controller; NOT_CONTROLLER while another broker is."""
+    """Become the controller. Raises BrokerError NOT_CONTROLLER while another broker is the controller."""
     while True:
         held = await _current_controller(store)
         node = await store.get(znodes.CONTROLLER_EPOCH)

@@ -1,12 +1,18 @@
-"""Eligible leaders (KIP-966): replicas outside of the in-sync set that have every committed record. Pure.
+"""Eligible leaders (KIP-966): replicas outside the in-sync set that have every committed record. Pure.
 
-A replica that leaves the in-sync set has everything that is committed at that time. It stays complete while nothing
-more can be committed: while the partition has no leader, or while its leader sees eligible leaders in the recorded
-state. A set below min.insync.replicas is recorded with them, so that the loss of its last member loses no committed
-record.
+A replica that leaves the in-sync set has every record that is committed at that time. It stays complete
+while nothing
+more can be committed: while the partition has no leader, or while its leader sees eligible leaders in the
+recorded
+state. An in-sync set below min.insync.replicas is recorded together with its eligible leaders, so that the
+loss of its
+last member loses no committed record.
 
-A replica that may lack committed records, because it lost its page cache or comes from a copy, is kept as a last resort
-instead (0025). Both lists are emptied by the write after which the leader commits without these replicas.
+A replica that may lack committed records, because it lost its page cache or was restored from a copy, is
+recorded as a
+last resort instead (decision 0025). Both lists are emptied by the write after which the leader commits
+without these
+replicas.
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ from penstock.model import BrokerId, Offset, TopicPartition
 
 
 def min_in_sync(image: ClusterImage, name: TopicPartition, config: BrokerConfig) -> int:
-    """min.insync.replicas of the topic, as this broker is configured."""
+    """min.insync.replicas of the topic, with the defaults of this broker."""
     return TopicConfig(config, image.topics[name.topic].configs)[MIN_INSYNC_REPLICAS]
 
 
@@ -33,8 +39,9 @@ def with_members(
     committed: Offset = NO_OFFSET,
     log_end: Offset = NO_OFFSET,
 ) -> PartitionState:
-    """The partition with another in-sync set, written by its leader, which has committed everything below `committed`
-    and whose log ends at `log_end`.
+    """Partition with another in-sync set, written by its leader, which has committed all records below
+    `committed` and
+    whose log ends at `log_end`.
 
     Without `keeps_eligible` the leader commits with that set alone from then on.
     """
@@ -52,8 +59,10 @@ def with_members(
 
 
 def keeping_eligible(rule: Rule, config: BrokerConfig) -> Rule:
-    """The rule, with replicas that it takes out of an in-sync set as eligible leaders where that is below
-    min.insync.replicas, or has no leader."""
+    """Extend a rule: replicas that it removes from the in-sync set become eligible leaders if the set is then
+    below
+    min.insync.replicas or the partition has no leader.
+    """
 
     def kept(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
         ruled = rule(image, name, partition)
@@ -72,5 +81,5 @@ def keeping_eligible(rule: Rule, config: BrokerConfig) -> Rule:
 def _among(
     partition: PartitionState, wanted: Sequence[BrokerId], members: Sequence[BrokerId]
 ) -> tuple[BrokerId, ...]:
-    """Those of the replicas that are wanted and not members, in the order of the replicas."""
+    """Replicas that are wanted and not members, in the order of the replicas."""
     return tuple(replica for replica in partition.replicas if replica in wanted and replica not in members)

@@ -1,8 +1,10 @@
-"""The coordination store of a single broker: one SQLite file, no server.
+"""Coordination store of a single broker: one SQLite file, no server.
 
-The tree is held in memory and read from there; a multi is committed to the file (and synced) before it
-becomes visible. A start is a new session: ephemeral nodes of the last one are removed. A new file is made
-whole under another name and then renamed, so a file without content is damage, never a new store.
+The tree is held in memory and read from there. A multi is committed to the file and synced before it
+becomes visible.
+Each start is a new session and removes ephemeral nodes of the last one. A new file is completed under
+another name and
+then renamed, so a file without content is damaged, never new.
 
     nodes(path, data, version, created, ephemeral, next_sequence, checksum)     one row per node
     store(format, last_change)                                                  one row
@@ -83,7 +85,7 @@ class EmbeddedStore(SingleWrites):
         return self._tree.children(path)
 
     async def multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
-        # Shielded: a caller that is cancelled must not leave the file ahead of the tree.
+        # Shielded: a cancelled caller must not leave the file ahead of the tree.
         return await asyncio.shield(asyncio.ensure_future(self._multi(operations)))
 
     async def _multi(self, operations: Sequence[Operation]) -> list[str | Node | None]:
@@ -101,7 +103,7 @@ class EmbeddedStore(SingleWrites):
         try:
             await self._threads.run("background", partial(self._file.write, transaction))
         except UnknownOutcome as error:
-            # Whether it will be there at the next start nobody can say; nothing may be built upon it.
+            # The write may or may not be there at the next start, so no later write may build on it.
             self._failure = f"{error}; restart the broker when the disk is well again"
             raise
 
@@ -124,7 +126,7 @@ class EmbeddedStore(SingleWrites):
 
 
 class _SqliteFile:
-    """The SQLite file. Its methods block, and one at a time may run."""
+    """SQLite file. Methods block and must not run concurrently."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -143,7 +145,9 @@ class _SqliteFile:
             raise self._refusal(error) from error
 
     def write(self, transaction: PreparedWrite) -> None:
-        """Commit and sync. StorageError: nothing happened (the disk is full); UnknownOutcome: who knows."""
+        """Commit and sync. Raises StorageError if nothing was written (disk full), UnknownOutcome for other
+        failures.
+        """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             for path, entry in transaction.changes.items():
@@ -174,7 +178,8 @@ class _SqliteFile:
         for path in tree.entries:
             if parent_of(path) not in tree.entries:
                 raise sqlite3.DatabaseError(f"the parent of {path} is missing")
-        # Taken now and kept: a second broker on the same directory must not get as far as touching a log.
+        # Take the exclusive lock and keep it: a second broker on the same directory must fail before it
+        # touches a log.
         self._connection.execute("BEGIN EXCLUSIVE")
         self._connection.execute("COMMIT")
         return tree
@@ -208,7 +213,7 @@ class _SqliteFile:
 
 
 def _create(path: str) -> None:
-    """Make a new, empty store; it has its name only once it is whole and durable."""
+    """Create an empty store. The file gets its name only when it is complete and durable."""
     unfinished = path + ".new"
     for leftover in (unfinished, unfinished + "-journal"):
         if os.path.exists(leftover):
@@ -226,7 +231,7 @@ def _create(path: str) -> None:
 
 def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-    # A rollback journal, not a write-ahead log: at rest all there is to know is in the one file.
+    # Rollback journal instead of a write-ahead log: at rest, the one file holds everything.
     connection.execute("PRAGMA journal_mode = TRUNCATE")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -1,7 +1,8 @@
-"""The cluster as one broker knows it at one moment: immutable, replaced as a whole, shared without copying.
+"""Cluster image: the immutable state of the cluster as one broker knows it, replaced as a whole.
 
-An update makes a new image that shares every topic and broker it did not touch. Answers to Metadata, routing
-and every decision are made from an image; only `ClusterMetadata` makes new ones.
+A new image shares all unchanged topics and brokers with the old one. Metadata responses, routing and all
+metadata
+changes are computed from an image. Only `ClusterMetadata` publishes new images.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ class RegisteredBroker:
     machine_id: str
     rack: str | None = None
     is_stopping: bool = False
-    """It asks the controller to let others lead."""
+    """The broker is stopping and asks the controller to elect other leaders."""
     directory_version: int = -1
-    """Of the node of its data directory: another one means that it has registered again, or is about to."""
+    """Version of its directory node. A different version in the store means that the broker is registering
+    again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +47,41 @@ class PartitionState:
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
     partition_epoch: int
-    """The version of its node in the store: every change of it is conditional on this."""
+    """Version of the partition's node. Every write of the partition is conditional on it."""
     adding_replicas: tuple[BrokerId, ...] = ()
-    """Those of the replicas that were not there before the move; one that is not in the target goes when it ends."""
+    """Replicas that a reassignment in progress has added. One that is not in the target is removed at its
+    end.
+    """
     target_replicas: tuple[BrokerId, ...] = ()
-    """The replicas at the end of a move; empty where none is under way."""
+    """Replicas at the end of the reassignment; empty if none is in progress."""
     last_resort: tuple[BrokerId, ...] = ()
-    """Replicas that left the in-sync set, or the eligible leaders, because they may lack committed records. One of
-    them leads when all replicas that had everything are lost."""
+    """Replicas that left the in-sync set or the eligible leaders because they may lack committed records. One
+    of them leads
+    if all complete replicas are lost.
+    """
     eligible: tuple[BrokerId, ...] = ()
-    """Eligible leaders (KIP-966): replicas outside of the in-sync set that have every committed record. A leader
-    commits nothing while any are recorded here or in `last_resort`."""
+    """Eligible leaders (KIP-966): replicas outside the in-sync set that have every committed record. The
+    leader commits
+    nothing while this or `last_resort` is not empty.
+    """
     committed: Offset = NO_OFFSET
-    """Records below were committed when the eligible leaders were recorded: a replica that ends before it has lost
-    some. -1 where it is not known."""
+    """Offset below which records were committed when the eligible leaders were recorded. A replica with a
+    shorter log has lost
+    records. -1 if unknown.
+    """
     sole_end: Offset = NO_OFFSET
-    """Log end of the only in-sync replica when eligible leaders were recorded: with a shorter log it has lost records.
-    -1 where it is not known."""
+    """Log end offset of the only in-sync replica when the eligible leaders were recorded. If its log is
+    shorter later, it has
+    lost records. -1 if unknown.
+    """
     unclean_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    """Leader epoch of the last election that may have given up committed records."""
+    """Leader epoch of the last unclean election, which may have given up committed records."""
 
     @property
     def has_eligible(self) -> bool:
-        """Whether replicas outside of the in-sync set may have to lead; until they need not, nothing is committed."""
+        """Whether replicas outside the in-sync set may have to lead. The leader commits nothing while this is
+        true.
+        """
         return bool(self.eligible or self.last_resort)
 
     @property
@@ -75,14 +90,14 @@ class PartitionState:
 
     @property
     def removing_replicas(self) -> tuple[BrokerId, ...]:
-        """Those that go when a move has come to its end."""
+        """Replicas that the reassignment in progress removes at its end."""
         if not self.is_reassigning:
             return ()
         return tuple(replica for replica in self.replicas if replica not in self.target_replicas)
 
     @property
     def final_replicas(self) -> tuple[BrokerId, ...]:
-        """The replicas as they shall be once nothing moves."""
+        """Replicas after the reassignment in progress, or the current ones if there is none."""
         return self.target_replicas or self.replicas
 
 
@@ -92,16 +107,18 @@ class TopicImage:
     id: TopicId
     partitions: tuple[PartitionState, ...]
     configs: Mapping[str, str]
-    """What was set on the topic itself."""
+    """Configs that are set on the topic itself."""
     version: int
-    """The version of its node in the store."""
+    """Version of the topic's node."""
     is_unfinished: bool = False
-    """A growth was begun: whoever changes the topic clears that away first."""
+    """An addition of partitions was begun and not completed. The next change of the topic cleans up first."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredConfigs:
-    """Settings changed at run time, of a broker, of all, or of a group; the version of their node (-1: none yet)."""
+    """Dynamic configs of a broker, of all brokers or of a group, with the version of their node (-1 if it
+    does not exist).
+    """
 
     values: Mapping[str, str] = field(default_factory=dict)
     version: int = -1
@@ -111,15 +128,15 @@ class StoredConfigs:
 class ClusterImage:
     cluster_id: str
     secret: str = field(default="", repr=False)
-    """By which its brokers prove to each other who they are, unless they were given one."""
+    """Secret by which brokers authenticate to each other unless one is configured."""
     controller_id: BrokerId = NO_LEADER
     brokers: Mapping[BrokerId, RegisteredBroker] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
     broker_configs: Mapping[BrokerId | None, StoredConfigs] = field(default_factory=dict)
-    """By broker; None is the cluster-wide default."""
+    """Dynamic broker configs by broker id; None is the cluster-wide default."""
     group_configs: Mapping[str, StoredConfigs] = field(default_factory=dict)
-    """Of consumer groups that have settings of their own."""
+    """Configs of consumer groups, for groups that have any."""
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics.get(name)
@@ -136,7 +153,7 @@ class ClusterImage:
 
     @property
     def known_brokers(self) -> frozenset[BrokerId]:
-        """Those that are there, and those that are away but hold a replica."""
+        """Registered brokers, and offline brokers that have replicas."""
         partitions = (partition for topic in self.topics.values() for partition in topic.partitions)
         return frozenset(self.brokers).union(*(partition.replicas for partition in partitions))
 
@@ -152,7 +169,7 @@ class ClusterImage:
         return self.broker_configs.get(broker, StoredConfigs())
 
     def broker_overrides(self, broker: BrokerId) -> dict[str, str]:
-        """What run-time changes say for a broker: the cluster-wide default under its own."""
+        """Dynamic configs of a broker: its own override the cluster-wide ones."""
         return {**self.configs_of(None).values, **self.configs_of(broker).values}
 
     def group_overrides(self) -> dict[str, Mapping[str, str]]:
@@ -164,13 +181,13 @@ class ClusterImage:
         )
 
     def with_members(self, brokers: Iterable[RegisteredBroker], controller_id: BrokerId) -> ClusterImage:
-        """With these brokers and no others."""
+        """Copy of the image with exactly these brokers."""
         return replace(
             self, brokers={broker.node_id: broker for broker in brokers}, controller_id=controller_id
         )
 
     def with_topics(self, topics: Iterable[TopicImage]) -> ClusterImage:
-        """With these topics new or changed."""
+        """Copy of the image with these topics added or replaced."""
         changed = list(topics)
         return replace(
             self,
@@ -188,7 +205,7 @@ class ClusterImage:
         return replace(self, broker_configs={**self.broker_configs, broker: configs})
 
     def with_group_configs(self, group_id: str, configs: StoredConfigs) -> ClusterImage:
-        """Without any, where they are empty."""
+        """Copy of the image with these group configs. Empty configs are removed."""
         group_configs = {**self.group_configs, group_id: configs}
         if not configs.values:
             del group_configs[group_id]
@@ -197,7 +214,7 @@ class ClusterImage:
 
 @dataclass(frozen=True, slots=True)
 class ImageChange:
-    """What a subscriber is told: the images on both sides of a change, and the names of the topics in it."""
+    """Change that a subscriber receives: the images before and after, and the names of the changed topics."""
 
     before: ClusterImage
     after: ClusterImage

@@ -1,7 +1,7 @@
-"""Topics the cluster keeps for itself: made by a coordinator, readable by everybody, written by nobody else.
+"""Internal topics with the state of groups and transactions. Coordinators create and write them; clients only
+read.
 
-What is in them is the state of groups and transactions, so clients may neither produce to them nor delete, truncate,
-create or grow them.
+Clients may not produce to them, and may not create, delete, truncate or extend them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 MIN_CLEANABLE_DIRTY_RATIO = "0.1"
-"""Whatever compaction has not looked at is read in vain by the next coordinator, and reading there costs far more than
-compacting once: most of what is written replaces a commit of a moment ago."""
+"""Low ratio, because a coordinator reads everything that is not compacted when it loads: most records replace
+a recent
+one, and loading costs more than compaction.
+"""
 
 
 def is_internal(topic: str) -> bool:
@@ -33,12 +35,14 @@ def is_internal(topic: str) -> bool:
 
 
 def is_reserved(topic: str) -> bool:
-    """Whether a client may not make a topic of this name: it is internal, or would stand in the way of one that is."""
+    """Whether a client may not create a topic of this name: it is internal, or collides with an internal
+    topic.
+    """
     return topic.replace(".", "_") in INTERNAL_TOPICS
 
 
 def refuse_internal(topic: str) -> None:
-    """BrokerError for what a client may not do to a topic of the cluster's own."""
+    """Raise BrokerError if the topic is internal, for requests that clients may not make."""
     if is_reserved(topic):
         raise BrokerError(
             ErrorCode.invalid_topic_exception, f"{topic} belongs to the cluster: it can only be read"

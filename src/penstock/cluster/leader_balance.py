@@ -1,6 +1,9 @@
-"""Which replica of a partition leads, so that brokers lead equally many: an order of replicas, no data moves. Pure.
+"""Balance of preferred leaders: reorders replicas so that brokers lead equally many partitions. No data
+moves. Pure.
 
-First of each topic, for its partitions share their load; then of all, as far as no topic gets less even by it.
+First each topic is balanced by itself, because its partitions share the load. Then the total is balanced
+as far as no
+topic becomes less even.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ def level_leaders(
     changeable: Iterable[TopicPartition],
     brokers: Collection[BrokerId],
 ) -> dict[TopicPartition, Replicas]:
-    """The same replicas, with other preferred leaders among `changeable`. Only `brokers` are made leaders."""
+    """Same replicas with other preferred leaders, for the partitions in `changeable`. Only `brokers` become
+    leaders.
+    """
     leveled = dict(assignment)
     may_change = set(changeable)
     topics = {topic: list(names) for topic, names in groupby(sorted(assignment), key=lambda name: name.topic)}
@@ -47,7 +52,7 @@ class _Leaders:
         self._offers: dict[BrokerId, dict[BrokerId, dict[TopicPartition, None]]] = {
             broker: {} for broker in self._led
         }
-        """What a broker leads that another could lead."""
+        """Partitions that one broker leads and another could lead."""
         for name, (leader, *_) in self.assignment.items():
             self._of_topic[name.topic, leader] += 1
             if leader in self._led:
@@ -56,7 +61,9 @@ class _Leaders:
                 self._offer(name)
 
     def level_one(self) -> bool:
-        """Hand one leadership from a broker to one that leads at least two fewer, directly or by way of others."""
+        """Hand one leadership to a broker that leads at least two fewer partitions, directly or through other
+        brokers.
+        """
         for giver in sorted(self._led, key=lambda broker: -self._led[broker]):
             chain = self._chain(giver)
             for source, target in pairwise(chain):
@@ -66,7 +73,9 @@ class _Leaders:
         return False
 
     def swap_one(self) -> bool:
-        """The same, only directly, and only of a topic that the giver leads more of."""
+        """Hand one leadership over directly, for a topic of which the first broker leads more partitions than
+        the second.
+        """
         for source in sorted(self._led, key=lambda broker: -self._led[broker]):
             for target in sorted(self._offers[source], key=lambda broker: self._led[broker]):
                 if self._led[source] - self._led[target] < 2:
@@ -78,7 +87,9 @@ class _Leaders:
         return False
 
     def _chain(self, giver: BrokerId) -> list[BrokerId]:
-        """The shortest way to the broker that leads least, if it is worth it."""
+        """Shortest chain to the reachable broker that leads fewest partitions; empty if the difference is
+        less than two.
+        """
         came_from: dict[BrokerId, BrokerId | None] = {giver: None}
         waiting = deque([giver])
         while waiting:

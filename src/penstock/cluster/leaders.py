@@ -1,8 +1,10 @@
-"""The rules of elections: which replica leads a partition. Pure: an image in, new states out.
+"""Election rules: which replica leads a partition. Pure: an image in, new partition states out.
 
-A leader is alive and comes from the recorded in-sync set or, where no member of that is alive, from the eligible
-leaders recorded with it (`eligible.py`); otherwise there is none. Every election has a new leader epoch. What a broker
-that comes back gives up is decided in `returning.py`.
+The leader is an alive member of the recorded in-sync set or, if none of them is alive, of the eligible
+leaders
+(`eligible.py`); otherwise there is no leader. Every election increases the leader epoch. `rejoining.py`
+decides what a
+broker gives up when it registers again.
 """
 
 from __future__ import annotations
@@ -19,10 +21,13 @@ from penstock.model import BrokerId, LeaderEpoch, TopicPartition
 
 
 def elect(image: ClusterImage, _: TopicPartition, partition: PartitionState) -> PartitionState | None:
-    """Where the leader is gone another member of the in-sync set leads, or an eligible leader, or nobody until one is
-    back.
+    """Elect a leader if the current one is not alive: a member of the in-sync set, an eligible leader, or
+    nobody until one
+    is alive again.
 
-    One that stops leaves every set that has another living member, or has that one lead, which takes it out.
+    A stopping broker leaves every in-sync set that has another alive member. If it may not be removed
+    here, the other
+    member becomes the leader and removes it.
     """
     partition = _with_eligible(image, partition)
     staying = tuple(member for member in partition.isr if not image.is_stopping(member))
@@ -38,8 +43,10 @@ def elect(image: ClusterImage, _: TopicPartition, partition: PartitionState) -> 
 
 
 def _with_eligible(image: ClusterImage, partition: PartitionState) -> PartitionState:
-    """Where no member of the in-sync set is alive, but an eligible leader is, all of them are in sync: each has every
-    committed record. The leader takes out the dead ones, and fsyncs before that."""
+    """If no in-sync replica is alive but an eligible leader is, all of both lists become in-sync replicas, as
+    each has every
+    committed record. The leader removes the dead ones later, after an fsync.
+    """
     is_any_alive = first_alive(image, partition, partition.isr) != NO_LEADER
     if is_any_alive or first_alive(image, partition, partition.eligible) == NO_LEADER:
         return partition
@@ -49,19 +56,20 @@ def _with_eligible(image: ClusterImage, partition: PartitionState) -> PartitionS
 
 
 def may_shrink(image: ClusterImage, members: Sequence[BrokerId], staying: Sequence[BrokerId]) -> bool:
-    """Whether the in-sync set may become this by a write of anybody.
+    """Whether a broker other than the leader may shrink the in-sync set to `staying`.
 
-    What several machines vouch for need not be on a disk. Before one machine alone vouches for it, it must be: only the
-    leader knows, so only it may write such a set.
+    Records on several machines need not be fsynced. Before a single machine remains, they must be: only
+    the leader knows
+    that, so only the leader may write such a set.
     """
     machines = {image.brokers[member].machine_id for member in staying if member in image.brokers}
     return len(staying) == len(members) or len(machines) > 1
 
 
 def prefer(image: ClusterImage, _: TopicPartition, partition: PartitionState) -> PartitionState | None:
-    """The first of the replicas leads where it can: so topics are placed, and so leaders are spread.
+    """Elect the preferred leader, the first replica, if it is in sync and alive.
 
-    What is moving is left alone: leaders change again when it has arrived.
+    A partition with a reassignment in progress is skipped: its leader changes again at the end.
     """
     if partition.is_reassigning:
         return None
@@ -75,9 +83,11 @@ def elect_preferred(image: ClusterImage, partition: PartitionState) -> Partition
 
 
 def elect_any(image: ClusterImage, partition: PartitionState) -> PartitionState | None:
-    """Where neither a member of the in-sync set nor an eligible leader is alive, any replica leads, alone in sync.
+    """Unclean election: if neither an in-sync replica nor an eligible leader is alive, elect any replica as
+    the only in-sync
+    one.
 
-    Records that it lacks are lost for good, so this happens only when an operator asks for it.
+    Records that it lacks are lost, so this happens only at an operator's request.
     """
     if partition.leader in image.brokers:
         return None
@@ -92,12 +102,14 @@ def elect_any(image: ClusterImage, partition: PartitionState) -> PartitionState 
 
 
 def mark_unclean(elected: PartitionState) -> PartitionState:
-    """The election may give up committed records: replicas that have them truncate them."""
+    """Mark an election that may give up committed records: other replicas truncate them."""
     return replace(elected, unclean_epoch=elected.leader_epoch, committed=NO_OFFSET, sole_end=NO_OFFSET)
 
 
 def imbalanced(image: ClusterImage, percentage: int) -> frozenset[BrokerId]:
-    """The brokers that lead less of what they are the preferred leaders of than may be missing, in per cent."""
+    """Brokers that do not lead more than `percentage` per cent of the partitions for which they are the
+    preferred leader.
+    """
     preferred: Counter[BrokerId] = Counter()
     missing: Counter[BrokerId] = Counter()
     for topic in image.topics.values():
@@ -110,7 +122,7 @@ def imbalanced(image: ClusterImage, percentage: int) -> frozenset[BrokerId]:
 
 
 def shares_in_sync_set(image: ClusterImage, broker: BrokerId) -> bool:
-    """Whether it is in an in-sync set with another that lives and could take it out."""
+    """Whether the broker is in an in-sync set with another alive broker, which could remove it."""
     return any(
         broker in partition.isr
         and any(member != broker and member in image.brokers for member in partition.isr)
@@ -120,9 +132,9 @@ def shares_in_sync_set(image: ClusterImage, broker: BrokerId) -> bool:
 
 
 def resume_leadership(broker: BrokerId) -> Rule:
-    """A broker that started leads what it led, and what was waiting for it.
+    """Rule for a started broker: it leads its former partitions and those that wait for it.
 
-    Always in a new leader epoch: one that crashed may have lost records of the last one.
+    The leader epoch always increases, because a crashed broker may have lost records of the last one.
     """
 
     def rule(_: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
@@ -133,7 +145,7 @@ def resume_leadership(broker: BrokerId) -> Rule:
 
 
 def prefer_for(brokers: Collection[BrokerId]) -> Rule:
-    """As `prefer`, for what these brokers should lead."""
+    """Rule `prefer`, restricted to partitions whose preferred leader is one of these brokers."""
 
     def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
         return prefer(image, name, partition) if partition.replicas[0] in brokers else None
@@ -142,7 +154,7 @@ def prefer_for(brokers: Collection[BrokerId]) -> Rule:
 
 
 def affected(image: ClusterImage, topics: Iterable[str], rule: Rule) -> list[TopicPartition]:
-    """The partitions of these topics that the rule would change."""
+    """Partitions of these topics that the rule would change."""
     names = (
         (TopicPartition(topic.name, index), partition)
         for topic in map(image.topic, topics)
@@ -163,7 +175,7 @@ def decide(image: ClusterImage, names: Sequence[TopicPartition], rule: Rule) -> 
 
 
 def first_alive(image: ClusterImage, partition: PartitionState, members: Sequence[BrokerId]) -> BrokerId:
-    """In the order of the replicas: the preferred leader first."""
+    """First alive member in the order of the replicas, so the preferred leader comes first."""
     alive = (broker for broker in partition.replicas if broker in members and broker in image.brokers)
     return next(alive, NO_LEADER)
 

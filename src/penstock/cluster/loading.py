@@ -1,7 +1,9 @@
-"""From the coordination store to an image, with few pipelined reads, and from an image's parts to nodes.
+"""Reader of the coordination store: builds the cluster image with few pipelined reads. Also encodes its parts
+as nodes.
 
-Reads are not one moment: whatever changes meanwhile has an entry in the change list, and is read again for it.
-A single topic, though, is never put together from two times.
+The reads are not one snapshot. Whatever changes in between has an entry in the change list and is read
+again. The nodes
+of a single topic always belong together.
 """
 
 from __future__ import annotations
@@ -25,13 +27,15 @@ from penstock.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedChange:
-    """A topic with partition nodes that do not count: someone is, or stopped, in the middle of a large change."""
+    """Topic with partition nodes that are not visible, because a large change is in progress or was
+    abandoned.
+    """
 
     topic: str
     node: znodes.TopicNode
     version: int
     partitions: Sequence[int]
-    """Those that are there."""
+    """Partition nodes that exist."""
 
 
 async def load_image(store: CoordinationStore) -> ClusterImage:
@@ -48,7 +52,7 @@ async def load_image(store: CoordinationStore) -> ClusterImage:
 
 
 async def read_members(store: CoordinationStore) -> tuple[list[RegisteredBroker], BrokerId]:
-    """The brokers that are there, and the controller."""
+    """Registered brokers, and the controller."""
     names = await store.children(znodes.BROKER_IDS)
     broker_ids = [BrokerId(int(name)) for name in names if name.isdecimal()]
     paths = [znodes.CONTROLLER, *(znodes.broker_path(broker_id) for broker_id in broker_ids)]
@@ -73,7 +77,7 @@ async def read_broker_configs(store: CoordinationStore) -> dict[BrokerId | None,
 
 
 async def read_group_configs(store: CoordinationStore, groups: Sequence[str]) -> dict[str, StoredConfigs]:
-    """Of each of the groups; empty where there are none."""
+    """Configs of each of these groups; empty if a group has none."""
     nodes = await store.get_many([znodes.group_configs_path(group) for group in groups])
     return {
         group: _decode_configs(node) if node is not None else StoredConfigs()
@@ -82,7 +86,7 @@ async def read_group_configs(store: CoordinationStore, groups: Sequence[str]) ->
 
 
 async def read_topics(store: CoordinationStore, names: Collection[str]) -> dict[str, TopicImage]:
-    """Those of them that there are."""
+    """Topics of these names that exist."""
     topics: dict[str, TopicImage] = {}
     async for name, read in _read_whole(store, names):
         if read.topic.partitions:
@@ -91,7 +95,7 @@ async def read_topics(store: CoordinationStore, names: Collection[str]) -> dict[
 
 
 async def read_unfinished(store: CoordinationStore, names: Collection[str]) -> list[UnfinishedChange]:
-    """Those of the topics that someone is, or stopped, in the middle of changing."""
+    """Topics of these names with a change that is in progress or was abandoned."""
     found: list[UnfinishedChange] = []
     async for _, read in _read_whole(store, names):
         if read.topic.pending:
@@ -102,7 +106,7 @@ async def read_unfinished(store: CoordinationStore, names: Collection[str]) -> l
 async def reread_partitions(
     store: CoordinationStore, wanted: Mapping[str, Sequence[int]], known: Mapping[str, TopicImage]
 ) -> dict[str, TopicImage]:
-    """The known topics with these partitions as they are now; read as a whole where more has changed."""
+    """Known topics with these partitions read again. A topic with other changes is read as a whole."""
     names = [name for name in wanted if name in known]
     paths = [path for name in names for path in _around(name, wanted[name])]
     nodes = iter(await store.get_many(paths))
@@ -123,7 +127,7 @@ async def reread_partitions(
 
 @dataclass(frozen=True, slots=True)
 class _TopicNodes:
-    """A topic's nodes, all of one time."""
+    """Nodes of one topic, read without a change in between."""
 
     name: str
     topic: znodes.TopicNode
@@ -147,7 +151,9 @@ class _TopicNodes:
 async def _read_whole(
     store: CoordinationStore, names: Collection[str]
 ) -> AsyncIterator[tuple[str, _TopicNodes]]:
-    """Two rounds: all topics, then all their partitions; a topic that changes in between is read again."""
+    """Read topics in two rounds: topic nodes, then partition nodes. A topic that changes in between is read
+    again.
+    """
     left = list(names)
     while left:
         nodes = await store.get_many([znodes.topic_path(name) for name in left])
@@ -169,7 +175,9 @@ async def _read_whole(
 
 
 def _around(topic: str, partitions: Sequence[int]) -> list[str]:
-    """The topic before and after its partitions: when it is the same, they belong to it."""
+    """Paths of the topic, its partitions and the topic again. If both topic nodes are equal, the partitions
+    belong to it.
+    """
     path = znodes.topic_path(topic)
     return [path, *(znodes.partition_path(topic, index) for index in partitions), path]
 
@@ -181,14 +189,14 @@ def _is_same(first: Node | None, last: Node | None) -> bool:
 
 
 def _is_known(node: Node | None, topic: TopicImage) -> bool:
-    """Whether the node is still the one that the topic was read from."""
+    """Whether the topic was read from this version of the node."""
     if node is None or node.version != topic.version:
         return False
     return znodes.decode(node.data, znodes.TopicNode).topic_id == topic.id
 
 
 def _missing(topic: str, partition: int) -> StorageError:
-    """Leaving partitions out would make their records look deleted."""
+    """Error for a missing partition node. Skipping the partition would make its records look deleted."""
     return StorageError(f"partition {partition} of topic {topic} is missing in the coordination store")
 
 

@@ -1,7 +1,8 @@
-"""Being a member of the cluster: a broker registers, with a broker epoch that was never given out before.
+"""Cluster membership of this broker: registration, with a broker epoch that is never used again.
 
-A broker that may have lost records leaves in-sync sets before it is seen again (`returning.py`), and leads in new
-leader epochs afterwards. A registration lasts as long as the session.
+A broker that may have lost records leaves the in-sync sets before it registers (`rejoining.py`), and leads
+in new leader
+epochs afterwards. The registration ends with the session.
 """
 
 from __future__ import annotations
@@ -35,29 +36,32 @@ from penstock.errors import BrokerError, ErrorCode, UnknownOutcome
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
 
 REMOVAL_WAIT_SECONDS = 3.0
-"""How long one that comes back after a loss of power waits for others to take it out of in-sync sets."""
+"""Seconds that a broker waits after a power loss for other brokers to remove it from in-sync sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What a broker brings along when it registers."""
+    """Data that a broker registers with."""
 
     host: str
     port: int
     machine_id: str
     directory_id: UUID
-    """Of its data directory: another one is another disk."""
+    """Id of the data directory. Another id means another disk."""
     clean_epoch: BrokerEpoch | None = None
-    """The broker epoch under which it stopped in order, if it did."""
+    """Broker epoch of the last clean stop, if the broker stopped cleanly."""
     rack: str | None = None
     kept_epoch: BrokerEpoch | None = None
-    """The broker epoch of its last registration, if its disk has everything it ever wrote without a clean stop."""
+    """Broker epoch of the last registration, if the disk has every write since then although there was no
+    clean stop.
+    """
 
     def is_whole(self, last: znodes.DirectoryNode | None) -> bool:
-        """Whether everything is there that was written since the last registration, which was with this directory.
+        """Whether the directory has every write since the last registration, which was with this directory.
 
-        A broker that was killed after it registered, before it recorded that in its directory, has written nothing
-        in between: then the directory names the epoch before.
+        A broker that was killed between its registration and the record of it in the directory has written
+        nothing in
+        between: then the directory names the previous epoch.
         """
         if last is None or last.directory_id != self.directory_id:
             return False
@@ -79,7 +83,10 @@ class Membership:
         has_log: Callable[[TopicPartition], bool],
         has_vanished: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> BrokerEpoch:
-        """Announce this broker; `has_log` tells what is in its data directory, `has_vanished` what was."""
+        """Register this broker. `has_log` tells whether a partition has a log in the data directory,
+        `has_vanished` whether it
+        had one that is lost.
+        """
         await self._check_not_taken(identity)
         last = await self._last_registration()
         is_same_disk = last is None or last.directory_id == identity.directory_id
@@ -104,16 +111,16 @@ class Membership:
         return epoch
 
     async def take_leadership(self) -> None:
-        """Lead what this broker led before it started, and what waited for it."""
+        """Lead the partitions that this broker led before, and those that wait for it."""
         await self._changes.rule(leaders.resume_leadership(self._node_id), self._metadata.image.topics)
 
     async def leave(self) -> None:
-        """Have others lead what they can, before this broker stops; returns when the controller is through."""
+        """Let other brokers lead before this broker stops. Returns when the controller has elected them."""
         path = znodes.broker_path(self._node_id)
         [node] = await self._store.get_many([path])
         own = self._metadata.image.brokers.get(self._node_id)
         if node is None or own is None or decode_broker(self._node_id, node) != own:
-            return  # it is not ours any more
+            return  # the registration belongs to another process
 
         def decide(_: ClusterImage) -> MetadataChange[None]:
             data = encode_broker(replace(own, is_stopping=True))
@@ -127,22 +134,23 @@ class Membership:
         return znodes.decode(node.data, znodes.DirectoryNode) if node else None
 
     async def _check_not_taken(self, identity: BrokerIdentity) -> None:
-        """Before anything is written: a broker that lives keeps its place."""
+        """Raise BrokerError before any write if an alive broker has this node id."""
         paths = [znodes.broker_path(self._node_id), znodes.directory_path(self._node_id)]
         registration, directory = await self._store.get_many(paths)
         if registration is not None:
             self._check_stale(directory.data if directory else b"", identity)
 
     async def _invalidate_last_registration(self) -> None:
-        """What leaders know of this broker proves nothing any more: none of them lets it in before it has registered.
+        """Invalidate the last registration: leaders add this broker to no in-sync set until it has registered
+        again.
 
-        Whoever has done so until now is in the image afterwards.
+        In-sync sets that included it before are in the image afterwards.
         """
         path = znodes.directory_path(self._node_id)
         for _ in range(MAX_ATTEMPTS):
             [node] = await self._store.get_many([path])
             if node is None:
-                return  # it was never here
+                return  # first registration of this broker
             try:
                 await self._store.set(path, node.data, node.version)
             except (BadVersion, NoNode, UnknownOutcome):
@@ -152,14 +160,15 @@ class Membership:
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
 
     async def _await_removal_from_in_sync_sets(self) -> None:
-        """Let those that live take this broker out of what it shares with them, as of the dead: they fsync first.
+        """Wait until alive members have removed this broker from the in-sync sets they share, which they do
+        after an fsync.
 
-        Were it to leave a set itself, the last machine in it might lose its power before it has.
+        If this broker removed itself, the last machine in a set could lose power before its fsync.
         """
         path = znodes.broker_path(self._node_id)
         [stale] = await self._store.get_many([path])
         if stale is not None:
-            with suppress(NoNode, BadVersion, UnknownOutcome):  # it may have expired meanwhile
+            with suppress(NoNode, BadVersion, UnknownOutcome):  # the session may have expired in the meantime
                 await self._store.delete(path, stale.version)
         await self._metadata.reread_members()
         with suppress(TimeoutError):
@@ -208,7 +217,10 @@ class Membership:
         raise BrokerError(ErrorCode.request_timed_out, UNCLEAR)
 
     def _check_stale(self, directory: bytes, identity: BrokerIdentity) -> None:
-        """A registration made with our own data directory, which is locked, is one of a process that is no more."""
+        """Raise BrokerError unless the existing registration is stale. A registration with this broker's own
+        data directory,
+        which is locked, belongs to a process that has ended.
+        """
         if (
             not directory
             or znodes.decode(directory, znodes.DirectoryNode).directory_id != identity.directory_id

@@ -1,11 +1,16 @@
-"""The in-memory twin of the coordination store, for tests and simulation: several clients on one shared tree.
+"""Coordination store in memory, for tests and simulation: several clients on one shared tree.
 
-A `MemoryEnsemble` is what all brokers of a simulated cluster agree on and survives their crashes; each
-`MemoryStore` is one client with its own session. Faults come from a seed: a write may answer UnknownOutcome
-with or without having happened, and any call may take its (virtual) time. A client may be cut off: its calls wait,
-answers on their way are lost, it misses what it watches, and after the session timeout its session ends, of which it
-hears when it is back. Its server may lag behind the others (`LaggingServer`); after a reconnection, which may lead to
-another server, reads go behind a `sync`, as those of the ZooKeeper store do. No threads; the only clock is the loop's.
+A `MemoryEnsemble` is the shared state of all brokers of a simulated cluster and survives their crashes.
+Each
+`MemoryStore` is one client with its own session. Faults come from a seed: a write may raise UnknownOutcome
+with or
+without having happened, and any call may take (virtual) time. A client can be disconnected: its calls
+wait, responses on
+their way are lost, it misses watch events, and after the session timeout its session expires, which it
+learns on
+reconnect. Its server may lag (`LaggingServer`). After a reconnect, which may lead to another server, reads
+follow a
+`sync`, as in the ZooKeeper store. No threads; the only clock is the loop's.
 """
 
 from __future__ import annotations
@@ -39,18 +44,18 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Faults:
-    """What goes wrong, with which probability; may be changed at any time."""
+    """Probabilities and bounds of faults. May be changed at any time."""
 
     random: Random
     unknown_not_applied: float = 0.0
     unknown_applied: float = 0.0
     max_delay_s: float = 0.0
     max_lag_s: float = 0.0
-    """How long after a commit a client that has not written since may read the state before it."""
+    """Seconds after a commit for which a client that has not written since may read the state before it."""
 
 
 class MemoryEnsemble:
-    """The shared tree and the sessions on it."""
+    """Shared tree and its sessions."""
 
     def __init__(self) -> None:
         self._tree = Tree()
@@ -71,9 +76,9 @@ class MemoryEnsemble:
         return session
 
     def end_session(self, session: int) -> None:
-        """Remove the session and its ephemeral nodes; its holder finds out at its next call."""
+        """Remove the session and its ephemeral nodes. Its owner learns of it at its next call."""
         if self._sessions.pop(session, None) is None:
-            return  # it had ended before, or never began
+            return  # it has ended before, or never began
         removals = [Delete(path) for path in self._tree.owned_by(session)]
         if removals:
             self.commit(self._tree.prepare(removals, session))
@@ -88,7 +93,7 @@ class MemoryEnsemble:
 
 
 class MemoryStore(SingleWrites):
-    """One client of the ensemble; after its session expired, `start` opens a new one."""
+    """One client of the ensemble. After its session has expired, `start` opens a new one."""
 
     def __init__(
         self, ensemble: MemoryEnsemble, faults: Faults | None = None, session_timeout_s: float = 6.0
@@ -100,11 +105,13 @@ class MemoryStore(SingleWrites):
         self._session = 0
         self._session_callbacks: list[Callable[[SessionState], None]] = []
         self._context = Context()
-        """The client's own: what another does to the tree is not done in the name of that other here."""
+        """Context of this client, so that its callbacks do not run in the context of the client that made a
+        change.
+        """
         self._connected = asyncio.Event()
         self._connected.set()
         self._connection = 0
-        """Its number; an answer that was on its way over another one is lost."""
+        """Number of the current connection. Responses of an earlier connection are lost."""
         self._missed: set[str] = set()
         self._is_over = False
         self._server: LaggingServer | None = None
@@ -117,7 +124,7 @@ class MemoryStore(SingleWrites):
         self._session = self._ensemble.open_session(self)
         self._is_over = False
         if self.faults is not None and self.faults.max_lag_s:
-            # A session begins with a write: its server has applied everything before.
+            # Opening a session is a write, so the server has applied everything before it.
             self._server = LaggingServer(self._ensemble.tree, self.on_change)
         self._tell(SessionState.CONNECTED)
 
@@ -126,7 +133,7 @@ class MemoryStore(SingleWrites):
             self._ensemble.end_session(self._session)
 
     def expire(self) -> None:
-        """What the ensemble does to a client it has not heard of for the session timeout."""
+        """Expire the session, as the ensemble does with a silent client after the session timeout."""
         self._ensemble.end_session(self._session)
         if not self._connected.is_set():
             return
@@ -136,10 +143,10 @@ class MemoryStore(SingleWrites):
         else:
             self._context.copy().run(self._tell, SessionState.EXPIRED)
 
-    # --- the way to the ensemble
+    # --- connection to the ensemble
 
     def cut_off(self) -> None:
-        """The ensemble is out of reach, or the client's process does nothing any more."""
+        """Disconnect the client: the ensemble is unreachable, or the client's process hangs."""
         if not self._connected.is_set():
             return
         self._connected.clear()
@@ -165,14 +172,14 @@ class MemoryStore(SingleWrites):
             self.on_change(missed)
 
     def on_commit(self, transaction: PreparedWrite) -> None:
-        """The ensemble has a new state."""
+        """Handle a commit of the ensemble."""
         if self._server is None:
             self.on_change(transaction.touched)
         else:
             self._server.commit(transaction, self._lag_s())
 
     def on_change(self, paths: Iterable[str]) -> None:
-        """Nodes were changed, or came or went."""
+        """Notify watchers of changed, created or removed nodes."""
         if not self._connected.is_set():
             self._missed.update(paths)
         elif self.faults is None or not self.faults.max_delay_s:
@@ -191,9 +198,11 @@ class MemoryStore(SingleWrites):
                 raise StoreUnreachable("memory") from None
 
     async def _reach(self, *, may_be_stale: bool = False) -> int:
-        """Other tasks run meanwhile, and the session may end before we arrive; gives the connection.
+        """Wait for the way to the ensemble, during which other tasks run and the session may expire. Returns
+        the connection.
 
-        `may_be_stale`: a server that has not heard of the end of the session yet answers reads.
+        `may_be_stale`: reads may still be served by a server that does not know of the expired session
+        yet.
         """
         await asyncio.sleep(self._delay_s())
         await self._until_connected()
@@ -210,7 +219,7 @@ class MemoryStore(SingleWrites):
         return self.faults.random.uniform(0, self.faults.max_lag_s) if self.faults else 0.0
 
     def _view(self) -> Tree:
-        """What the client's server knows."""
+        """Tree as the client's server knows it."""
         if self._server is None:
             return self._ensemble.tree
         if self._must_sync or not self._lags:
@@ -241,7 +250,7 @@ class MemoryStore(SingleWrites):
             self._ensemble.commit(transaction)
         finally:
             self._must_sync = (
-                True  # the answer to a write, or to one that was refused, comes after all before it
+                True  # a response to a write, also to a refused one, follows all earlier commits
             )
         if self._happens("unknown_applied"):
             raise UnknownOutcome(LOST)
@@ -257,7 +266,7 @@ class MemoryStore(SingleWrites):
         self._session_callbacks.append(callback)
 
     async def _read(self, look: Callable[[], T]) -> T:
-        """Again when the connection was lost."""
+        """Read, and retry if the connection was lost."""
         while True:
             connection = await self._reach(may_be_stale=True)
             answer = look()
@@ -266,12 +275,14 @@ class MemoryStore(SingleWrites):
                 return answer
 
     async def _return(self) -> None:
-        """The way back takes time only where the way there does."""
+        """Delay of the response, if requests are delayed."""
         if self.faults is not None and self.faults.max_delay_s:
             await asyncio.sleep(self._delay_s())
 
     def _get_pipelined(self, path: str) -> Node | None:
-        """One of several reads that are answered one after the other; None for a node that is not there."""
+        """One of several pipelined reads, between which the server may apply commits; None if the node does
+        not exist.
+        """
         if self._server is not None and self._lags and self._happens_by_chance():
             self._server.apply_next()
         try:

@@ -1,7 +1,8 @@
-"""The server of an in-memory ensemble that one client is connected to: it applies what is committed some time later.
+"""Server of an in-memory ensemble that applies commits with a lag, as a ZooKeeper follower does.
 
-What its client reads is a state that the ensemble had, never an older one than before, and may not be the newest: a
-ZooKeeper follower that lags. A write of the client, or a `sync`, brings it up to date, as ZooKeeper promises.
+Reads of its client return a state that the ensemble once had, never older than before, perhaps not the
+newest. A write
+of the client, or a `sync`, brings the server up to date, as ZooKeeper guarantees.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from penstock.cluster.tree import PreparedWrite, Tree
 
 class LaggingServer:
     def __init__(self, newest: Tree, on_applied: Callable[[frozenset[str]], None]) -> None:
-        """`on_applied` takes the paths whose watchers must hear of a transaction."""
+        """`on_applied` receives the paths whose watchers must be notified."""
         self.tree = newest.copy()
         self._on_applied = on_applied
         self._behind: deque[PreparedWrite] = deque()
         self._applied = 0
-        """How many transactions this server has applied."""
+        """Number of transactions that this server has applied."""
 
     def commit(self, transaction: PreparedWrite, lag_s: float) -> None:
-        """Apply a transaction of the ensemble after this time, and all before it no later."""
+        """Apply a transaction of the ensemble after `lag_s` seconds, and all earlier ones no later."""
         self._behind.append(transaction)
         loop = asyncio.get_running_loop()
         loop.call_later(lag_s, self._apply_to, self._applied + len(self._behind), context=Context())
@@ -33,7 +34,7 @@ class LaggingServer:
         self._apply_to(self._applied + len(self._behind))
 
     def apply_next(self) -> None:
-        """Apply one transaction, if there is one: another read may be answered after it."""
+        """Apply one pending transaction, if there is any."""
         self._apply_to(self._applied + min(1, len(self._behind)))
 
     def _apply_to(self, count: int) -> None:

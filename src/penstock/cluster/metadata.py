@@ -1,7 +1,10 @@
-"""What this broker knows of the cluster: its image, which changes only by what the store says.
+"""Cluster metadata of this broker: the image, which changes only by what the coordination store says.
 
-Changes, own ones too, come through the change list, in its order; brokers and the controller, whose nodes vanish
-without an entry, through watches. A maker of a change waits (`applied`) until it is in the image. Loop thread only.
+Changes, including this broker's own, arrive through the change list in its order. Brokers and the
+controller, whose
+nodes vanish without an entry, arrive through watches. The writer of a change waits with `applied` until
+the image shows
+it. Loop thread only.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ class ClusterMetadata:
     def __init__(
         self, store: CoordinationStore, node_id: BrokerId, config: BrokerConfig, log: Logger
     ) -> None:
-        """`config` is what the broker was started with; `self.config` also has the changes at run time."""
+        """`config` is the configuration at startup. `self.config` also has the dynamic configs."""
         self.image = ClusterImage("")
         self.config = config
         self.started_with = config
@@ -43,7 +46,7 @@ class ClusterMetadata:
         self._subscribers: list[Callable[[ImageChange], None]] = []
         self._reading = asyncio.Lock()
         self.last_applied = -1
-        """The number of the newest change that is in the image; -1 before the first."""
+        """Number of the newest change in the image; -1 before the first."""
         self._changed: asyncio.Future[None] | None = None
         self._woken = asyncio.Event()
         self._members_changed = False
@@ -51,11 +54,13 @@ class ClusterMetadata:
         self._unwatch: list[Callable[[], None]] = []
 
     def subscribe(self, callback: Callable[[ImageChange], None]) -> None:
-        """Be called, on the loop, with every later change, in order and before its maker gets an answer."""
+        """Call back on the loop for every later change, in order, and before the writer of the change gets
+        its response.
+        """
         self._subscribers.append(callback)
 
     async def load(self) -> ClusterImage:
-        """Read everything, and follow what changes from now on."""
+        """Read the whole image, and follow changes from then on."""
         self._unwatch = [
             self._store.watch(znodes.CHANGES, self._woken.set),
             self._store.watch(znodes.BROKER_IDS, self._wake_for_members),
@@ -79,29 +84,31 @@ class ClusterMetadata:
                 await self._apply_next()
 
     async def catch_up(self) -> None:
-        """Apply all there is in the list by now."""
+        """Apply all entries that are in the change list now."""
         async with self._reading:
             while await self._apply_next():
                 pass
 
     async def confirm(self) -> None:
-        """Apply all that anybody has written before this call: a read alone may be answered by a server that lags."""
+        """Apply all changes written by any broker before this call. The write makes a lagging server catch up
+        first.
+        """
         await self._store.multi([Check(znodes.CHANGES, -1)])
         await self.catch_up()
 
     async def reload(self) -> None:
-        """Read everything again; subscribers hear of what is different."""
+        """Read the whole image again. Subscribers receive the difference."""
         async with self._reading:
             await self._reload()
 
     async def until(self, condition: Callable[[ClusterImage], bool]) -> None:
-        """Wait for an image of which this is true."""
+        """Wait until the condition is true for the image."""
         while not condition(self.image):
             self._changed = self._changed or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._changed)
 
     async def reread_members(self) -> None:
-        """Read who is there and who is the controller, without waiting for the watch."""
+        """Read brokers and controller now, without waiting for the watch."""
         async with self._reading:
             members = await read_members(self._store)
             self._publish(self.image.with_members(*members))
@@ -120,7 +127,7 @@ class ClusterMetadata:
                     await self.reread_members()
                 await self.catch_up()
             except SessionExpired:
-                return  # there is another one for the next session
+                return  # the next session has another instance
             except Exception as error:  # noqa: BLE001 - a loop that dies would leave an old image for good
                 self._log.error_rarely("the cluster's metadata cannot be read", error)
                 self._members_changed = True
@@ -128,9 +135,10 @@ class ClusterMetadata:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _apply_next(self) -> bool:
-        """Whether there was an entry to apply.
+        """Apply the next entries. Returns False if there were none.
 
-        Old entries go first: as long as the last one applied is there, the one after it has not gone unseen.
+        The oldest entries are trimmed first: while the last applied entry exists, no later one can have
+        been missed.
         """
         last = self.last_applied
         numbers = range(max(last, 0), last + 1 + READ_AHEAD)
@@ -166,7 +174,7 @@ class ClusterMetadata:
         names = whole | wanted.keys()
         gone = [name for name in names if name in image.topics and name not in found]
         changed = [topic for name, topic in found.items() if image.topics.get(name) != topic]
-        # A name may stand for another topic than before: its old id must go.
+        # A name may belong to another topic than before, whose old id must be removed.
         replaced = [topic.name for topic in changed if _is_another(image, topic.name, topic.id)]
         if gone or replaced:
             image = image.without_topics([*gone, *replaced])

@@ -1,4 +1,4 @@
-"""A decision, made purely from an image, and how the items of a request are judged for it."""
+"""Metadata change, computed from an image without IO, and helpers to check the items of a request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.model import TopicPartition
 NO_SCOPE = Scope()
 
 Rule = Callable[[ClusterImage, TopicPartition, PartitionState], PartitionState | None]
-"""The state that a partition should have; None where it has it already."""
+"""Computes the new state of a partition; None if nothing changes."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -25,7 +25,9 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class MetadataChange(Generic[R]):
-    """What to write (perhaps nothing), what others read again then, and what to answer."""
+    """Change of the coordination store: writes (perhaps none), the scope that brokers read again, and the
+    result.
+    """
 
     result: R
     writes: Writes = NOTHING
@@ -59,7 +61,7 @@ def existing_topic(image: ClusterImage, name: str) -> TopicImage:
 def change_of_topics(
     plans: Sequence[TopicImage | BrokerError], write: Callable[[TopicImage], tuple[TopicImage, Writes]]
 ) -> MetadataChange[list[TopicImage | BrokerError]]:
-    """The decision to have these topics so, as far as they were not refused."""
+    """Change that writes the planned topics and passes the errors of the others on."""
     results: list[TopicImage | BrokerError] = []
     writes = NOTHING
     for plan in plans:

@@ -1,7 +1,7 @@
-"""What operators ask of single partitions: to move to other brokers, and to have a leader elected.
+"""Administration of single partitions: reassignment, and elections at an operator's request.
 
-Any broker begins it, on condition of the partition's state; a move is brought to its end by the controller
-(`reassignment.finish`). Loop thread only.
+Any broker starts them, on condition of the partition's state. The controller completes reassignments
+(`reassignment.complete`). Loop thread only.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from penstock.model import BrokerId, TopicPartition
 from penstock.observability.logs import Logger
 
 Judge = Callable[[ClusterImage, PartitionState], PartitionState]
-"""How a partition shall be, or BrokerError."""
+"""Computes the new state of a partition, or raises BrokerError."""
 
 
 MAX_NAMED = 20_000
-"""Of partitions in one request: each of them is answered."""
+"""Maximum number of partitions in one request, because the response lists each of them."""
 
 
 class ElectionType(IntEnum):
-    """Kafka's numbers."""
+    """Election types with Kafka's codes."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -41,7 +41,7 @@ class ElectionType(IntEnum):
 class Reassignment:
     name: TopicPartition
     target: tuple[BrokerId, ...] | None
-    """None calls a move off."""
+    """New replicas; None cancels the reassignment in progress."""
 
 
 class PartitionAdministration:
@@ -53,7 +53,7 @@ class PartitionAdministration:
     async def reassign(
         self, wanted: Sequence[Reassignment], *, may_change_count: bool = True
     ) -> list[BrokerError | None]:
-        """None for a move that has begun or was called off, or why not, in order."""
+        """Start or cancel reassignments. Returns None or the error for each, in order."""
 
         def judge(
             target: tuple[BrokerId, ...] | None, image: ClusterImage, partition: PartitionState
@@ -67,7 +67,7 @@ class PartitionAdministration:
     async def elect(
         self, names: Sequence[TopicPartition], election: ElectionType
     ) -> list[BrokerError | None]:
-        """None where there is a new leader, or why not, in order."""
+        """Elect leaders. Returns None or the error for each partition, in order."""
         judge = _preferred if election is ElectionType.PREFERRED else _unclean
         before = self._metadata.image
         results = await self._change([(name, judge) for name in names])

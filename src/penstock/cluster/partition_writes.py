@@ -1,4 +1,4 @@
-"""New states of some partitions, put together into one change: what is written, and what others read again for it."""
+"""Collector of new partition states for one metadata change: its operations and its scope."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PartitionWrites:
         self._touched: dict[str, list[int]] = {}
 
     def set(self, name: TopicPartition, state: PartitionState) -> None:
-        """On condition of the version that the state was made from."""
+        """Write the state on condition of the partition epoch that it was computed from."""
         path = znodes.partition_path(name.topic, name.partition)
         self.operations.append(Set(path, encode_partition(state), state.partition_epoch))
         self._touched.setdefault(name.topic, []).append(name.partition)

@@ -1,8 +1,12 @@
-"""Finding out at once that a broker has died: by the connection to it, which the dead close and nobody takes again.
+"""Failure detector: detects a dead broker by its closed connection and refused port, before its session
+expires.
 
-The controller keeps a connection to every broker, and every broker one to the controller. Dead is whoever was reached
-before and whose port is refused, twice, after the connection has ended; it is taken out of the cluster (`Expulsion`).
-Silence is never dead, nor is a way that was never there: the session decides about those. Loop thread only.
+The controller keeps a connection to every broker, and every broker keeps one to the controller. A broker
+is dead if it
+was reached before and its port is refused twice after the connection has ended; it is removed from the
+cluster
+(`BrokerRemoval`). A silent broker, or one that was never reached, is not dead: its session decides. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -25,17 +29,17 @@ from penstock.wire.apis import API_VERSIONS
 
 REFUSALS = 2
 CONFIRM_SECONDS = 0.02
-"""Between the end of a connection and the attempts that tell why."""
+"""Seconds between the end of a connection and the attempts that find the reason."""
 RETRY_SECONDS = 1.0
 CONNECT_SECONDS = 3.0
 PING_SECONDS = 5.0
-"""How often something is said, so that the connection is not closed as idle."""
+"""Interval of pings in seconds, so that the connection is not closed as idle."""
 
 Incarnation = tuple[BrokerId, BrokerEpoch]
 
 
 def peers_of(image: ClusterImage, me: BrokerId) -> dict[Incarnation, RegisteredBroker]:
-    """Whom a broker has to watch; whoever stops is expected to go."""
+    """Brokers that a broker has to watch. Stopping brokers are expected to disconnect and are not watched."""
     watched = [broker for broker in image.brokers.values() if image.controller_id in (me, broker.node_id)]
     return {
         (broker.node_id, broker.epoch): broker
@@ -46,16 +50,16 @@ def peers_of(image: ClusterImage, me: BrokerId) -> dict[Incarnation, RegisteredB
 
 @dataclass(frozen=True, slots=True)
 class PeerContext:
-    """What watching others takes of the broker it is done in."""
+    """Dependencies of the failure detector."""
 
     node_id: BrokerId
     network: Network
     clock: Clock
     log: Logger
     on_lost: Callable[[BrokerId], None]
-    """Told of every connection that has ended."""
+    """Called when a connection has ended."""
     observe_failover: Callable[[float], None]
-    """Told how long it took, from the end of the connection until no partition was led by the dead one."""
+    """Called with the seconds from the end of the connection until the dead broker led no partition."""
 
 
 class Peers:
@@ -96,9 +100,11 @@ class Peers:
             )
 
     async def _watch(self, peer: RegisteredBroker) -> None:
-        """Until it is cancelled. Who is found dead and stays in the cluster is found again."""
+        """Watch a broker until cancelled. A dead broker that is still registered is reported again."""
         since: float | None = None
-        """When a connection ended last: whoever was never reached may be behind a way that is closed to us."""
+        """Time at which the last connection ended. None while the broker was never reached: the network may
+        be the reason.
+        """
         refusals = fleeting = 0
         while True:
             pause_seconds = CONFIRM_SECONDS
@@ -118,7 +124,7 @@ class Peers:
                 reached = self._context.clock.monotonic()
                 await self._hold(client)
                 since = self._context.clock.monotonic()
-                # One that takes connections only to close them is not asked ever faster.
+                # Back off from a broker that accepts connections only to close them.
                 fleeting = 0 if since - reached >= RETRY_SECONDS else fleeting + 1
                 pause_seconds = min(CONFIRM_SECONDS * 2**fleeting, RETRY_SECONDS)
                 self._context.on_lost(peer.node_id)
@@ -129,7 +135,7 @@ class Peers:
         return await BrokerConnection.connect(self._context.network, peer.host, peer.port, name)
 
     async def _hold(self, client: BrokerConnection) -> None:
-        """Until the connection has ended."""
+        """Keep the connection open until the broker closes it."""
         try:
             with suppress(OSError, PenstockError):
                 while client.is_connected:
@@ -144,7 +150,7 @@ class Peers:
     def _on_dead(self, peer: RegisteredBroker, since: float) -> None:
         incarnation = (peer.node_id, peer.epoch)
         if incarnation not in self._removing:
-            # A task of its own: the watching ends with the registration.
+            # A task of its own, because the watch is cancelled when the registration is gone.
             task = asyncio.get_running_loop().create_task(self._remove(peer, since))
             self._removing[incarnation] = task
             task.add_done_callback(lambda _: self._removing.pop(incarnation))

@@ -1,7 +1,8 @@
-"""Which brokers hold the replicas of new partitions. Pure; the controller asks it.
+"""Placement of the replicas of new partitions. Pure.
 
-No two replicas of a partition share a broker; two share a machine only when no other machine is free, and
-racks are spread where that leaves a choice. Leaders are dealt out evenly, replicas nearly so.
+Replicas of a partition are on different brokers. Two of them share a machine only if no other machine is
+left, and racks
+are spread as far as that allows. Leaders are spread evenly, replicas nearly so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from penstock.model import BrokerId
 def place_replicas(
     brokers: Sequence[RegisteredBroker], partitions: int, replication_factor: int, first: int
 ) -> list[tuple[BrokerId, ...]]:
-    """The replicas of each partition, the preferred leader first; `first` says where dealing begins."""
+    """Replicas of each partition, preferred leader first. `first` is the broker index at which the rotation
+    starts.
+    """
     if not 0 < replication_factor <= len(brokers):
         raise ValueError(f"{replication_factor} replicas do not fit on {len(brokers)} brokers")
     order = sorted(brokers, key=lambda broker: broker.node_id)
@@ -31,7 +34,9 @@ def place_replicas(
 
 
 def _place_one(candidates: Sequence[RegisteredBroker], count: int, held: Counter[BrokerId]) -> list[BrokerId]:
-    """The first candidate leads; then always the most distant one, and of those the least loaded."""
+    """Choose the first candidate as leader, then always the most distant broker, and among those the least
+    loaded.
+    """
     chosen = [candidates[0]]
     while len(chosen) < count:
         machines = {broker.machine_id for broker in chosen}

@@ -1,8 +1,10 @@
-"""Moving a partition to other brokers: how a move begins, ends and is called off. Pure: a state in, a new one out.
+"""Rules of partition reassignment: begin, complete and cancel. Pure: a state in, a new state out.
 
-While it is under way the replicas are those from before and, after them, those that it adds: nobody is given up until
-everybody it adds is in sync. Whoever is given up is so in a new leader epoch: what it may still say of itself counts no
-more. An in-sync set that would be left on one machine is its leader's to write, who fsyncs first.
+While a reassignment is in progress, the replicas are the original ones followed by the added ones. No
+replica is removed
+until all added ones are in sync. Replicas are removed in a new leader epoch, so that later fetches of them
+do not count.
+An in-sync set that would be left on one machine is written by its leader, after an fsync.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ def begin(
     *,
     may_change_count: bool = True,
 ) -> PartitionState:
-    """The partition on its way to these replicas, instead of to others that it may have been on its way to."""
+    """Partition with a reassignment to these replicas. Replaces a reassignment in progress."""
     origin = _origin(partition)
     _check(image, partition, target)
     if not may_change_count and len(target) != len(origin):
@@ -38,7 +40,7 @@ def begin(
 
 
 def cancel(partition: PartitionState) -> PartitionState:
-    """The partition on its way back to the replicas it was moving from."""
+    """Partition with a reassignment back to its original replicas."""
     if not partition.is_reassigning:
         raise BrokerError(ErrorCode.no_reassignment_in_progress, "the partition is not moving")
     return _towards(partition, _origin(partition))
@@ -47,7 +49,7 @@ def cancel(partition: PartitionState) -> PartitionState:
 def leaving(
     image: ClusterImage, name: TopicPartition, partition: PartitionState, config: BrokerConfig
 ) -> frozenset[BrokerId]:
-    """The replicas that a move gives up now."""
+    """Replicas that the reassignment removes now."""
     if not _is_due(image, name, partition, config):
         return frozenset()
     return frozenset(partition.replicas).difference(partition.target_replicas)
@@ -56,9 +58,11 @@ def leaving(
 def _is_due(
     image: ClusterImage, name: TopicPartition, partition: PartitionState, config: BrokerConfig
 ) -> bool:
-    """Whether everybody a move adds is in sync, so that it can come to its end.
+    """Whether all added replicas are in sync, so that the reassignment can complete.
 
-    Those who stay must be as many as acks=all asks for: a move never makes a partition that takes writes refuse them.
+    The remaining in-sync replicas must reach min.insync.replicas: completing never makes a writable
+    partition refuse
+    writes.
     """
     if not partition.is_reassigning:
         return False
@@ -72,7 +76,9 @@ def _is_due(
 
 
 def complete(config: BrokerConfig) -> Rule:
-    """Where everybody a move adds is in sync, the others go, and somebody who stays leads."""
+    """Rule that completes reassignments whose added replicas are in sync: removes the others and elects a
+    remaining leader.
+    """
 
     def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
         if not _is_due(image, name, partition, config):
@@ -97,7 +103,7 @@ def complete(config: BrokerConfig) -> Rule:
 
 
 def settle(config: BrokerConfig) -> Rule:
-    """What the controller sees to: moves come to their end, and partitions have leaders."""
+    """Rule of the controller: completes reassignments and elects leaders."""
     finished = complete(config)
 
     def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
@@ -123,7 +129,7 @@ def _check(image: ClusterImage, partition: PartitionState, target: Sequence[Brok
 
 
 def _unknown(image: ClusterImage, partition: PartitionState, target: Collection[BrokerId]) -> list[BrokerId]:
-    """A replica that there is already may be on a broker that is away."""
+    """Brokers that are neither registered nor replicas. A current replica may be on an offline broker."""
     return [broker for broker in target if broker not in image.brokers and broker not in partition.replicas]
 
 
@@ -132,7 +138,10 @@ def _among(replicas: Collection[BrokerId], members: Sequence[BrokerId]) -> tuple
 
 
 def _towards(partition: PartitionState, target: tuple[BrokerId, ...]) -> PartitionState:
-    """Whom an earlier move has added in vain goes at once, or with the end of this one where it is in sync."""
+    """State with the new target. A replica that an earlier reassignment added in vain is removed at once, or
+    at the end of
+    this one if it is in sync.
+    """
     origin = _origin(partition)
     unwanted = tuple(
         replica for replica in partition.adding_replicas if replica not in target and replica in partition.isr

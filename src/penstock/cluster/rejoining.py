@@ -1,7 +1,9 @@
-"""The return of a broker that may have lost records: it leaves in-sync sets before it is seen again. Pure.
+"""Rules for a broker that returns and may have lost records: it leaves in-sync sets before it registers.
+Pure.
 
-A broker registers only after these rules were applied, so that no replica is elected that lacks committed records while
-another one has them.
+The rules are applied before the registration, so that no replica is elected that lacks committed records
+while another
+replica has them.
 """
 
 from __future__ import annotations
@@ -19,18 +21,18 @@ from penstock.model import BrokerId, TopicPartition
 
 
 class LogState(Enum):
-    """What a broker that starts still has of a partition."""
+    """State of a replica's log when its broker starts."""
 
     COMPLETE = auto()
-    """Everything that it ever wrote."""
+    """The log has everything that was ever written to it."""
     UNCERTAIN = auto()
-    """Its log, perhaps without what was not fsynced: the machine lost its power."""
+    """The log may lack records that were not fsynced: the machine lost power."""
     PARTIAL = auto()
-    """A log that has lost records, or that was restored from a copy."""
+    """The log has lost records, or was restored from a copy."""
     VANISHED = auto()
-    """Nothing; the checkpoint still knows the offsets."""
+    """There is no log, but the checkpoint knows its offsets."""
     MISSING = auto()
-    """Nothing: the disk is another one."""
+    """There is no log, because the disk is another one."""
 
     @property
     def has_log(self) -> bool:
@@ -40,11 +42,13 @@ class LogState(Enum):
 def rejoin_rule(
     broker: BrokerId, log_state_of: Callable[[TopicPartition], LogState], config: BrokerConfig
 ) -> Rule:
-    """What has to be recorded before this broker registers, by what it still has of each partition.
+    """Rule to apply before this broker registers, by the state of each log.
 
-    A copy that is not complete leaves the in-sync set and the eligible leaders. While nothing can be committed without
-    it, it is kept as a last resort, or as an eligible leader where it has all that was committed: with durability=fsync
-    after a power loss. The only member of an in-sync set leaves it as `_yield` says.
+    An incomplete replica leaves the in-sync set and the eligible leaders. While nothing can be committed
+    without it, it is
+    recorded as a last resort, or as an eligible leader if it has all committed records (durability=fsync
+    after a power
+    loss). `_yield` decides about the only member of an in-sync set.
     """
 
     def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
@@ -68,7 +72,7 @@ def rejoin_rule(
 
 
 def _demote(partition: PartitionState, broker: BrokerId, log_state: LogState) -> PartitionState:
-    """An eligible leader that may lack committed records is a last resort; without a log it is none."""
+    """Turn an eligible leader that may lack committed records into a last resort; without a log, remove it."""
     resorts = partition.last_resort
     if not log_state.has_log:
         resorts = _without(resorts, broker)
@@ -92,7 +96,7 @@ def _can_commit(image: ClusterImage, partition: PartitionState, min_in_sync: int
 def _keep(
     partition: PartitionState, broker: BrokerId, log_state: LogState, *, is_durable: bool
 ) -> PartitionState:
-    """A replica that has left may have to lead: nothing has been committed since."""
+    """Record a replica that left as a possible leader: nothing has been committed since."""
     if is_durable:
         return replace(partition, eligible=(*_without(partition.eligible, broker), broker))
     if log_state.has_log:
@@ -107,11 +111,14 @@ def _yield(
     log_state: LogState,
     durability: Durability,
 ) -> PartitionState:
-    """The only member of the in-sync set gives its place to replicas that have more, if there are any.
+    """Let the only member of the in-sync set give its place to replicas that have more records, if there are
+    any.
 
-    After a power loss it has all that was committed: the only machine in sync fsyncs first, except with durability=os.
-    Otherwise eligible leaders have more. A last resort has more than nothing. With neither, what is left of the log
-    leads; a new disk does not, until an operator decides.
+    After a power loss it has all committed records, because the only in-sync machine fsyncs first, except
+    with
+    durability=os. Otherwise eligible leaders have more. A last resort has more than a lost log. With
+    neither, the rest of
+    the log leads; a new disk does not, until an operator decides.
     """
     if partition.eligible and (log_state is not LogState.UNCERTAIN or durability is Durability.OS):
         resorts = (*partition.last_resort, broker) if log_state.has_log else partition.last_resort

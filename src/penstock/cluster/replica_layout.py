@@ -1,4 +1,4 @@
-"""An assignment of replicas while it is being changed, and the steps that change it. Pure; `balance` takes them."""
+"""Replica assignment under construction, with the steps that change it. Pure. Used by `balance`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.errors import PenstockError
 from penstock.model import BrokerId, TopicPartition
 
 Assignment = Mapping[TopicPartition, tuple[BrokerId, ...]]
-"""The replicas of each partition, the preferred leader first."""
+"""Replicas of each partition, preferred leader first."""
 
 
 class NoPlan(PenstockError):
-    """There is no way to place the replicas as asked."""
+    """The replicas cannot be placed as requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class Location:
 
 class ReplicaLayout:
     def __init__(self, current: Assignment, brokers: Mapping[BrokerId, Location]) -> None:
-        """Only `brokers` are given replicas; those on others are left alone unless they are moved by name."""
+        """Only `brokers` get replicas. Replicas on other brokers stay unless they are moved explicitly."""
         self._locations = brokers
         self._replicas = {name: list(current[name]) for name in sorted(current)}
         self._held: dict[BrokerId, dict[TopicPartition, None]] = {broker: {} for broker in sorted(brokers)}
         self._added: dict[BrokerId, dict[TopicPartition, None]] = {broker: {} for broker in self._held}
-        """Replicas that are not there yet: to place one of them elsewhere costs nothing."""
+        """Replicas that the plan has added: placing them elsewhere costs nothing."""
         self._of_topic: dict[str, Counter[BrokerId]] = {name.topic: Counter() for name in self._replicas}
         for name, replicas in self._replicas.items():
             for broker in replicas:
@@ -47,7 +47,7 @@ class ReplicaLayout:
         return len(self._replicas[name])
 
     def best_for(self, name: TopicPartition, instead_of: BrokerId | None = None) -> BrokerId:
-        """The broker that is most distant from the other replicas, and of those the one that holds least."""
+        """Broker most distant from the other replicas, and among those the one with the fewest replicas."""
         others = [broker for broker in self._replicas[name] if broker != instead_of]
         free = [broker for broker in self._held if broker not in others]
         if not free:
@@ -78,7 +78,7 @@ class ReplicaLayout:
         self._added[target][name] = None
 
     def spread(self) -> bool:
-        """Move replicas that share a machine or a rack apart, as far as there are free ones; whether any moved."""
+        """Move replicas that share a machine or rack apart where possible. Returns whether any was moved."""
         moved = [name for name in self._replicas if self._spread_one(name)]
         return bool(moved)
 
@@ -93,7 +93,7 @@ class ReplicaLayout:
         return False
 
     def level(self) -> None:
-        """Have brokers hold equally many replicas, with the fewest moves; those of one topic are dealt out first."""
+        """Level the number of replicas of the brokers with few moves, topic by topic first."""
         if not self._held:
             return
         while self._level_added():
@@ -110,7 +110,9 @@ class ReplicaLayout:
             pass
 
     def _level_topic(self, names: Sequence[TopicPartition], low: int, high: int) -> bool:
-        """One replica of a topic from a broker that holds too many to one that holds too few, if that helps it too."""
+        """Move one replica of a topic from a broker above the average to one below it, if that also evens out
+        the topic.
+        """
         of_topic = self._of_topic[names[0].topic]
         givers = [broker for broker, held in self._held.items() if len(held) > high]
         takers = [broker for broker, held in self._held.items() if len(held) < low]
@@ -123,7 +125,7 @@ class ReplicaLayout:
         return self._move_one((name for name in names if name in self._held[source]), source, target)
 
     def _level_any(self) -> bool:
-        """One replica from a broker to another that holds less, the most uneven pair first."""
+        """Move one replica to a broker that has at least two fewer, the most uneven pair first."""
         order = sorted(self._held, key=lambda broker: len(self._held[broker]))
         pairs = sorted(
             (
@@ -137,7 +139,7 @@ class ReplicaLayout:
         return any(self._move_one(self._held[source], source, target) for _, source, target in pairs)
 
     def _level_added(self) -> bool:
-        """One replica that is not there yet from a broker to one that holds less, directly or by way of others."""
+        """Move one added replica to a broker that has fewer, directly or through other brokers."""
         for giver in sorted(self._held, key=lambda broker: -len(self._held[broker])):
             ways: dict[BrokerId, tuple[BrokerId, TopicPartition] | None] = {giver: None}
             reached = [giver]
@@ -165,7 +167,7 @@ class ReplicaLayout:
     def _movable(
         self, names: Iterable[TopicPartition], source: BrokerId, target: BrokerId
     ) -> TopicPartition | None:
-        """The first of them whose replica may move."""
+        """First of these partitions whose replica may move."""
         taken = self._held[target]
         return next(
             (name for name in names if name not in taken and self._may_move(name, source, target)), None
@@ -180,7 +182,7 @@ class ReplicaLayout:
         return [target if broker == source else broker for broker in self._replicas[name]]
 
     def _diversity(self, replicas: Iterable[BrokerId]) -> tuple[int, int]:
-        """On how many machines and racks they are."""
+        """Number of machines and number of racks that the replicas are on."""
         places = [self._locations[broker] for broker in replicas if broker in self._locations]
         return len({place.machine for place in places}), len({place.rack for place in places})
 

@@ -1,10 +1,14 @@
-"""What is written to the store when a topic is made, grown or deleted; large ones in parts. Pure.
+"""Writes that create, extend or delete a topic, in several parts if it is large. Pure.
 
-A topic has as many partitions as its node says, and none means that there is no such topic: nodes of partitions
-beyond that number are invisible. So a large change writes them beforehand, or removes them afterwards, in multis
-of a size that ZooKeeper takes, and is made visible by one write to the topic's node, which until then and from
-then on tells (`pending`, `writer`) how far invisible ones may be found, and whose they are. Every part is
-conditional on that node's version: who claims the topic meanwhile, stops the other.
+The topic's node holds the number of partitions; zero means that the topic does not exist. Partition nodes
+beyond that
+number are invisible. A large change writes them before, or removes them after, in multis that ZooKeeper
+accepts, and
+becomes visible by one write of the topic's node. Until it is complete, that node tells how many invisible
+partition
+nodes there may be (`pending`) and which broker writes them (`writer`). Every part is conditional on the
+version of the
+topic's node: a broker that claims the topic stops the other writer.
 """
 
 from __future__ import annotations
@@ -24,17 +28,19 @@ from penstock.cluster.loading import UnfinishedChange, encode_partition, encode_
 MAX_PARTITIONS_PER_MULTI = 500
 
 BYTES_PER_PARTITION = 1_000
-"""What a partition takes of a multi, generously; so much of anything else counts as one."""
+"""Upper estimate of the size of a partition in a multi. Other data is counted in units of it."""
 
 MAX_NODE_BYTES = 400_000
-"""ZooKeeper takes 1 MB in one request, and a node never travels alone."""
+"""Maximum size of a node. ZooKeeper accepts 1 MB in one request, and a node never travels alone."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """One change: what announces it and is written before, unseen; what shows it; what is tidied away afterwards."""
+    """Writes of one change: `announced` and `before` are invisible, `visible` makes the change, `after`
+    cleans up.
+    """
 
     visible: tuple[Operation, ...] = ()
     announced: tuple[Operation, ...] = ()
@@ -54,7 +60,9 @@ NOTHING = Writes()
 
 
 def creation(topic: TopicImage, writer: str) -> tuple[TopicImage, Writes]:
-    """The topic as it will be in the store, too: its version depends on the number of writes."""
+    """Writes that create a topic, and the topic with its final version, which depends on the number of
+    writes.
+    """
     path, states = znodes.topic_path(topic.name), _partition_nodes(topic, 0)
     if len(states) <= MAX_PARTITIONS_PER_MULTI:
         return topic, Writes((Create(path, encode_topic(topic)), *states))
@@ -64,7 +72,7 @@ def creation(topic: TopicImage, writer: str) -> tuple[TopicImage, Writes]:
 
 
 def growth(topic: TopicImage, present: int, writer: str) -> tuple[TopicImage, Writes]:
-    """`topic` has the partitions after `present` added."""
+    """Writes that add the partitions from index `present` on, and the topic with its final version."""
     path, states, version = znodes.topic_path(topic.name), _partition_nodes(topic, present), topic.version - 1
     if len(states) <= MAX_PARTITIONS_PER_MULTI:
         return topic, Writes((Set(path, encode_topic(topic), version), *states))
@@ -87,13 +95,13 @@ def deletion(topic: TopicImage, writer: str) -> Writes:
 
 
 def claim(unfinished: UnfinishedChange, writer: str) -> Operation:
-    """What makes the rest of an unfinished change ours alone to tidy."""
+    """Operation that takes over an unfinished change in order to clean it up."""
     node = msgspec.structs.replace(unfinished.node, writer=writer)
     return Set(znodes.topic_path(unfinished.topic), znodes.encode(node), unfinished.version)
 
 
 def tidying(unfinished: UnfinishedChange) -> Writes:
-    """What removes the invisible rest of a change that was not finished, once it is claimed."""
+    """Writes that remove the invisible nodes of an unfinished change, after it was claimed."""
     path, version = znodes.topic_path(unfinished.topic), unfinished.version
     if unfinished.node.partitions:
         settled = msgspec.structs.replace(unfinished.node, pending=0, writer="")
@@ -114,7 +122,7 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[Sequence[T]]:
-    """The items in order, as many at a time as one multi takes, but at least one; sizes are in partitions."""
+    """Items in order, in batches that fit into one multi, at least one item each. Sizes are in partitions."""
     start = size = 0
     for end, more in enumerate(sizes):
         if end > start and size + more > MAX_PARTITIONS_PER_MULTI:

@@ -1,7 +1,9 @@
-"""What a topic may be called and how it may be made: the rules of CreateTopics and CreatePartitions. Pure.
+"""Rules of CreateTopics and CreatePartitions: topic names, configs, partition counts and replica placement.
+Pure.
 
-A `TopicPlanner` serves one request: it judges each topic against the image and against what it has already
-planned, and raises BrokerError with Kafka's code for what will not do.
+A `TopicPlanner` serves one request. It checks each topic against the image and against the topics it has
+planned, and
+raises BrokerError with Kafka's error code.
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 USE_DEFAULT = -1
 
 DEFAULT_REPLICAS = 3
-"""Of each partition, where nothing else is said and there are brokers enough."""
+"""Default replication factor if there are enough brokers and none is configured."""
 
 Assignment = Sequence[tuple[int, Sequence[int]]]
-"""Partition and its replicas, as a client chose them."""
+"""Partition index and its replicas, as chosen by a client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,9 @@ class NewTopic:
 class NewPartitions:
     topic: str
     total: int
-    """How many the topic shall have."""
+    """Total number of partitions after the change."""
     assignment: Sequence[Sequence[int]] | None = None
-    """The replicas of each partition that is added; None lets the broker choose."""
+    """Replicas of each added partition; None lets the broker choose."""
 
 
 def check_topic_name(name: str) -> None:
@@ -71,7 +73,7 @@ def check_topic_name(name: str) -> None:
 
 
 def draw_uuid(random: Random) -> UUID:
-    """A version 4 id, so never one of Kafka's reserved ones, whose base64 form does not begin with a dash."""
+    """Random version 4 UUID whose base64 form does not start with a dash. Never one of Kafka's reserved ids."""
     while True:
         uuid = UUID(int=random.getrandbits(128), version=4)
         if uuid.bytes[0] >> 2 != 62:
@@ -85,14 +87,14 @@ class TopicPlanner:
         self._random = random
         self._planned: dict[str, TopicImage] = {}
         self._replicas: Counter[BrokerId] = Counter()
-        """Of the brokers that get some."""
+        """Number of replicas, for brokers that get some."""
 
     @cached_property
     def _known_brokers(self) -> frozenset[BrokerId]:
         return self._image.known_brokers
 
     def plan_topic(self, new: NewTopic) -> TopicImage:
-        """The topic as it will be."""
+        """Planned topic."""
         check_topic_name(new.name)
         self._check_not_taken(new.name)
         configs = self._check_configs(new.configs)
@@ -105,7 +107,7 @@ class TopicPlanner:
         return topic
 
     def plan_partitions(self, new: NewPartitions) -> TopicImage:
-        """The topic with its partitions added."""
+        """Topic with the new partitions."""
         topic = self._image.topic(new.topic)
         if topic is None:
             raise BrokerError(ErrorCode.unknown_topic_or_partition, f"there is no topic {new.topic[:80]!r}")
@@ -128,7 +130,7 @@ class TopicPlanner:
     def _check_not_taken(self, name: str) -> None:
         if name in self._image.topics or name in self._planned:
             raise BrokerError(ErrorCode.topic_already_exists, f"topic {name} already exists")
-        # Metric systems cannot tell '.' from '_', so Kafka allows only one of such a pair; so do we.
+        # Metric systems cannot tell '.' from '_', so Kafka allows only one of two such names.
         if "." in name or "_" in name:
             flat = name.replace(".", "_")
             for other in (*self._image.topics, *self._planned):
@@ -171,7 +173,7 @@ class TopicPlanner:
         return DEFAULT_REPLICAS if is_cluster and not is_set else self._config[DEFAULT_REPLICATION_FACTOR]
 
     def _with_min_insync(self, configs: dict[str, str], replication_factor: int) -> dict[str, str]:
-        """Where there are copies enough an acknowledged record is on two, unless somebody chose otherwise."""
+        """With three replicas or more, require two in-sync replicas unless it is configured otherwise."""
         option = MIN_INSYNC_REPLICAS
         is_set = TopicConfig(self._config, configs).source(option) is not Source.DEFAULT_CONFIG
         if is_set or replication_factor < DEFAULT_REPLICAS:
@@ -179,8 +181,10 @@ class TopicPlanner:
         return {**configs, option.name: str(DEFAULT_REPLICAS - 1)}
 
     def _deal(self, partitions: int, replication_factor: int) -> list[tuple[BrokerId, ...]]:
-        """To those that are there. Where they do not suffice, to others as well, that are away for a while: topics can
-        be made while a broker is restarted."""
+        """Place replicas on the registered brokers. If there are too few, offline brokers are used as well,
+        so that topics can
+        be created while a broker restarts.
+        """
         brokers = list(self._image.brokers.values())
         missing = replication_factor - len(brokers)
         away = sorted(self._known_brokers - self._image.brokers.keys()) if missing > 0 else []
@@ -252,7 +256,7 @@ class TopicPlanner:
         return tuple(map(BrokerId, replicas))
 
     def _reserve(self, placement: Sequence[tuple[BrokerId, ...]]) -> None:
-        """Count the replicas in, unless a broker would hold more than it may."""
+        """Count the planned replicas. Raises BrokerError if a broker would exceed max.partitions.per.broker."""
         added = Counter(replica for replicas in placement for replica in replicas)
         most = self._config[MAX_PARTITIONS_PER_BROKER]
         for broker_id, count in added.items():

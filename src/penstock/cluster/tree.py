@@ -1,7 +1,8 @@
-"""The tree of versioned nodes behind the embedded store and its in-memory twin: pure, without time or IO.
+"""Tree of versioned nodes behind the embedded and the in-memory store. Pure, without time or IO.
 
-A multi is first prepared (checked against the tree, nothing changes) and later applied, so that a store can
-make it durable in between. Only one prepared transaction may be outstanding. Used by `embedded` and `memory`.
+A multi is first prepared, which checks it without a change, and later applied, so that a store can make it
+durable in
+between. Only one prepared write may be outstanding.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class Entry:
     version: int
     created: int
     owner: int = NO_OWNER
-    """The session an ephemeral node belongs to."""
+    """Session of an ephemeral node."""
     next_sequence: int = 0
-    """The number of the next child, if that is sequential: how many there ever were, as ZooKeeper counts."""
+    """Number for the next sequential child: the number of children so far, as in ZooKeeper."""
 
     def node(self) -> Node:
         return Node(self.data, self.version, self.created, self.owner != NO_OWNER)
@@ -44,12 +45,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class PreparedWrite:
-    """A multi that was found good: every entry it leaves changed (None: removed) and what it answers."""
+    """Valid multi: the changed entries (None for removed ones) and the results."""
 
     changes: dict[str, Entry | None]
     results: list[str | Node | None]
     touched: frozenset[str]
-    """Paths whose watchers must hear of it: changed nodes, and parents whose children came or went."""
+    """Paths whose watchers must be notified: changed nodes, and parents of created or removed nodes."""
     last_change: int
 
 
@@ -101,7 +102,7 @@ class Tree:
         self.last_change = transaction.last_change
 
     def put(self, changes: Iterable[tuple[str, Entry | None]]) -> None:
-        """Bring entries in as they are; for `apply` and for loading a stored tree, in any order."""
+        """Set entries without checks, in any order, for `apply` and for loading a stored tree."""
         for path, entry in changes:
             parent, name = parent_of(path), path.rpartition("/")[2]
             if entry is not None:
@@ -116,7 +117,7 @@ class Tree:
 
 
 class _Preparation:
-    """One multi being checked: the tree stays as it is, changes gather in an overlay."""
+    """Check of one multi. Changes are collected in an overlay, and the tree stays as it is."""
 
     def __init__(self, tree: Tree, session: int) -> None:
         self._tree = tree

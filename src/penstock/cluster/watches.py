@@ -1,6 +1,6 @@
-"""Who wants to hear of which path: the watches of one client of a coordination store.
+"""Watches of one client of a coordination store, by path.
 
-Callbacks run on the loop, after the change is committed and never inside the call that made it.
+Callbacks run on the loop after the change is committed, never inside the call that made it.
 """
 
 from __future__ import annotations

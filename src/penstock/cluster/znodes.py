@@ -1,20 +1,21 @@
-"""Every path in the coordination store and how its node is encoded (JSON; unknown fields are kept out).
+"""Paths in the coordination store and the encoding of their nodes (JSON; unknown fields are ignored).
 
     /cluster                            ClusterNode                 written once, when the store is new
-    /brokers/ids/<id>                   BrokerNode                  ephemeral: there while the broker lives
+    /brokers/ids/<id>                   BrokerNode                  ephemeral: registration of the broker
     /brokers/epoch                      BrokerEpochNode             the last broker epoch given out
-    /brokers/directories/<id>           DirectoryNode               how the broker registered last
-    /brokers/configs/<id or default>    ConfigsNode                 settings changed at run time
-    /controller                         ControllerNode              ephemeral: who acts as controller
-    /controller_epoch                   ControllerEpochNode         every write of a controller checks it
+    /brokers/directories/<id>           DirectoryNode               last registration of the broker
+    /brokers/configs/<id or default>    ConfigsNode                 dynamic broker configs
+    /controller                         ControllerNode              ephemeral: the controller
+    /controller_epoch                   ControllerEpochNode         checked by every write of a controller
     /topics/<name>                      TopicNode
     /topics/<name>/<partition>          PartitionNode               its version is the partition epoch
-    /producer_ids                       ProducerIdsNode             the first id not yet given away
-    /group_configs/<group, quoted>      ConfigsNode                 settings of a consumer group
-    /changes/change-<sequence>          ChangeNode                  what to read again, in order
-    /deleted_topics/<id>-<sequence>     empty                       the topics deleted last
+    /producer_ids                       ProducerIdsNode             the first unused producer id
+    /group_configs/<group, quoted>      ConfigsNode                 configs of a consumer group
+    /changes/change-<sequence>          ChangeNode                  change list: what to read again, in order
+    /deleted_topics/<id>-<sequence>     empty                       the last deleted topics
 
-Any broker writes here, always on condition of what it has read; what is the controller's alone checks its epoch.
+Any broker writes here, always on condition of what it has read. Writes of the controller also check its
+epoch.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ CHANGE_PREFIX = f"{CHANGES}/change-"
 DELETED_TOPICS = "/deleted_topics"
 
 CLUSTER_WIDE = "default"
-"""The name of the settings that hold for every broker."""
+"""Node name of the cluster-wide broker configs."""
 
 
 def broker_path(broker_id: BrokerId) -> str:
@@ -60,7 +61,7 @@ def broker_configs_path(broker: BrokerId | None) -> str:
 
 
 def group_configs_path(group_id: str) -> str:
-    """A group's name can be any text, a node's cannot."""
+    """Path with the quoted group id, because a group id may contain any character."""
     return f"{GROUP_CONFIGS}/{quote(group_id, safe='').replace('.', '%2E')}"
 
 
@@ -73,7 +74,7 @@ def change_path(number: int) -> str:
 
 
 def change_number(name: str) -> int:
-    """Of an entry's name or path: they are counted through without a gap."""
+    """Number of a change list entry, from its name or path. Numbers have no gaps."""
     return int(name.rpartition("-")[2])
 
 
@@ -118,12 +119,12 @@ class BrokerEpochNode(msgspec.Struct, frozen=True):
 
 
 class DirectoryNode(msgspec.Struct, frozen=True):
-    """The data directory of a broker, by its id, and the broker epoch it was given: kept when it stops."""
+    """Data directory and broker epoch of a broker's last registration. Kept when the broker stops."""
 
     directory_id: UUID
     epoch: int
     kept_epoch: int = -1
-    """The broker epoch that the directory still names until it has recorded `epoch`; -1 where it had lost data."""
+    """Broker epoch that the directory names until it has recorded `epoch`; -1 if the broker had lost data."""
 
 
 class ControllerNode(msgspec.Struct, frozen=True):
@@ -142,12 +143,12 @@ class ConfigsNode(msgspec.Struct, frozen=True):
 class TopicNode(msgspec.Struct, frozen=True, omit_defaults=True):
     topic_id: UUID
     partitions: int
-    """None: there is no such topic (any more, or yet)."""
+    """Number of visible partitions. Zero means that the topic does not exist (yet, or any more)."""
     configs: dict[str, str]
     pending: int = 0
-    """Partitions from `partitions` up to this may have nodes, of a change that is not finished."""
+    """Partitions from `partitions` up to this number may have nodes of an unfinished change."""
     writer: str = ""
-    """Whose change that is: node id and broker epoch."""
+    """Writer of the unfinished change: node id and broker epoch."""
 
 
 class PartitionNode(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -157,7 +158,7 @@ class PartitionNode(msgspec.Struct, frozen=True, omit_defaults=True):
     isr: tuple[int, ...]
     adding: tuple[int, ...] = ()
     target: tuple[int, ...] = ()
-    """Of a move that is under way."""
+    """Replicas at the end of the reassignment in progress."""
     last_resort: tuple[int, ...] = ()
     eligible: tuple[int, ...] = ()
     committed: int = -1
@@ -170,18 +171,18 @@ class ProducerIdsNode(msgspec.Struct, frozen=True):
 
 
 class ChangeNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One change, what to read again for it; by the `token` its writer finds out whether it happened."""
+    """Change list entry: what to read again. The `token` tells the writer whether its change was written."""
 
     token: str
     topics: tuple[str, ...] = ()
     partitions: dict[str, tuple[int, ...]] = {}
-    """Of topics of which nothing else has changed."""
+    """Partitions of topics of which nothing else has changed."""
     broker_configs: tuple[str, ...] = ()
-    """Names of nodes: a broker's id or `default`."""
+    """Node names: broker ids or `default`."""
     groups: tuple[str, ...] = ()
-    """Whose settings have changed."""
+    """Groups whose configs have changed."""
     members: bool = False
-    """A broker says something new of itself."""
+    """A registration has changed."""
 
 
 N = TypeVar("N", bound=msgspec.Struct)
@@ -192,7 +193,7 @@ def encode(node: msgspec.Struct) -> bytes:
 
 
 def decode(data: bytes, node_type: type[N]) -> N:
-    """StorageError for what no broker has written."""
+    """Decode a node. Raises StorageError if it is damaged."""
     try:
         return msgspec.json.decode(data, type=node_type)
     except msgspec.MsgspecError as error:

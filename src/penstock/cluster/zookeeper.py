@@ -1,8 +1,10 @@
-"""The coordination store of a cluster: one session on a real ZooKeeper, through kazoo.
+"""Coordination store of a cluster: one ZooKeeper session through kazoo.
 
-Only this module sees kazoo, and kazoo's threads only post to the loop. A store is one session: once that has
-expired every call raises SessionExpired, and the owner makes another store. Requests of a session are served
-in order, so what is read after a write was sent sees it; after a lost connection, reads go behind a `sync`.
+Only this module imports kazoo, and kazoo's threads only post to the loop. A store is one session: after it
+has expired,
+every call raises SessionExpired, and the owner creates another store. ZooKeeper serves the requests of a
+session in
+order, so a read sees all earlier writes. After a lost connection, reads follow a `sync`.
 """
 
 from __future__ import annotations
@@ -45,18 +47,23 @@ from penstock.threads import Threads
 
 CHUNK = 100
 MAX_SINGLE_REQUESTS = 100
-"""kazoo is woken by a byte in a socket pair for each request; two or three hundred unread ones block the loop."""
+"""Limit of concurrent requests. kazoo wakes its thread with a byte in a socket pair for each request; a few
+hundred unread
+bytes would block the loop.
+"""
 
 MAX_MULTI_BYTES = 1_000_000
-"""ZooKeeper drops a connection that sends more than 1 MiB (jute.maxbuffer), and nobody would know why."""
+"""ZooKeeper closes a connection that sends more than 1 MiB (jute.maxbuffer), without an explanation."""
 
 OPERATION_BYTES = 100
-"""What an operation takes on the wire besides its path and data: headers, version, ACL."""
+"""Estimated size of an operation on the wire besides its path and data: headers, version, ACL."""
 
 CONNECTION_ATTEMPTS = 3
-"""How many fit into the session timeout: a server that accepts but does not answer yet must not use it up.
+"""Connection attempts within the session timeout, so that a server which accepts but does not respond cannot
+use it up.
 
-kazoo shares the time among the servers it is told of, so a short list is repeated."""
+kazoo divides the time among the servers it knows, so a short list is repeated.
+"""
 
 RECONNECT = {"max_tries": -1, "delay": 0.05, "max_delay": 0.5}
 
@@ -76,19 +83,19 @@ _LOST = (
     kazoo_errors.RequestTimeoutError,
     kazoo_errors.AuthFailedError,
 )
-"""What says nothing about whether a request was carried out."""
+"""Errors that do not tell whether a request was carried out."""
 
 _NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""What ZooKeeper answers for the operations of a multi before and after the one that failed."""
+"""Responses for the operations of a multi before and after the one that failed."""
 
 
 class ZooKeeperStore(SingleWrites):
     def __init__(
         self, hosts: str, threads: Threads, session_timeout_ms: int = 6_000, digest: str | None = None
     ) -> None:
-        """`hosts` as ZooKeeper writes them, `a:2181,b:2181/chroot`; `digest` is `user:password`.
+        """`hosts` is a ZooKeeper connect string, `a:2181,b:2181/chroot`; `digest` is `user:password`.
 
-        With a digest, every node is made so that this user alone may read or change it.
+        With a digest, only this user may read or change the created nodes.
         """
         self._hosts, _, chroot = hosts.partition("/")
         self._chroot = f"/{chroot.strip('/')}" if chroot.strip("/") else ""
@@ -126,7 +133,9 @@ class ZooKeeperStore(SingleWrites):
         self._session_callbacks: list[Callable[[SessionState], None]] = []
 
     async def start(self) -> None:
-        """Connect and make the chroot; Unreachable when no server answers within the session timeout."""
+        """Connect and create the chroot. Raises StoreUnreachable if no server responds within the session
+        timeout.
+        """
         self._loop = asyncio.get_running_loop()
         self._client.add_listener(self._heard_state)
         self._client.start_async()
@@ -171,7 +180,8 @@ class ZooKeeperStore(SingleWrites):
             async with asyncio.timeout(self._timeout_s), self._singles:
                 answers = await self._ask(request.commit_async)
         except (TimeoutError, *_LOST) as error:
-            # Also for a timeout: the connection may be lost before we hear of it, and a read must not overtake.
+            # Also after a timeout: the connection may be lost before kazoo reports it, and a read must not
+            # overtake the write.
             self._losses += 1
             raise UnknownOutcome(f"no answer from ZooKeeper ({type(error).__name__})") from error
         except kazoo_errors.ZookeeperError as error:
@@ -224,7 +234,7 @@ class ZooKeeperStore(SingleWrites):
             raise SessionExpired(ROOT)
 
     async def _read(self, send: Callable[[], AsyncResult], path: str) -> Any:
-        """Ask, and ask again when the connection was lost; Unreachable when it stays away."""
+        """Read, and retry after a lost connection. Raises StoreUnreachable if there is no connection in time."""
         async with self._deadline(), self._singles:
             while True:
                 await self._until_connected()
@@ -237,7 +247,7 @@ class ZooKeeperStore(SingleWrites):
                     raise _refusal(error, path) from error
 
     async def _read_chunk(self, paths: Sequence[str]) -> list[Node | None]:
-        """Answers come in the order of the requests, so only the last is waited for."""
+        """Read nodes in one pipeline. Responses arrive in order, so only the last one is waited for."""
         results: list[AsyncResult] = []
 
         def send() -> AsyncResult:
@@ -247,13 +257,16 @@ class ZooKeeperStore(SingleWrites):
         with suppress(NoNode):
             await self._read(send, paths[-1])
         if any(not result.ready() or isinstance(result.exception, _LOST) for result in results):
-            return await self._read_chunk(paths)  # the connection was lost between the first and the last
+            return await self._read_chunk(
+                paths
+            )  # the connection was lost between the first and the last response
         return [_node_or_none(result, path) for result, path in zip(results, paths, strict=True)]
 
     def _sync(self) -> None:
-        """After a loss, let the server we talk to catch up with all that was decided before the next read.
+        """After a lost connection, make the server catch up with all committed writes before the next read.
 
-        The outcome of a write is unknown only until then: ZooKeeper refuses what a session sent before it moved.
+        After that the outcome of a write is final: ZooKeeper refuses requests of the session's earlier
+        connection.
         """
         if self._losses == self._losses_synced:
             return
@@ -271,7 +284,7 @@ class ZooKeeperStore(SingleWrites):
         future: asyncio.Future[AsyncResult] = self._loop.create_future()
 
         def deliver(result: AsyncResult) -> None:
-            # Also when nobody waits any more: reads must know of the loss.
+            # Counted also if the caller was cancelled: later reads must know of the loss.
             self._losses += isinstance(result.exception, _LOST)
             if not future.done():
                 future.set_result(result)
@@ -323,9 +336,9 @@ class ZooKeeperStore(SingleWrites):
         self._watches.notify([path])
 
     def _post(self, callback: Callable[..., None], *arguments: object) -> None:
-        """All that kazoo's threads do to us."""
+        """Run a callback on the loop. This is all that kazoo's threads do."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop has ended
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(callback, *arguments)
 
     def _heard_state(self, state: str) -> None:
@@ -355,7 +368,7 @@ class ZooKeeperStore(SingleWrites):
             callback(state)
 
     def _end(self) -> asyncio.Future[None]:
-        """Stop kazoo; whatever still waits for it ends as lost."""
+        """Stop kazoo. Pending requests end with a lost connection."""
         if self._ending is None:
             self._ending = self._threads.run("background", self._stop_client)
         return self._ending
@@ -367,7 +380,7 @@ class ZooKeeperStore(SingleWrites):
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads and sockets, with one session only: by itself kazoo would go on with another."""
+    """kazoo's threads and sockets for a single session: kazoo itself would open another one after it expires."""
 
     def __init__(self, attempts: int) -> None:
         super().__init__()
@@ -381,7 +394,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _Deadline:
-    """Unreachable when the block takes longer."""
+    """Timeout that raises StoreUnreachable."""
 
     def __init__(self, seconds: float, hosts: str) -> None:
         self._timeout = asyncio.timeout(seconds)
@@ -398,10 +411,11 @@ class _Deadline:
 
 
 class _NodeWatch:
-    """A watched path: two watches of ZooKeeper (node, children), armed again after each event.
+    """Watch on a path: two ZooKeeper watches (node and children), set again after each event.
 
-    Arming reads what the node looks like now, and `changed` is called when that is not what was seen last: so
-    nothing is lost between an event and the next arming, nor while there was no connection.
+    Setting them reads the current state, and `changed` is called if it differs from the last one. So no
+    change is missed
+    between an event and the next watch, or while there was no connection.
     """
 
     def __init__(
@@ -436,14 +450,14 @@ class _NodeWatch:
     def _armed(self, node: AsyncResult, children: AsyncResult) -> None:
         self._is_arming = False
         if isinstance(node.exception, _LOST) or isinstance(children.exception, _LOST):
-            self.was_lost()  # and is armed again when the connection is back
+            self.was_lost()  # set again on reconnect
         else:
             self._compare(node.value, children.value[1] if children.exception is None else None)
         if self._must_arm:
             self.arm()
 
     def _compare(self, node: ZnodeStat | None, parent: ZnodeStat | None) -> None:
-        # The children's watch was armed after the node's: only its own answer tells of changes in between.
+        # The children watch was set after the node watch, so only its own response shows changes in between.
         now = None if node is None else (node.czxid, node.mzxid, parent.pzxid if parent else 0)
         if self._must_tell or (self._has_seen and now != self._seen):
             self._changed()
