@@ -118,7 +118,7 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(path: str, threads: ThreadP
         case "text":
             content = bytearray(b"this is not a database" * 1000)
     Path(path).write_bytes(content)
-    with pytest.raises(StorageError, match=r"damaged .*Put back a copy"):
+    with pytest.raises(StorageError, match=r"damaged .*Restore the file"):
         run(path, threads, fill)
     assert Path(path).read_bytes() == content
 

@@ -350,7 +350,7 @@ def test_a_client_that_finds_no_server_says_so(zookeeper: str) -> None:
         [port] = free_ports(1)
         threads = ThreadPools()
         store = ZooKeeperStore(f"127.0.0.1:{port}", threads, 300)
-        with pytest.raises(StoreUnreachable, match=f"127.0.0.1:{port} does not answer"):
+        with pytest.raises(StoreUnreachable, match=f"127.0.0.1:{port} does not respond"):
             await store.start()
         threads.close()
         async with proxied(zookeeper) as (proxy, hosts), session(hosts, SHORT_MS) as store:

@@ -257,7 +257,7 @@ class Administration:
         self, image: ClusterImage, change: ConfigChange
     ) -> tuple[ClusterImage, Operation | None]:
         if not change.name:
-            raise BrokerError(ErrorCode.invalid_request, "a group has a name")
+            raise BrokerError(ErrorCode.invalid_request, "the group id must not be empty")
         current = image.group_configs.get(change.name, StoredConfigs())
         values = altered_group_configs(current.values, change, self._metadata.config)
         after = image.with_group_configs(change.name, StoredConfigs(values, current.version + 1))
@@ -326,7 +326,7 @@ class Administration:
 def _fitting(data: bytes) -> bytes:
     if len(data) > MAX_NODE_BYTES:
         raise BrokerError(
-            ErrorCode.policy_violation, f"its settings take more than {MAX_NODE_BYTES} bytes together"
+            ErrorCode.policy_violation, f"its configs take more than {MAX_NODE_BYTES} bytes in total"
         )
     return data
 
@@ -347,6 +347,7 @@ def _broker_id(image: ClusterImage, name: str) -> BrokerId | None:
         return None
     if not (name.isascii() and name.isdigit() and BrokerId(int(name[:10])) in image.brokers):
         raise BrokerError(
-            ErrorCode.invalid_request, f"there is no broker {name[:80]!r}; empty means all brokers"
+            ErrorCode.invalid_request,
+            f"broker {name[:80]!r} is not registered; an empty name means all brokers",
         )
     return BrokerId(int(name))

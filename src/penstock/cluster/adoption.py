@@ -61,7 +61,7 @@ async def adopt(source: CoordinationStore, target: CoordinationStore) -> Adoptio
                 return _summary(wanted)
         except (UnknownOutcome, NoNode, NodeExists, NotEmpty):
             continue  # the next attempt reads the target again
-    raise AdoptionFailed("the store does not give a clear answer; run the command again")
+    raise AdoptionFailed("the outcome in the coordination store is unknown; run the command again")
 
 
 async def _copy(wanted: dict[str, bytes], target: CoordinationStore) -> bool:
@@ -73,7 +73,7 @@ async def _copy(wanted: dict[str, bytes], target: CoordinationStore) -> bool:
         return True
     if ADOPTING not in present:
         if present.keys() - {ROOT}:
-            raise AdoptionFailed("the chroot is not empty; name one that is, HOST:PORT/CHROOT")
+            raise AdoptionFailed("the chroot is not empty; give an empty one as HOST:PORT/CHROOT")
         await target.create(ADOPTING, cluster)
         return False
     _check_same(present[ADOPTING], cluster)
@@ -150,7 +150,7 @@ def _check_same(present: bytes, wanted: bytes) -> None:
     here = znodes.decode(present, znodes.ClusterNode).cluster_id
     ours = znodes.decode(wanted, znodes.ClusterNode).cluster_id
     if here != ours:
-        raise AdoptionFailed(f"the chroot holds cluster {here}; this broker is of cluster {ours}")
+        raise AdoptionFailed(f"the chroot holds cluster {here}; this broker belongs to cluster {ours}")
 
 
 def _summary(nodes: Nodes) -> AdoptionResult:

@@ -73,7 +73,9 @@ class ChangeList:
             raise
         except StoreError as error:
             if fence is not None and error.path == fence.path:
-                raise BrokerError(ErrorCode.not_controller, "this broker is controller no more") from error
+                raise BrokerError(
+                    ErrorCode.not_controller, "this broker is no longer the controller"
+                ) from error
             return None
         return znodes.change_number(str(results[-1]))
 

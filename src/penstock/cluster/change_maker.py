@@ -26,7 +26,7 @@ from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.model import BrokerId
 
 MAX_ATTEMPTS = 10
-UNCLEAR = "the coordination store does not give a clear answer; try again"
+UNCLEAR = "the outcome in the coordination store is unknown; try again"
 
 R = TypeVar("R")
 
@@ -64,12 +64,12 @@ class ChangeMaker:
         """
         async with self._changing:
             if self._is_closed:
-                raise BrokerError(ErrorCode.not_controller, "this broker stops")
+                raise BrokerError(ErrorCode.not_controller, "this broker is stopping")
             try:
                 return await self._make(decide, fence)
             except SessionExpired as error:
                 raise BrokerError(
-                    ErrorCode.not_controller, "this broker is in the cluster no more"
+                    ErrorCode.not_controller, "the session of this broker has expired"
                 ) from error
             except StoreUnreachable as error:
                 raise BrokerError(ErrorCode.request_timed_out, UNCLEAR) from error
@@ -93,7 +93,7 @@ class ChangeMaker:
             if rest.node.writer != self.writer and self._is_alive(rest.node.writer):
                 raise BrokerError(
                     ErrorCode.request_timed_out,
-                    f"another change of topic {rest.topic} is under way; try again",
+                    f"another change of topic {rest.topic} is in progress; try again",
                 )
             await self._tidy(rest)
 

@@ -82,7 +82,7 @@ def _alter(
 ) -> dict[str, str]:
     names = [alteration.name for alteration in change.alterations]
     if len(set(names)) < len(names):
-        raise BrokerError(ErrorCode.invalid_request, "a setting is named twice")
+        raise BrokerError(ErrorCode.invalid_request, "a config is named twice in one request")
     altered = {} if change.replaces else dict(current)
     for alteration in change.alterations:
         if alteration.operation is ConfigOperation.DELETE:

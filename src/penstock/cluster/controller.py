@@ -76,7 +76,7 @@ class Controller:
 
     def _resign(self) -> None:
         self._term = None
-        self._log.info("controller no more", node_id=self._node_id)
+        self._log.info("resigned as controller", node_id=self._node_id)
 
     async def _run(self) -> None:
         while True:
@@ -87,7 +87,7 @@ class Controller:
             except SessionExpired:
                 return
             except Exception as error:  # noqa: BLE001 - a loop that dies would end elections for good
-                self._log.error_rarely("the controller could not act", error)
+                self._log.error_rarely("controller action failed", error)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._woken.set()
 
@@ -120,12 +120,12 @@ class Controller:
         await self._metadata.reread_members()
         holder = self._metadata.image.controller_id
         if holder == NO_LEADER:
-            self._woken.set()  # that controller vanished before the image showed it, so no image change will wake this task
+            self._woken.set()  # it vanished before the image showed it, so no image change wakes this task
         if term is None or holder != self._node_id:
             return
         self._term = term
         self._topics.update(self._metadata.image.topics)
-        self._log.info("controller", node_id=self._node_id, epoch=term.epoch)
+        self._log.info("elected as controller", node_id=self._node_id, epoch=term.epoch)
         await self._tidy()
 
     async def _tidy(self) -> None:
@@ -136,7 +136,7 @@ class Controller:
                 try:
                     await self._changes.tidy([name])
                 except BrokerError as error:
-                    self._log.info("a change is under way", topic=name, reason=str(error))
+                    self._log.info("topic change in progress", topic=name, reason=str(error))
 
     async def _settle(self, term: ControllerTerm) -> None:
         fence = Check(znodes.CONTROLLER_EPOCH, term.epoch_version)

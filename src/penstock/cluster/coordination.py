@@ -53,7 +53,7 @@ class StoreUnreachable(StoreError):
     """
 
     def __str__(self) -> str:
-        return f"the coordination store at {self.path} does not answer"
+        return f"the coordination store at {self.path} does not respond"
 
 
 @dataclass(frozen=True, slots=True)

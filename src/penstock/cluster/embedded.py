@@ -104,7 +104,7 @@ class EmbeddedStore(SingleWrites):
             await self._threads.run("background", partial(self._file.write, transaction))
         except UnknownOutcome as error:
             # The write may or may not be there at the next start, so no later write may build on it.
-            self._failure = f"{error}; restart the broker when the disk is well again"
+            self._failure = f"{error}; restart the broker when the disk works again"
             raise
 
     def watch(self, path: str, callback: Callable[[], None]) -> Callable[[], None]:
@@ -207,7 +207,7 @@ class _SqliteFile:
             return StorageError(f"{self._path} cannot be opened for writing: check its owner and permissions")
         return StorageError(
             f"{self._path} is damaged ({error}). It holds the topics and settings of this broker, which "
-            f"does not start without them; no log was touched. Put back a copy of the file. To start with no "
+            f"does not start without them; no log was touched. Restore the file from a backup. To start with no "
             f"topics, move it and meta.json away: existing log directories are kept, but not served."
         )
 

@@ -227,6 +227,6 @@ class Membership:
         ):
             raise BrokerError(
                 ErrorCode.duplicate_broker_registration,
-                f"broker {self._node_id} is registered already, with another data directory; give each its own "
-                "--node-id, or wait until the session of one that died has expired",
+                f"broker {self._node_id} is already registered with another data directory; give each broker its "
+                "own --node-id, or wait until the session of the dead broker has expired",
             )

@@ -37,7 +37,7 @@ from penstock.cluster.tree import ROOT, PreparedWrite, Tree
 from penstock.cluster.watches import Watches
 from penstock.errors import UnknownOutcome
 
-LOST = "the connection was lost before the answer"
+LOST = "the connection was lost before the response"
 
 T = TypeVar("T")
 

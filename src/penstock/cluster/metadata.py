@@ -129,7 +129,7 @@ class ClusterMetadata:
             except SessionExpired:
                 return  # the next session has another instance
             except Exception as error:  # noqa: BLE001 - a loop that dies would leave an old image for good
-                self._log.error_rarely("the cluster's metadata cannot be read", error)
+                self._log.error_rarely("cannot read cluster metadata", error)
                 self._members_changed = True
                 self._woken.set()
                 await asyncio.sleep(RETRY_SECONDS)

@@ -36,7 +36,7 @@ class MetadataChange(Generic[R]):
 
 def attempt(judge: Callable[[T], V], item: T, repeated: bool) -> V | BrokerError:
     if repeated:
-        return BrokerError(ErrorCode.invalid_request, "it is named twice in one request")
+        return BrokerError(ErrorCode.invalid_request, "the same resource is named twice in one request")
     try:
         return judge(item)
     except BrokerError as error:

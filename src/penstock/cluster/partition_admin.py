@@ -80,7 +80,7 @@ class PartitionAdministration:
         after = self._metadata.image.partition(name)
         if before is not None and after is not None and after.leader not in before.isr:
             self._log.warning(
-                "leader elected that was not in sync: what it lacks is lost",
+                "unclean leader elected, records it lacks are lost",
                 partition=name,
                 leader=after.leader,
                 leader_epoch=after.leader_epoch,
@@ -128,7 +128,7 @@ def _judge(image: ClusterImage, judge: Judge, name: TopicPartition) -> Partition
 
 def _preferred(image: ClusterImage, partition: PartitionState) -> PartitionState:
     if partition.leader == partition.replicas[0]:
-        raise BrokerError(ErrorCode.election_not_needed, "the preferred leader leads")
+        raise BrokerError(ErrorCode.election_not_needed, "the preferred leader already leads")
     elected = leaders.elect_preferred(image, partition)
     if elected is None:
         raise BrokerError(
@@ -140,7 +140,7 @@ def _preferred(image: ClusterImage, partition: PartitionState) -> PartitionState
 
 def _unclean(image: ClusterImage, partition: PartitionState) -> PartitionState:
     if partition.leader != NO_LEADER and partition.leader in image.brokers:
-        raise BrokerError(ErrorCode.election_not_needed, "there is a leader")
+        raise BrokerError(ErrorCode.election_not_needed, "the partition has a leader")
     elected = leaders.elect_any(image, partition)
     if elected is None:
         raise BrokerError(ErrorCode.eligible_leaders_not_available, "no replica is alive")

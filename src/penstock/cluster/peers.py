@@ -161,10 +161,12 @@ class Peers:
             if not await self._removal.remove(peer):
                 return
         except PenstockError as error:
-            log.error_rarely("a broker that died could not be taken out", error, broker=peer.node_id)
+            log.error_rarely("cannot remove dead broker", error, broker=peer.node_id)
             return
         self.found_dead += 1
-        log.warning("broker is dead: its port is refused", broker=peer.node_id, epoch=peer.epoch)
+        log.warning(
+            "dead broker removed, its port refuses connections", broker=peer.node_id, epoch=peer.epoch
+        )
         await self._metadata.until(lambda image: peer.node_id in image.brokers or not _leads(image, peer))
         self._context.observe_failover(clock.monotonic() - since)
 

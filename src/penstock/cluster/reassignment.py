@@ -34,7 +34,7 @@ def begin(
     if not may_change_count and len(target) != len(origin):
         raise BrokerError(
             ErrorCode.invalid_replication_factor,
-            f"{len(target)} replicas instead of {len(origin)}, but the request allows no other number",
+            f"the request does not allow {len(target)} replicas instead of {len(origin)}",
         )
     return _towards(partition, tuple(target))
 
@@ -42,7 +42,9 @@ def begin(
 def cancel(partition: PartitionState) -> PartitionState:
     """Partition with a reassignment back to its original replicas."""
     if not partition.is_reassigning:
-        raise BrokerError(ErrorCode.no_reassignment_in_progress, "the partition is not moving")
+        raise BrokerError(
+            ErrorCode.no_reassignment_in_progress, "no reassignment of this partition is in progress"
+        )
     return _towards(partition, _origin(partition))
 
 
@@ -119,9 +121,9 @@ def _origin(partition: PartitionState) -> tuple[BrokerId, ...]:
 def _check(image: ClusterImage, partition: PartitionState, target: Sequence[BrokerId]) -> None:
     problem = None
     if not target:
-        problem = "a partition has 1 replica or more"
+        problem = "a partition needs at least 1 replica"
     elif len(set(target)) < len(target):
-        problem = "a broker holds one replica at most"
+        problem = "a broker is named twice"
     elif unknown := _unknown(image, partition, target):
         problem = f"there is no broker {unknown[0]}"
     if problem is not None:

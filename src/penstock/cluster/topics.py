@@ -69,7 +69,9 @@ def check_topic_name(name: str) -> None:
         problem = "give one or more of a-z, A-Z, 0-9, '.', '_' and '-'"
     else:
         return
-    raise BrokerError(ErrorCode.invalid_topic_exception, f"{name[:80]!r} is no name for a topic: {problem}")
+    raise BrokerError(
+        ErrorCode.invalid_topic_exception, f"{name[:80]!r} is not a valid topic name: {problem}"
+    )
 
 
 def draw_uuid(random: Random) -> UUID:
@@ -162,7 +164,7 @@ class TopicPlanner:
         if replication_factor <= 0:
             raise BrokerError(
                 ErrorCode.invalid_replication_factor,
-                "the replication factor is 1 or more, or -1 for the default",
+                "the replication factor must be 1 or more, or -1 for the default",
             )
         self._check_partition_count(partitions)
         return self._deal(partitions, replication_factor)
@@ -191,7 +193,7 @@ class TopicPlanner:
         if missing > len(away):
             raise BrokerError(
                 ErrorCode.invalid_replication_factor,
-                f"{replication_factor} replicas need as many brokers; there are {len(brokers) + len(away)}",
+                f"replication factor {replication_factor} needs as many brokers; there are {len(brokers) + len(away)}",
             )
         first = self._random.randrange(len(brokers))
         placement = place_replicas(brokers, partitions, min(replication_factor, len(brokers)), first)
@@ -205,7 +207,8 @@ class TopicPlanner:
     def _check_partition_count(self, partitions: int) -> None:
         if partitions <= 0:
             raise BrokerError(
-                ErrorCode.invalid_partitions, "a topic has 1 partition or more; -1 is the default"
+                ErrorCode.invalid_partitions,
+                "the number of partitions must be 1 or more, or -1 for the default",
             )
         most = self._config[MAX_PARTITIONS_PER_TOPIC]
         if partitions > most:
@@ -218,7 +221,7 @@ class TopicPlanner:
         if new.partitions != USE_DEFAULT or new.replication_factor != USE_DEFAULT:
             raise BrokerError(
                 ErrorCode.invalid_request,
-                "where replicas are assigned, the number of partitions and the replication factor are -1",
+                "with assigned replicas, the number of partitions and the replication factor must be -1",
             )
         by_partition = dict(new.assignment)
         if len(by_partition) < len(new.assignment) or set(by_partition) != set(range(len(by_partition))):
@@ -251,7 +254,7 @@ class TopicPlanner:
         if not any(replica in self._image.brokers for replica in replicas):
             raise BrokerError(
                 ErrorCode.invalid_replica_assignment,
-                f"of the brokers {', '.join(map(str, replicas))} none is there at present",
+                f"none of the brokers {', '.join(map(str, replicas))} is alive",
             )
         return tuple(map(BrokerId, replicas))
 

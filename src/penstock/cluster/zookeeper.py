@@ -118,7 +118,7 @@ class ZooKeeperStore(SingleWrites):
             )
         except ValueError as error:
             raise ConfigError(
-                f"{hosts!r} is no ZooKeeper ({error}); write HOST:PORT, more of them with commas, and /CHROOT"
+                f"{hosts!r} is not a ZooKeeper connect string ({error}); write HOST:PORT[,HOST:PORT][/CHROOT]"
             ) from None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connected = asyncio.Event()
@@ -183,7 +183,7 @@ class ZooKeeperStore(SingleWrites):
             # Also after a timeout: the connection may be lost before kazoo reports it, and a read must not
             # overtake the write.
             self._losses += 1
-            raise UnknownOutcome(f"no answer from ZooKeeper ({type(error).__name__})") from error
+            raise UnknownOutcome(f"no response from ZooKeeper ({type(error).__name__})") from error
         except kazoo_errors.ZookeeperError as error:
             raise _refusal(error, operations[0].path) from error
         return self._results(operations, answers)
