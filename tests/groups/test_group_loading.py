@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from shard_bench import ORDERS, P0, Bench, turns
+from shard_bench import ORDERS, Bench
 
 from penstock.groups.group import LeavingMember
 from penstock.groups.loading import Loading
@@ -93,18 +93,6 @@ def test_what_is_not_understood_is_passed_over_and_counted(run: Run) -> None:
         loading = await load(bench)
         assert loading.unknown == 3
         assert offsets_of(bench) == {0: 1}
-
-    run(scenario)
-
-
-def test_nothing_is_loaded_before_it_is_committed(run: Run) -> None:
-    async def scenario(bench: Bench) -> None:
-        write(bench, offset_record(1))
-        task = asyncio.ensure_future(Loading(bench.replica, bench.threads, bench).run())
-        await turns()
-        assert not task.done()
-        await bench.threads.flush()
-        assert (await task).offsets.fetch("g", [P0], bench.image)
 
     run(scenario)
 

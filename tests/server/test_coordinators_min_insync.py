@@ -10,13 +10,14 @@ import pytest
 from test_transactions_on_brokers import ORDERS, Cluster
 
 from penstock.cluster.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from penstock.errors import ErrorCode
+from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicPartition
 from penstock.records.control import Marker
+from penstock.state_log.partitioning import partition_of
 from support.eventually import eventually_async
 from support.group_wire import OFFSET_COMMIT
 from support.harness import Harness
-from support.transaction_wire import committed_offset
+from support.transaction_wire import committed_offset, find_coordinator
 from support.whole_brokers import Brokers, run
 
 BUSY = {
@@ -55,6 +56,12 @@ async def commit_offset(broker: Harness, offset: int, group: str = "g") -> Error
     return ErrorCode(answer.topics[0].partitions[0].error_code)
 
 
+def is_committed(broker: Harness, topic: str) -> bool:
+    """Whether the broker knows that every record of its replicas is committed."""
+    replicas = [replica for replica in broker.context.replicas if replica.name.topic == topic]
+    return all(replica.log.high_watermark == replica.log.log_end_offset for replica in replicas)
+
+
 def in_sync(broker: Harness, topic: str) -> set[int]:
     return {len(state.isr) for state in broker.context.image.topics[topic].partitions}
 
@@ -70,6 +77,8 @@ def test_offsets_and_transactions_wait_for_replicas_and_then_go_on(tmp_path: Pat
         [number] = [key for key, broker in cluster.at.items() if broker is left]
         assert producer.group_coordinator is not None
         assert await settled(lambda: commit_offset(producer.group_coordinator, 5)) is ErrorCode.none
+        for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+            await eventually_async(lambda topic=topic: is_committed(left, topic))
         gone = [other for other in (1, 2, 3) if other != number]
         for other in gone:
             await cluster.brokers.stop(other)
@@ -96,5 +105,42 @@ def test_offsets_and_transactions_wait_for_replicas_and_then_go_on(tmp_path: Pat
             assert code is ErrorCode.none
         await cluster.settled()
         assert await cluster.committed() == [[b"value"]] * 3
+
+    run(tmp_path, scenario, replica_lag_time_max_ms="30000")
+
+
+def test_coordinator_elected_under_min_isr_waits_for_its_uncommitted_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        cluster = Cluster(brokers)
+        await cluster.start()
+        coordinator = await find_coordinator(cluster.at[1], 0, "g")
+        left = cluster.at[next(number for number in (1, 2, 3) if number != coordinator)]
+        [number] = [key for key, broker in cluster.at.items() if broker is left]
+        count = len(left.context.image.topics[OFFSETS_TOPIC].partitions)
+        replica = left.context.replicas.get_any(OFFSETS_TOPIC, partition_of("g", count))
+        # The high watermark stands: neither its leader nor its followers tell this replica anything.
+        monkeypatch.setattr(replica, "on_heard", lambda *_: None)
+        monkeypatch.setattr(replica, "on_follower_fetch", lambda *_: None)
+        assert await settled(lambda: commit_offset(cluster.at[coordinator], 5)) is ErrorCode.none
+        assert replica.log.high_watermark < replica.log.log_end_offset
+        gone = [next(other for other in (1, 2, 3) if other not in (number, coordinator)), coordinator]
+        for other in gone:
+            await cluster.brokers.stop(other)
+        await eventually_async(lambda: in_sync(left, OFFSETS_TOPIC) == {1})
+
+        assert await settled(lambda: commit_offset(left, 6)) is ErrorCode.coordinator_not_available
+        groups = left.context.groups
+        await eventually_async(lambda: len(groups.shards) == count - 1)
+        with pytest.raises(BrokerError) as caught:
+            groups.shard_of("g")
+        assert caught.value.code is ErrorCode.coordinator_not_available
+
+        monkeypatch.undo()
+        for other in gone:
+            cluster.at[other] = await cluster.brokers.start(other)
+        await eventually_async(lambda: groups.shard_of("g"), ignoring=BrokerError)
+        assert (await committed_offset(left, "g", ORDERS))[0] == 5
 
     run(tmp_path, scenario, replica_lag_time_max_ms="30000")

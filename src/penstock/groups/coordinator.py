@@ -142,6 +142,10 @@ class GroupCoordinator:
             for shard in self.shards:
                 shard.on_topics(change)
 
+    def on_repaired(self, replica: Replica) -> None:
+        """Damaged records of this replica were repaired."""
+        self._shards.on_repaired(replica)
+
     def lost(self, shard: Shard) -> None:
         self._shards.lost(shard)
 
@@ -159,7 +163,9 @@ class GroupCoordinator:
                 records=loading.unknown,
                 damaged_parts=loading.damaged_parts,
             )
-        return Shard(index, state, Appender(replica, self._clock, encode_record), self)
+        shard = Shard(index, state, Appender(replica, self._clock, encode_record), self)
+        shard.passed_over_damage = bool(loading.damaged_parts)
+        return shard
 
     async def _refresh(self, shard: Shard) -> None:
         for place, group_id in enumerate(tuple(shard.groups)):

@@ -56,6 +56,8 @@ class Shard:
         self, partition: int, state: ShardState, appender: Appender[GroupRecord], surroundings: Surroundings
     ) -> None:
         self.partition = partition
+        self.passed_over_damage = False
+        """Whether damaged records of the log were passed over when the shard was loaded."""
         self.offsets = state.offsets
         self._groups = Roster(state.groups, surroundings)
         self._appender = appender

@@ -103,6 +103,8 @@ class Repairing:
         log.finish_patch(target.segment, damaged)
         if replica.keyed is not None:
             replica.keyed.on_repaired(target.segment)
+        for coordinator in (self._context.groups, self._context.transactions):
+            coordinator.on_repaired(replica)
         self.repaired_ranges += 1
         self._logger.info("damaged records repaired", partition=replica.name, damage=damaged)
 

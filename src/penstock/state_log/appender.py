@@ -38,6 +38,14 @@ def is_stored(error: BrokerError | None) -> bool:
     return error is None or error.code is ErrorCode.not_enough_replicas_after_append
 
 
+def under_min_insync(replica: Replica) -> BrokerError:
+    """The error for a request that needs more replicas in sync than there are."""
+    return BrokerError(
+        ErrorCode.coordinator_not_available,
+        f"fewer replicas of {replica.name} are in sync than min.insync.replicas",
+    )
+
+
 @dataclass(slots=True, eq=False)
 class _Batch:
     records: list[tuple[bytes, bytes | None]] = field(default_factory=list)
@@ -63,10 +71,7 @@ class Appender(Generic[R]):
     def check_replicas(self) -> None:
         """BrokerError while fewer replicas are in sync than `min.insync.replicas`."""
         if self.replica.is_under_min_insync:
-            raise BrokerError(
-                ErrorCode.coordinator_not_available,
-                f"fewer replicas of {self.replica.name} are in sync than min.insync.replicas",
-            )
+            raise under_min_insync(self.replica)
 
     def add(self, records: Sequence[R], done: Done) -> None:
         """Append these together; `done` is called later, or at once where there is nothing to wait for."""

@@ -1,8 +1,7 @@
 """Reading a shard from its log: read and decoded in a pool, part by part, and applied on the loop a little at a time.
 
-Everything up to the end of the log counts, as soon as it is committed: on one broker that is what survived recovery,
-and after a refused append what is still being flushed. A record that cannot be understood is passed over and counted;
-so are batches whose CRC does not match. Records around them are applied.
+Records up to the log end offset are applied; `Shards` begins when all of them are committed. A record that cannot be
+understood is passed over and counted, and so is a batch whose CRC does not match; records around them are applied.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
-from penstock.errors import BrokerError, CorruptLog, InvalidBatch, PenstockError
+from penstock.errors import CorruptLog, InvalidBatch, PenstockError
 from penstock.model import Offset
 from penstock.records.batch import HEADER_SIZE, BatchHeader, crc_matches
 from penstock.records.compression import MAX_DECOMPRESSED_BYTES, decompress
 from penstock.records.control import Marker, read_marker
 from penstock.records.iteration import read_batches, walk
 from penstock.replication.replica import Replica
-from penstock.storage.log import AppendInfo, Log
+from penstock.storage.log import Log
 from penstock.threads import Threads
 
 R = TypeVar("R")
@@ -70,31 +69,15 @@ class Replaying(Generic[R]):
     damaged_parts: int = 0
 
     async def run(self) -> None:
-        """BrokerError or StorageError when the log cannot be read."""
+        """Read the log from start to end; StorageError when it cannot be read."""
         log = self.replica.log
         offset, end_offset = log.log_start_offset, log.log_end_offset
-        await self._committed(end_offset)
         while offset < end_offset:
             part = await self.threads.run("read", partial(read_part, log, offset, end_offset, self.decode))
             self.unknown += part.unknown
             self.damaged_parts += part.is_damaged
             await self._apply(part.steps)
             offset = part.next_offset
-
-    async def _committed(self, end_offset: Offset) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: BrokerError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        last = AppendInfo(Offset(0), Offset(end_offset - 1), -1, Offset(0))
-        if not self.replica.when_committed(last, done):
-            await future
 
     async def _apply(self, steps: Sequence[R | InTransaction[R] | Marker]) -> None:
         for start in range(0, len(steps), RECORDS_PER_TURN):

@@ -1,7 +1,9 @@
 """The shards of a coordinator: one for each partition of its internal topic that this broker leads.
 
-They come and go with leadership; one that is still being read answers COORDINATOR_LOAD_IN_PROGRESS, never with what it
-does not know. A shard whose log refused a write is read again, as at a start. Loop thread only.
+Shards follow leadership. A request for a shard that is still loading is answered COORDINATOR_LOAD_IN_PROGRESS. A shard
+is loaded once every record of its log is committed; under min ISR that may take until replicas are back, so other
+shards are loaded meanwhile. A shard whose log refused a write is loaded again, and so is one that was loaded around
+damaged records, when they are repaired. Loop thread only.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from penstock.clock import Clock
@@ -18,11 +21,13 @@ from penstock.cluster.metadata import ClusterMetadata
 from penstock.cluster.topics import NewTopic
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
-from penstock.model import BrokerId, LeaderEpoch
+from penstock.model import BrokerId, LeaderEpoch, Offset
 from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
+from penstock.state_log.appender import under_min_insync
 from penstock.state_log.partitioning import partition_of
+from penstock.storage.log import AppendInfo
 
 RETRY_SECONDS = 1.0
 """Between a refused append or an unreadable log and reading the shard again: a disk does not mend in a moment."""
@@ -35,6 +40,11 @@ class Shard(Protocol):
     @property
     def has_failed(self) -> bool:
         """Whether its log takes nothing more until the broker is started again."""
+        ...
+
+    @property
+    def passed_over_damage(self) -> bool:
+        """Whether damaged records of the log were passed over when the shard was loaded."""
         ...
 
     @property
@@ -82,10 +92,15 @@ class Shards(Generic[S]):
         """Ours, but not read yet; the first is read next."""
         self._failed: set[int] = set()
         """Ours, but their log takes nothing until the broker is started again."""
+        self._uncommitted: dict[int, Replica] = {}
+        """Unloaded shards whose log has uncommitted records; they are loaded when these are committed."""
+        self._repaired: set[int] = set()
+        """Shards whose log was repaired while they were loading: what they read may lack the repaired records."""
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._task: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
 
     # --- who answers
 
@@ -122,6 +137,8 @@ class Shards(Generic[S]):
         if index not in self._unloaded:
             raise BrokerError(ErrorCode.not_coordinator)
         self._unloaded = {index: None, **self._unloaded}
+        if (replica := self._uncommitted.get(index)) is not None and replica.partition.is_held:
+            raise under_min_insync(replica)
         raise BrokerError(ErrorCode.coordinator_load_in_progress)
 
     def get(self, index: int) -> S | None:
@@ -156,6 +173,8 @@ class Shards(Generic[S]):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        if self._retry is not None:
+            self._retry.cancel()
         for index in tuple(self._epochs):
             self.unload(index)
 
@@ -204,6 +223,21 @@ class Shards(Generic[S]):
             )
             self._load_later()
 
+    def on_repaired(self, replica: Replica) -> None:
+        """Load the shard again if damaged records were passed over when it was loaded: some are repaired now."""
+        index = replica.name.partition
+        if replica.name.topic != self._topic:
+            return
+        if index in self._unloaded:
+            self._repaired.add(index)
+        shard = self._shards.get(index)
+        if shard is None or not shard.passed_over_damage:
+            return
+        self._log.info("coordinator shard reloads after repair", topic=self._topic, partition=index)
+        del self._shards[index]
+        shard.close(ErrorCode.coordinator_not_available)
+        self.load(index)
+
     # --- loading
 
     async def _run(self) -> None:
@@ -229,7 +263,12 @@ class Shards(Generic[S]):
         return next((index for index in self._unloaded if index not in tried), None)
 
     def _load_later(self) -> None:
-        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._work.set)
+        if self._retry is None:
+            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._load_again)
+
+    def _load_again(self) -> None:
+        self._retry = None
+        self._work.set()
 
     async def _load_one(self, index: int) -> None:
         started = self._clock.monotonic()
@@ -241,14 +280,36 @@ class Shards(Generic[S]):
             return
         if replica.partition.leader_epoch != epoch:
             return  # the replica is not there yet
+        if not self._is_committed(index, replica):
+            return
+        self._repaired.discard(index)
         shard = await self._load_shard(index, replica)
         if self._epochs.get(index) != epoch or index not in self._unloaded:
             shard.close(ErrorCode.not_coordinator)
             return  # it went away meanwhile
+        if shard.passed_over_damage and index in self._repaired:
+            shard.close(ErrorCode.coordinator_not_available)
+            return
         del self._unloaded[index]
         self._shards[index] = shard
         self.load_seconds += self._clock.monotonic() - started
         await self._on_loaded(shard)
+
+    def _is_committed(self, index: int, replica: Replica) -> bool:
+        """Whether every record of the log is committed; otherwise the shard is loaded when the present ones are."""
+        if index in self._uncommitted:
+            return False
+        last_offset = Offset(replica.log.log_end_offset - 1)
+        appended = AppendInfo(last_offset, last_offset, -1, replica.log.log_start_offset)
+        if replica.when_committed(appended, partial(self._on_committed, index)):
+            return True
+        self._uncommitted[index] = replica
+        return False
+
+    def _on_committed(self, index: int, error: BrokerError | None) -> None:
+        """The records are committed, or this broker leads no more; an attempt to load the shard tells."""
+        self._uncommitted.pop(index, None)
+        self._work.set()
 
 
 def _led_by(topic: TopicImage | None, broker: BrokerId) -> dict[int, LeaderEpoch]:

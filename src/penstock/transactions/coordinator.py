@@ -160,6 +160,10 @@ class TransactionCoordinator:
         if not self._stopped and TRANSACTIONS_TOPIC in change.topics:
             self._shards.follow_leadership()
 
+    def on_repaired(self, replica: Replica) -> None:
+        """Damaged records of this replica were repaired."""
+        self._shards.on_repaired(replica)
+
     async def _load(self, index: int, replica: Replica) -> Shard:
         transactions: dict[str, Transaction] = {}
         first_connection = self._newest_connection() + 1
@@ -181,7 +185,9 @@ class TransactionCoordinator:
                 damaged_parts=replaying.damaged_parts,
             )
         appender = Appender(replica, self._clock, encode_record)
-        return Shard(index, transactions, appender, self, first_connection)
+        shard = Shard(index, transactions, appender, self, first_connection)
+        shard.passed_over_damage = bool(replaying.damaged_parts)
+        return shard
 
     async def _resume(self, shard: Shard) -> None:
         shard.resume()

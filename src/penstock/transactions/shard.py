@@ -52,6 +52,8 @@ class Shard:
         """`first_connection` is the first one since this broker leads the partition: a producer that uses an older one
         may have talked to another coordinator meanwhile."""
         self.partition = partition
+        self.passed_over_damage = False
+        """Whether damaged records of the log were passed over when the shard was loaded."""
         self.coordinator_epoch: LeaderEpoch = appender.replica.partition.leader_epoch
         self._transactions = dict(transactions)
         self.id_characters = sum(map(len, transactions))
