@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from penstock.clock import Clock
 from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import TRANSACTION_ABORT_INTERVAL_MS, TRANSACTION_MAX_TIMEOUT_MS
 from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.internal_client.broker_transactions import known_transactions
 from penstock.model import BrokerId, LeaderEpoch, ProducerId, TopicPartition
 from penstock.observability.logs import Logger
 from penstock.records.control import Marker
@@ -27,12 +27,7 @@ from penstock.storage.producer_state import ProducerEntry
 from penstock.transactions.coordinator import TransactionCoordinator
 from penstock.transactions.links import BrokerLinks
 from penstock.transactions.transaction import VERSION_1
-from penstock.wire.known_transactions import (
-    KnownTransactions,
-    OpenTransaction,
-    decode_known_transactions_response,
-    encode_known_transactions_request,
-)
+from penstock.wire.known_transactions import KnownTransactions, OpenTransaction
 
 MAX_TOGETHER = 1_000
 COMMIT_WAIT_SECONDS = 1.0
@@ -158,11 +153,7 @@ class HangingTransactions:
     async def _ask(self, leader: BrokerId, asked: Sequence[OpenTransaction]) -> KnownTransactions:
         if leader == self._node_id:
             return await self._coordinator.known(asked)
-        frame = await self._links.exchange(leader, partial(encode_known_transactions_request, asked=asked))
-        answer = decode_known_transactions_response(frame)
-        if answer.error_code:
-            raise BrokerError(ErrorCode(answer.error_code))
-        return answer
+        return await self._links.send(leader, lambda connection: known_transactions(connection, asked))
 
     # --- looking
 

@@ -7,13 +7,13 @@ that nothing is asked twice on it. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
 from random import Random  # noqa: TID251 - the type; the numbers come from the environment
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import REPLICA_SOCKET_TIMEOUT_MS
 from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.connections import Request
 from penstock.model import BrokerEpoch, BrokerId
 from penstock.net.broker_connection import BrokerConnection
 from penstock.net.network import Network
@@ -40,28 +40,18 @@ class BrokerLinks:
         self._random = random
         self._links: dict[BrokerId, tuple[BrokerEpoch, asyncio.Task[BrokerConnection]]] = {}
 
-    async def ask(self, broker_id: BrokerId, api_key: int, version: int, fields: Mapping[str, Any]) -> Any:
-        """The answer; OSError, TimeoutError or PenstockError where there is none, and then it is not known whether the
-        other has done it."""
-        return await self._ask(broker_id, lambda client: client.request(api_key, version, fields))
+    async def send(self, broker_id: BrokerId, request: Request[T]) -> T:
+        """Make a request on the connection to a broker.
 
-    async def exchange(self, broker_id: BrokerId, encode: Callable[[int, str], bytes]) -> memoryview:
-        """As `ask`, for what is between brokers alone: `encode` makes the frame of a correlation id and a client id."""
-
-        async def exchange(client: BrokerConnection) -> memoryview:
-            correlation_id = client.next_correlation_id()
-            return await client.exchange(correlation_id, encode(correlation_id, client.client_id))
-
-        return await self._ask(broker_id, exchange)
-
-    async def _ask(self, broker_id: BrokerId, ask: Callable[[BrokerConnection], Awaitable[T]]) -> T:
+        OSError, TimeoutError or PenstockError without a response; the broker may have served the request then.
+        """
         timeout_seconds = self._metadata.config[REPLICA_SOCKET_TIMEOUT_MS] / 1000
         connecting = self._link(broker_id)
         try:
             async with asyncio.timeout(timeout_seconds):
                 # Shielded: others may wait for the same connection.
                 client = await asyncio.shield(connecting)
-                return await ask(client)
+                return await request(client)
         except BaseException:
             self._drop(broker_id, connecting)
             raise

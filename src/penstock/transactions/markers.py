@@ -7,20 +7,19 @@ gone needs no marker; one that this broker has not heard of yet does. Loop threa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
 from penstock.cluster.image import NO_LEADER
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.errors import ErrorCode, PenstockError
+from penstock.internal_client.broker_transactions import MarkersToWrite, PartitionErrors, write_txn_markers
 from penstock.model import BrokerId, TopicPartition
 from penstock.observability.logs import Logger
 from penstock.records.control import Marker
 from penstock.transactions.batching import Batches
 from penstock.transactions.links import BrokerLinks
 
-WRITE_TXN_MARKERS: Final = 27
-WRITE_TXN_MARKERS_VERSION: Final = 2
 RETRY_SECONDS: Final = 0.1
 MAX_RETRY_SECONDS: Final = 2.0
 
@@ -32,8 +31,7 @@ _SETTLED = frozenset(
     }
 )
 
-Results = Mapping[TopicPartition, ErrorCode]
-WriteHere = Callable[[Marker, int, Sequence[TopicPartition]], Awaitable[Results]]
+WriteHere = Callable[[Marker, int, Sequence[TopicPartition]], Awaitable[PartitionErrors]]
 """Write a marker, of this version of the protocol, to partitions that this broker leads, and wait until it is committed
 there."""
 
@@ -163,7 +161,7 @@ class Markers:
 
     async def _write(self, leader: BrokerId, all_written: list[Written]) -> None:
         wanted = [written for written in all_written if not written[0].is_abandoned]
-        results: list[Results] = [{} for _ in wanted]
+        results: list[PartitionErrors] = [{} for _ in wanted]
         try:
             if leader == self._node_id:
                 results = [
@@ -182,31 +180,6 @@ class Markers:
             if unsettled:
                 self._send_later(ending, unsettled)
 
-    async def _ask(self, leader: BrokerId, wanted: list[Written]) -> list[Results]:
-        fields = {"markers": [_fields(ending, led) for ending, led in wanted]}
-        answer = await self._links.ask(leader, WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION, fields)
-        by_producer = {result.producer_id: _results(result) for result in answer.markers}
-        return [by_producer.get(ending.marker.producer_id, {}) for ending, _ in wanted]
-
-
-def _fields(ending: Ending, partitions: Iterable[TopicPartition]) -> dict[str, Any]:
-    topics: dict[str, list[int]] = {}
-    for partition in partitions:
-        topics.setdefault(partition.topic, []).append(partition.partition)
-    marker = ending.marker
-    return {
-        "producer_id": marker.producer_id,
-        "producer_epoch": marker.producer_epoch,
-        "transaction_result": marker.is_commit,
-        "topics": [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()],
-        "coordinator_epoch": marker.coordinator_epoch,
-        "transaction_version": ending.version,
-    }
-
-
-def _results(result: Any) -> Results:
-    return {
-        TopicPartition(topic.name, partition.partition_index): partition.error_code
-        for topic in result.topics
-        for partition in topic.partitions
-    }
+    async def _ask(self, leader: BrokerId, wanted: list[Written]) -> list[PartitionErrors]:
+        markers = [MarkersToWrite(ending.marker, ending.version, led) for ending, led in wanted]
+        return await self._links.send(leader, lambda connection: write_txn_markers(connection, markers))

@@ -8,10 +8,11 @@ asked directly where it is this broker, and else with whatever else is asked of 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from penstock.cluster.image import NO_LEADER
 from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.internal_client.broker_transactions import PartitionsToAdd, add_partitions_to_txn
 from penstock.model import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from penstock.observability.logs import Logger
 from penstock.transactions.batching import Batches
@@ -19,8 +20,6 @@ from penstock.transactions.coordinator import TransactionCoordinator
 from penstock.transactions.links import BrokerLinks
 from penstock.transactions.transaction import VERSION_2, Identity
 
-ADD_PARTITIONS_TO_TXN: Final = 24
-ADD_PARTITIONS_TO_TXN_VERSION: Final = 5
 RETRY_SECONDS: Final = 0.02
 MAX_TRIES: Final = 25
 """While the transaction before is being ended, another broker's coordinator is asked again: for half a second."""
@@ -114,13 +113,11 @@ class Verifier:
         for question in questions:
             together.setdefault(question.subject, []).append(question)
         try:
-            response = await self._links.ask(
-                leader, ADD_PARTITIONS_TO_TXN, ADD_PARTITIONS_TO_TXN_VERSION, _fields(together)
+            wanted = [_partitions_to_add(subject, asked) for subject, asked in together.items()]
+            results = await self._links.send(
+                leader, lambda connection: add_partitions_to_txn(connection, wanted)
             )
-            if response.error_code:
-                raise BrokerError(response.error_code)
-            for asked, result in zip(together.values(), response.results_by_transaction, strict=True):
-                codes = _codes(result)
+            for asked, codes in zip(together.values(), results, strict=True):
                 for question in asked:
                     question.settle(codes[question.partition])
         except (OSError, PenstockError, TimeoutError) as error:
@@ -132,28 +129,9 @@ class Verifier:
                 question.settle(ErrorCode.coordinator_not_available)
 
 
-def _fields(together: dict[_Subject, list[_Question]]) -> dict[str, Any]:
-    return {"transactions": [_transaction(*subject, asked) for subject, asked in together.items()]}
-
-
-def _transaction(
-    transactional_id: str, producer: Identity, is_implicit: bool, asked: list[_Question]
-) -> dict[str, Any]:
-    topics: dict[str, set[int]] = {}
-    for question in asked:
-        topics.setdefault(question.partition.topic, set()).add(question.partition.partition)
-    return {
-        "transactional_id": transactional_id,
-        "producer_id": producer.producer_id,
-        "producer_epoch": producer.epoch,
-        "verify_only": not is_implicit,
-        "topics": [{"name": name, "partitions": sorted(indexes)} for name, indexes in topics.items()],
-    }
-
-
-def _codes(result: Any) -> dict[TopicPartition, ErrorCode]:
-    return {
-        TopicPartition(topic.name, partition.partition_index): partition.partition_error_code
-        for topic in result.topic_results
-        for partition in topic.results_by_partition
-    }
+def _partitions_to_add(subject: _Subject, asked: list[_Question]) -> PartitionsToAdd:
+    transactional_id, producer, is_implicit = subject
+    partitions = [question.partition for question in asked]
+    return PartitionsToAdd(
+        transactional_id, producer.producer_id, producer.epoch, not is_implicit, partitions
+    )
