@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -63,7 +64,10 @@ class World:
             await asyncio.Event().wait()
         return dict.fromkeys(partitions, self._outcome())
 
-    async def ask(self, broker_id: BrokerId, api_key: int, version: int, fields: Any) -> Any:
+    async def send(self, broker_id: BrokerId, request: Callable[[Any], Awaitable[Any]]) -> Any:
+        return await request(SimpleNamespace(request=partial(self.respond, broker_id)))
+
+    async def respond(self, broker_id: BrokerId, api_key: int, version: int, fields: Any) -> Any:
         named = tuple(
             TopicPartition(topic["name"], index)
             for marker in fields["markers"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -44,7 +46,10 @@ class World:
     def shard_of(self, transactional_id: str) -> Any:
         return self.bench.shard
 
-    async def ask(self, broker_id: BrokerId, api_key: int, version: int, fields: Any) -> Any:
+    async def send(self, broker_id: BrokerId, request: Callable[[Any], Awaitable[Any]]) -> Any:
+        return await request(SimpleNamespace(request=partial(self.respond, broker_id)))
+
+    async def respond(self, broker_id: BrokerId, api_key: int, version: int, fields: Any) -> Any:
         assert (broker_id, api_key) == (OTHER, 24)
         self.asked.append(fields["transactions"])
         await self.may_answer.wait()
