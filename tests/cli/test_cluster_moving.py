@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from penstock.cli import cluster_mover, cluster_moves
-from penstock.cli.cluster_client import ClusterClient
 from penstock.cli.cluster_mover import move
 from penstock.cli.cluster_moves import Move, carry_out, moves_of
 from penstock.cli.cluster_situation import Situation
@@ -20,9 +19,13 @@ from penstock.cli.main import run
 from penstock.cluster.balance import plan_drain
 from penstock.cluster.replica_layout import Assignment, Location
 from penstock.config import Address
-from penstock.errors import ErrorCode
+from penstock.errors import BrokerError, ErrorCode
+from penstock.internal_client.client import InternalClient
+from penstock.internal_client.routes import Routes
 from penstock.model import BrokerId, TopicPartition
+from penstock.net.network import TcpNetwork
 
+ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS = 45, 43
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 Replicas = tuple[BrokerId, ...]
 
@@ -44,15 +47,19 @@ def situation(
     return Situation(view, assignment | (present or {}), assignment, moving, sizes or {}, leading)
 
 
-class Answering:
-    """A client to which brokers answer that all is well, but for the first partition; it remembers what it asked."""
+class Responding(Routes):
+    """Routes to brokers that accept everything but the first partition; `requests` has what was sent."""
 
     def __init__(self, code: ErrorCode = ErrorCode.none) -> None:
-        self.asked: list[tuple[int, Any]] = []
+        super().__init__(TcpNetwork(), [], "test")
+        self.requests: list[tuple[int, Any]] = []
         self._code = code
 
-    async def ask(self, api_key: int, version: int, fields: Any) -> Any:
-        self.asked.append((api_key, fields))
+    async def at_any(self, request: Any) -> Any:
+        return await request(self)
+
+    async def request(self, api_key: int, version: int, fields: Any) -> Any:
+        self.requests.append((api_key, fields))
         first = SimpleNamespace(partition_index=0, error_code=self._code, error_message=None)
         responses = [SimpleNamespace(name="orders", partitions=[first])]
         return SimpleNamespace(error_code=ErrorCode.none, error_message=None, responses=responses)
@@ -65,7 +72,7 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def show(*situations: Situation) -> None:
         shown = list(situations)
 
-        async def read_situation(client: ClusterClient) -> Situation:
+        async def read_situation(client: InternalClient) -> Situation:
             return shown.pop(0) if len(shown) > 1 else shown[0]
 
         monkeypatch.setattr(cluster_moves, "read_situation", read_situation)
@@ -93,10 +100,10 @@ async def test_moves_are_begun_waited_for_and_the_preferred_replicas_lead(
     before = situation({FIRST: ids(1), SECOND: ids(2)}, moving=frozenset({SECOND}))
     after = {FIRST: ids(3), SECOND: ids(2)}
     follow(situation(after, moving=frozenset({FIRST})), situation(after))
-    client = Answering()
-    await carry_out(cast(ClusterClient, client), before, moves_of(before, after))
-    (begun, request), (elected, election) = client.asked
-    assert (begun, elected) == (cluster_moves.ALTER_PARTITION_REASSIGNMENTS, cluster_moves.ELECT_LEADERS)
+    routes = Responding()
+    await carry_out(InternalClient(routes), before, moves_of(before, after))
+    (begun, request), (elected, election) = routes.requests
+    assert (begun, elected) == (ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS)
     assert request["topics"] == [
         {"name": "orders", "partitions": [{"partition_index": 0, "replicas": ids(3)}]}
     ]
@@ -107,21 +114,21 @@ async def test_a_move_that_somebody_calls_off_ends_the_waiting(follow: Callable[
     before = situation({FIRST: ids(1)})
     follow(before)
     with pytest.raises(Failure, match="orders-0 was called off"):
-        await carry_out(cast(ClusterClient, Answering()), before, moves_of(before, {FIRST: ids(2)}))
+        await carry_out(InternalClient(Responding()), before, moves_of(before, {FIRST: ids(2)}))
 
 
 async def test_a_topic_that_is_deleted_meanwhile_is_not_waited_for(follow: Callable[..., None]) -> None:
     before = situation({FIRST: ids(1)})
     follow(situation({}))
-    client = Answering(ErrorCode.unknown_topic_or_partition)
-    await carry_out(cast(ClusterClient, client), before, moves_of(before, {FIRST: ids(2)}))
+    routes = Responding(ErrorCode.unknown_topic_or_partition)
+    await carry_out(InternalClient(routes), before, moves_of(before, {FIRST: ids(2)}))
 
 
 async def test_a_move_that_is_refused_is_told(follow: Callable[..., None]) -> None:
     before = situation({FIRST: ids(1)})
-    client = Answering(ErrorCode.invalid_replica_assignment)
-    with pytest.raises(Failure, match=r"orders-0: .*INVALID_REPLICA_ASSIGNMENT"):
-        await carry_out(cast(ClusterClient, client), before, moves_of(before, {FIRST: ids(2)}))
+    routes = Responding(ErrorCode.invalid_replica_assignment)
+    with pytest.raises(BrokerError, match=r"orders-0: invalid_replica_assignment"):
+        await carry_out(InternalClient(routes), before, moves_of(before, {FIRST: ids(2)}))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +196,7 @@ def test_what_is_placed_on_a_broker_until_it_is_gone_is_moved_too(
 ) -> None:
     begun: list[list[TopicPartition]] = []
     throttles: list[int | None] = []
-    monkeypatch.setattr(cluster_mover, "ClusterClient", lambda _: nullcontext())
+    monkeypatch.setattr(cluster_mover, "admin_client", lambda _: nullcontext())
 
     async def carried_out(_: object, __: object, moves: list[Move]) -> None:
         begun.append([move.name for move in moves])
@@ -231,9 +238,9 @@ async def test_no_request_names_more_partitions_than_brokers_answer(follow: Call
     names = [TopicPartition("orders", number) for number in range(1_201)]
     before, after = dict.fromkeys(names, ids(1)), dict.fromkeys(names, ids(2))
     follow(situation(after))
-    client = Answering()
-    await carry_out(cast(ClusterClient, client), situation(before), moves_of(situation(before), after))
-    elections = [fields for key, fields in client.asked if key == cluster_moves.ELECT_LEADERS]
+    routes = Responding()
+    await carry_out(InternalClient(routes), situation(before), moves_of(situation(before), after))
+    elections = [fields for key, fields in routes.requests if key == ELECT_LEADERS]
     elected = [
         number for each in elections for topic in each["topic_partitions"] for number in topic["partitions"]
     ]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 from test_group_commands import PATIENCE_S, Penstock
 
-from penstock.cli import transaction
-from penstock.internal_client.routes import Routes
+from penstock.internal_client.transactions import Transactions, TransactionSummary
 from support.broker_process import Address, BrokerProcess, StartBroker
 
 
@@ -50,12 +49,13 @@ def _open(bootstrap: str, penstock: Penstock, topic_name: str, transactional_id:
 def test_id_that_is_forgotten_while_they_are_listed_is_left_out(
     penstock: Penstock, producer: Producer, transactional_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = transaction.transactional_ids
+    listed = Transactions.all
 
-    async def with_one_more(routes: Routes, states: Iterable[str] = ()) -> list[str]:
-        return [f"{transactional_id}-forgotten", *await listed(routes, states)]
+    async def with_one_more(self: Transactions, states: Sequence[str] = ()) -> list[TransactionSummary]:
+        forgotten = TransactionSummary(f"{transactional_id}-forgotten", 1, "Ongoing")
+        return [forgotten, *await listed(self, states)]
 
-    monkeypatch.setattr(transaction, "transactional_ids", with_one_more)
+    monkeypatch.setattr(Transactions, "all", with_one_more)
     shown = [each["transactional_id"] for each in penstock.json("transaction", "list")]
     assert transactional_id in shown
     assert f"{transactional_id}-forgotten" not in shown

@@ -12,8 +12,7 @@ import pytest
 from deaths import Death, Killed
 from sink_helpers import Query, committed, new_topic
 
-from penstock.cli.transaction_client import abort as abort_as_operator
-from penstock.cli.transaction_client import describe
+from penstock.internal_client.transactions import Transactions
 from penstock.pipeline.offsets import run
 from penstock.pipeline.sink import outcomes, stream_writer
 from penstock.pipeline.sink.decisions import DecisionLog, SinkDecision
@@ -47,8 +46,7 @@ def query(bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> Query:
 def operator_aborts(bootstrap: str, transactional_ids: Sequence[str]) -> None:
     """Abort as `penstock transaction abort` does."""
     for each in transactional_ids:
-        found = run(bootstrap, lambda routes, name=each: describe(routes, name))  # type: ignore[misc]
-        run(bootstrap, lambda routes, open_=found: abort_as_operator(routes, open_))  # type: ignore[misc]
+        run(bootstrap, lambda routes, name=each: Transactions(routes).abort(name))  # type: ignore[misc]
 
 
 def decided(query: Query, patch: pytest.MonkeyPatch, commits: int = 0) -> list[TaskResult]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from penstock.cli.cluster_client import ClusterClient, alter_configs, check_answer
+from penstock.cli.admin_client import run_admin
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.output import print_json, print_table
-from penstock.config import Address, Source
-from penstock.config.resources import ConfigOperation, ConfigResourceType
+from penstock.config import Source
+from penstock.config.resources import ConfigResourceType
+from penstock.internal_client.client import InternalClient
+from penstock.internal_client.configs import ConfigEntry
 
-DESCRIBE_CLUSTER, DESCRIBE_CONFIGS = 60, 32
 SET_ON_ALL_BROKERS = 3
 _SOURCES = {
     Source.DYNAMIC_BROKER_CONFIG: "set on this broker",
@@ -34,13 +33,13 @@ def target(broker: int | None, all_brokers: bool) -> str:
 
 def show_running(bootstrap: str, resource: str, *, json: bool) -> None:
     """Print the settings in force at a running broker, or those set for all at run time."""
-    entries = asyncio.run(_describe(bootstrap, resource))
+    entries = _describe(bootstrap, resource)
     rows = {
         entry.name: (
             HIDDEN if entry.is_sensitive else entry.value or "",
-            _SOURCES.get(entry.config_source, "unknown"),
+            _SOURCES.get(entry.source, "unknown"),
         )
-        for entry in sorted(entries, key=lambda entry: str(entry.name))
+        for entry in entries
     }
     if json:
         print_json({name: {"value": value, "from": source} for name, (value, source) in rows.items()})
@@ -52,7 +51,7 @@ def show_running(bootstrap: str, resource: str, *, json: bool) -> None:
 
 def change(bootstrap: str, resource: str, values: Mapping[str, str | None], *, json: bool) -> None:
     """Set settings at run time, or return those with None to what the broker was started with."""
-    asyncio.run(_alter(bootstrap, resource, values))
+    _alter(bootstrap, resource, values)
     if json:
         print_json({"broker": resource or "all", "changed": sorted(values)})
     else:
@@ -61,43 +60,25 @@ def change(bootstrap: str, resource: str, values: Mapping[str, str | None], *, j
         print(f"{verb} {', '.join(sorted(values))} on {where}")
 
 
-async def _describe(bootstrap: str, resource: str) -> list[Any]:
-    named = {
-        "resource_type": ConfigResourceType.BROKER,
-        "resource_name": resource,
-        "configuration_keys": None,
-    }
-    fields = {"resources": [named], "include_synonyms": False, "include_documentation": False}
-    async with ClusterClient(bootstrap) as client:
+def _describe(bootstrap: str, resource: str) -> Sequence[ConfigEntry]:
+    async def describe(client: InternalClient) -> Sequence[ConfigEntry]:
         if resource:
-            # A broker knows the settings that it was started with, and no other broker does.
-            address = await _address(client, int(resource))
-            response = await client.ask_at(address, DESCRIBE_CONFIGS, 4, fields)
-        else:
-            response = await client.ask(DESCRIBE_CONFIGS, 4, fields)
-    [result] = response.results
-    check_answer(result, f"the settings of broker {resource}")
-    return list(result.configs)
+            known = await client.brokers.ids()
+            if int(resource) not in known:
+                raise Failure(
+                    f"broker {resource} is not running", f"These are: {', '.join(map(str, known))}."
+                )
+        return await client.configs.get(ConfigResourceType.BROKER, resource)
+
+    return run_admin(bootstrap, describe, _subject(resource))
 
 
-async def _address(client: ClusterClient, broker_id: int) -> Address:
-    fields = {"include_cluster_authorized_operations": False, "endpoint_type": 1}
-    response = await client.ask(DESCRIBE_CLUSTER, 1, fields)
-    addresses = {broker.broker_id: Address(broker.host, broker.port) for broker in response.brokers}
-    if broker_id not in addresses:
-        known = ", ".join(str(number) for number in sorted(addresses))
-        raise Failure(f"broker {broker_id} is not running", f"These are: {known}.")
-    return addresses[broker_id]
+def _alter(bootstrap: str, resource: str, values: Mapping[str, str | None]) -> None:
+    async def alter(client: InternalClient) -> None:
+        await client.configs.alter(ConfigResourceType.BROKER, resource, values)
+
+    run_admin(bootstrap, alter, _subject(resource))
 
 
-async def _alter(bootstrap: str, resource: str, values: Mapping[str, str | None]) -> None:
-    configs = [
-        {
-            "name": name,
-            "config_operation": ConfigOperation.DELETE if value is None else ConfigOperation.SET,
-            "value": value,
-        }
-        for name, value in values.items()
-    ]
-    async with ClusterClient(bootstrap) as client:
-        await alter_configs(client, ConfigResourceType.BROKER, {resource: configs})
+def _subject(resource: str) -> str:
+    return f"the settings of {f'broker {resource}' if resource else 'all brokers'}"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import typer
 
-from penstock.cli.cluster_client import ClusterClient
+from penstock.cli.admin_client import admin_client, reported
 from penstock.cli.cluster_moves import Move, carry_out, moves_of, set_throttle
 from penstock.cli.cluster_situation import Situation, read_situation
 from penstock.cli.failures import Failure
@@ -36,7 +36,8 @@ def move(
     `let_go` ends that broker once it holds nothing; `again` is what goes on with the moves where they were broken off.
     """
     try:
-        asyncio.run(_move(address, plan, throttle, dry_run, leaving, let_go))
+        with reported():
+            asyncio.run(_move(address, plan, throttle, dry_run, leaving, let_go))
     except NoPlan as error:
         raise Failure(str(error), "Start another broker first.") from None
     except KeyboardInterrupt:
@@ -59,7 +60,7 @@ async def _move(
 ) -> None:
     """Again, until there is nothing left to move: topics are made and deleted meanwhile, and may be placed on a broker
     until it is gone."""
-    async with ClusterClient(address) as client:
+    async with admin_client(address) as client:
         moved = False
         for count in range(MAX_ROUNDS):
             situation = await read_situation(client)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.cluster_client import ClusterClient
+from penstock.cli.admin_client import run_admin
 from penstock.cli.cluster_file import LOCALHOST, ClusterFile, LocalCluster
 from penstock.cli.cluster_mover import move
 from penstock.cli.cluster_moves import require_two_in_sync
@@ -21,6 +20,7 @@ from penstock.cli.cluster_start import ClusterStart
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cluster.balance import plan_balance, plan_drain, plan_replacement
 from penstock.cluster.replica_layout import Assignment, Location
+from penstock.internal_client.client import InternalClient
 from penstock.model import BrokerId
 
 STOP_SECONDS = 30.0
@@ -64,7 +64,7 @@ def balance(
     address = _address(data_dir, bootstrap)
     move(address, plan, throttle=throttle, dry_run=dry_run)
     if replication_factor > 1 and not dry_run:
-        for topic in asyncio.run(_require_two_in_sync(address)):
+        for topic in run_admin(address, _require_two_in_sync):
             typer.echo(f"set min.insync.replicas=2 on {topic}, which has three replicas")
 
 
@@ -197,6 +197,5 @@ def _forget(data_dir: Path | None, node_id: int) -> None:
     typer.echo(f"broker {node_id} holds nothing; it is stopped, and {file.broker_directory(node_id)} can go")
 
 
-async def _require_two_in_sync(address: str) -> list[str]:
-    async with ClusterClient(address) as client:
-        return await require_two_in_sync(client, await read_situation(client))
+async def _require_two_in_sync(client: InternalClient) -> list[str]:
+    return await require_two_in_sync(client, await read_situation(client))

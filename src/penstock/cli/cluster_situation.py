@@ -6,14 +6,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.cli.cluster_client import ClusterClient
 from penstock.cli.cluster_view import BrokerView, ClusterView, read_view
 from penstock.cluster.replica_layout import Assignment, Location
+from penstock.internal_client.client import InternalClient
 from penstock.model import BrokerId, TopicPartition
-
-DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION = 35, 4
-LIST_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS_VERSION = 46, 0
-TIMEOUT_MS = 20_000
 
 Replicas = tuple[BrokerId, ...]
 
@@ -48,24 +44,15 @@ class Situation:
         return sum(max(0, size - held.get(broker, 0)) for broker in replicas)
 
 
-async def read_situation(client: ClusterClient) -> Situation:
+async def read_situation(client: InternalClient) -> Situation:
     view = await read_view(client)
-    answer = await client.ask(
-        LIST_PARTITION_REASSIGNMENTS,
-        LIST_PARTITION_REASSIGNMENTS_VERSION,
-        {"timeout": TIMEOUT_MS, "topics": None},
-    )
-    moving = {
-        TopicPartition(topic.name, partition.partition_index): partition
-        for topic in answer.topics
-        for partition in topic.partitions
-    }
+    moving = await client.reassignments.all()
     names = {TopicPartition(partition.topic, partition.index): partition for partition in view.partitions}
     present, assignment = dict[TopicPartition, Replicas](), dict[TopicPartition, Replicas]()
     for name, partition in names.items():
         move = moving.get(name)
-        present[name] = _without(partition.replicas, move.adding_replicas if move else ())
-        assignment[name] = _without(partition.replicas, move.removing_replicas if move else ())
+        present[name] = _without(partition.replicas, move.adding if move else ())
+        assignment[name] = _without(partition.replicas, move.removing if move else ())
     sizes: dict[TopicPartition, dict[BrokerId, int]] = {}
     for broker, held in await asyncio.gather(*(_read_sizes(client, each) for each in view.brokers.values())):
         for name, size in held.items():
@@ -80,17 +67,11 @@ def _without(replicas: Iterable[int], others: Iterable[int]) -> Replicas:
 
 
 async def _read_sizes(
-    client: ClusterClient, broker: BrokerView
+    client: InternalClient, broker: BrokerView
 ) -> tuple[BrokerId, dict[TopicPartition, int]]:
+    node_id = BrokerId(broker.node_id)
     try:
-        answer = await client.ask_at(
-            broker.address, DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION, {"topics": None}
-        )
+        log_dirs = await client.brokers.log_dirs(node_id)
     except OSError:
-        return BrokerId(broker.node_id), {}
-    return BrokerId(broker.node_id), {
-        TopicPartition(topic.name, partition.partition_index): partition.partition_size
-        for result in answer.results
-        for topic in result.topics
-        for partition in topic.partitions
-    }
+        return node_id, {}
+    return node_id, {name: size for each in log_dirs for name, size in each.sizes.items()}

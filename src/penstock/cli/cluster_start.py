@@ -15,18 +15,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from penstock.cli.cluster_client import ClusterClient
+from penstock.cli.admin_client import admin_client
 from penstock.cli.cluster_file import LOCALHOST, ClusterFile, LocalBroker, LocalCluster
 from penstock.cli.cluster_plan import check_ports
 from penstock.cli.cluster_process import ProcessId, end_all, identify
 from penstock.cli.failures import Failure
 from penstock.cli.zookeeper_process import Member, ZooKeeperProcess, check_installed
 from penstock.config.loading import ENVIRONMENT_PREFIX
+from penstock.errors import BrokerError
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.02
 LAST_LINES = 8
-DESCRIBE_CLUSTER = 60
 
 
 class ClusterStart:
@@ -105,13 +105,11 @@ class ClusterStart:
 
 async def _knows(broker: LocalBroker, ids: frozenset[int]) -> bool:
     """Whether it answers, and these brokers are in what it knows of the cluster."""
-    fields = {"include_cluster_authorized_operations": False, "endpoint_type": 1}
     try:
-        async with ClusterClient(broker.address) as client:
-            answer = await client.ask(DESCRIBE_CLUSTER, 1, fields)
-    except Failure:
+        async with admin_client(broker.address) as client:
+            return ids <= set(await client.brokers.ids())
+    except (BrokerError, OSError):
         return False
-    return ids <= {int(known.broker_id) for known in answer.brokers}
 
 
 async def _serves_http(broker: LocalBroker) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import typer
 
-from penstock.cli.cluster_client import ClusterClient
+from penstock.cli.admin_client import run_admin
 from penstock.cli.cluster_file import LOCALHOST, LocalCluster
 from penstock.cli.cluster_view import ClusterView, read_view
 from penstock.cli.failures import Failure
@@ -86,7 +85,7 @@ def status_of_local(cluster: LocalCluster) -> ClusterStatus:
 
 def status_of_any(bootstrap: str) -> ClusterStatus:
     """Of the cluster that has a broker at this address."""
-    view = asyncio.run(_view(bootstrap))
+    view = _view(bootstrap)
     held = {replica for partition in view.partitions for replica in partition.replicas}
     brokers = []
     for node_id in sorted(held | view.brokers.keys()):
@@ -182,11 +181,10 @@ def _broker_status(
 
 def _try_to_view(bootstrap: str) -> ClusterView | None:
     try:
-        return asyncio.run(_view(bootstrap))
+        return _view(bootstrap)
     except Failure:
         return None
 
 
-async def _view(bootstrap: str) -> ClusterView:
-    async with ClusterClient(bootstrap, ANSWER_SECONDS) as client:
-        return await read_view(client)
+def _view(bootstrap: str) -> ClusterView:
+    return run_admin(bootstrap, read_view, response_seconds=ANSWER_SECONDS)

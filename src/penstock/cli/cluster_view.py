@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.cli.cluster_client import ClusterClient
 from penstock.config import Address
+from penstock.internal_client.client import InternalClient
 
-METADATA = 3
-METADATA_VERSION = 12
 NO_LEADER = -1
 
 
@@ -45,34 +43,16 @@ class ClusterView:
     partitions: tuple[PartitionView, ...]
 
 
-async def read_view(client: ClusterClient) -> ClusterView:
-    answer = await client.ask(
-        METADATA,
-        METADATA_VERSION,
-        {
-            "topics": None,
-            "allow_auto_topic_creation": False,
-            "include_topic_authorized_operations": False,
-        },
-    )
+async def read_view(client: InternalClient) -> ClusterView:
+    topics = await client.topics.all()
+    routes = client.routes
     brokers = {
-        int(broker.node_id): BrokerView(int(broker.node_id), Address(broker.host, broker.port), broker.rack)
-        for broker in answer.brokers
+        int(node_id): BrokerView(int(node_id), broker.address, broker.rack)
+        for node_id, broker in routes.brokers.items()
     }
     partitions = [
-        PartitionView(
-            topic.name,
-            partition.partition_index,
-            int(partition.leader_id),
-            tuple(map(int, partition.replica_nodes)),
-            tuple(map(int, partition.isr_nodes)),
-        )
-        for topic in answer.topics
-        for partition in topic.partitions
+        PartitionView(topic.name, index, partition.leader, partition.replicas, partition.in_sync)
+        for topic in topics
+        for index, partition in enumerate(topic.partitions)
     ]
-    return ClusterView(
-        answer.cluster_id or "",
-        int(answer.controller_id),
-        brokers,
-        tuple(sorted(partitions, key=lambda partition: (partition.topic, partition.index))),
-    )
+    return ClusterView(routes.cluster_id, int(routes.controller), brokers, tuple(partitions))

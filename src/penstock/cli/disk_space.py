@@ -4,49 +4,51 @@ from __future__ import annotations
 
 import asyncio
 
-from confluent_kafka.admin import ConfigResource
-
-from penstock.cli.cluster import REQUEST_SECONDS, Cluster, answers
-from penstock.cli.cluster_client import ClusterClient
+from penstock.cli.admin_client import run_admin
+from penstock.cli.cluster import Cluster
 from penstock.cli.failures import Failure
 from penstock.cli.output import show_bytes
-from penstock.config import LOG_DIR_MIN_FREE_BYTES, Address
+from penstock.config import LOG_DIR_MIN_FREE_BYTES
+from penstock.config.resources import ConfigResourceType
+from penstock.internal_client.client import InternalClient
+from penstock.model import BrokerId
 
 HINT = (
     "Make space with `penstock topic truncate`, `penstock topic delete` or a shorter retention.ms; writes go on by "
     "themselves then."
 )
-_DESCRIBE_LOG_DIRS, _VERSION = 35, 4
-_PATIENCE_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 
 
 def full_disk(cluster: Cluster) -> str:
-    """A sentence that names a broker whose disk is full; empty where none is, or none can be asked."""
+    """Return a sentence that names a broker whose disk is full; empty where none is, or none responds."""
     try:
-        for broker in cluster.metadata().brokers.values():
-            free_bytes = asyncio.run(_free_bytes(Address(broker.host, broker.port)))
-            floor_bytes = _floor_bytes(cluster, broker.id)
-            if free_bytes is not None and free_bytes < floor_bytes:
-                return (
-                    f"the disk of broker {broker.id} is full: {show_bytes(free_bytes)} free, and "
-                    f"{LOG_DIR_MIN_FREE_BYTES.name} is {show_bytes(floor_bytes)}"
-                )
+        return run_admin(cluster.bootstrap, _find_full_disk, response_seconds=_TIMEOUT_SECONDS)
     except (Failure, OSError):
         return ""
+
+
+async def _find_full_disk(client: InternalClient) -> str:
+    for broker in await client.brokers.all():
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
+            free_bytes = await _free_bytes(client, BrokerId(broker.node_id))
+            min_free_bytes = await _min_free_bytes(client, broker.node_id)
+        if free_bytes is not None and free_bytes < min_free_bytes:
+            return (
+                f"the disk of broker {broker.node_id} is full: {show_bytes(free_bytes)} free, and "
+                f"{LOG_DIR_MIN_FREE_BYTES.name} is {show_bytes(min_free_bytes)}"
+            )
     return ""
 
 
-async def _free_bytes(address: Address) -> int | None:
-    """The free space of the fullest log directory; None where the broker does not say."""
-    async with ClusterClient(str(address), _PATIENCE_SECONDS) as client:
-        response = await client.ask(_DESCRIBE_LOG_DIRS, _VERSION, {"topics": []})
-    known = [each.usable_bytes for each in response.results if each.usable_bytes >= 0]
-    return min(known, default=None)
+async def _free_bytes(client: InternalClient, node_id: BrokerId) -> int | None:
+    """Return the free space of the fullest log directory; None where the broker does not tell."""
+    log_dirs = await client.brokers.log_dirs(node_id, with_sizes=False)
+    return min((each.usable_bytes for each in log_dirs if each.usable_bytes >= 0), default=None)
 
 
-def _floor_bytes(cluster: Cluster, broker_id: int) -> int:
-    """The setting of a broker; 1 byte for a broker that has no such setting."""
-    resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id))
-    [entries] = answers(cluster.admin.describe_configs([resource], request_timeout=REQUEST_SECONDS))
-    entry = entries.get(LOG_DIR_MIN_FREE_BYTES.name)
-    return max(1, int(entry.value)) if entry is not None else 1
+async def _min_free_bytes(client: InternalClient, node_id: int) -> int:
+    """Return the setting of a broker; 1 byte for a broker that has no such setting."""
+    entries = await client.configs.get(ConfigResourceType.BROKER, str(node_id))
+    values = [entry.value for entry in entries if entry.name == LOG_DIR_MIN_FREE_BYTES.name]
+    return max(1, int(values[0] or 0)) if values else 1

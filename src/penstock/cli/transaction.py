@@ -7,22 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.cli.admin_client import run_admin
 from penstock.cli.failures import ExitCode, Failure
-from penstock.cli.hanging_transactions import OpenInPartition, abort_hanging, find_hanging, open_in
+from penstock.cli.hanging_transactions import abort_hanging, describe_all, find_hanging, open_in
 from penstock.cli.options import DEFAULT_BOOTSTRAP, BootstrapOption, JsonOption, YesOption
 from penstock.cli.output import NONE, confirm, print_json, print_table
 from penstock.cli.times import show_time
-from penstock.cli.transaction_client import (
-    HELD,
-    Described,
-    abort,
-    ask,
-    describe,
-    describe_all,
-    transactional_ids,
-)
 from penstock.clock import SystemClock
-from penstock.internal_client.routes import Routes
+from penstock.internal_client.client import InternalClient
+from penstock.internal_client.transactions import ONGOING, OpenInPartition, TransactionDescription
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")]
 MaybeIdArgument = Annotated[str | None, typer.Argument(metavar="[ID]", help="The transactional id.")]
@@ -30,6 +23,8 @@ TopicOption = Annotated[str | None, typer.Option("--topic", help="The topic of o
 TopicsOption = Annotated[
     list[str] | None, typer.Option("--topic", help="Only in this topic; may be repeated.")
 ]
+HELD = "held"
+
 PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="Its partition.")]
 ProducerIdOption = Annotated[int | None, typer.Option("--producer-id", min=0, help="Its producer.")]
 OpenOption = Annotated[bool, typer.Option("--open", help="Only those with an open transaction.")]
@@ -47,11 +42,10 @@ def list_transactions(
 ) -> None:
     """List the transactional ids, what each is doing, and for how long."""
 
-    async def work(routes: Routes) -> list[Described]:
-        ids = await transactional_ids(routes, ["Ongoing"] if only_open else ())
-        return await describe_all(routes, ids)
+    async def work(client: InternalClient) -> list[TransactionDescription]:
+        return await describe_all(client, [ONGOING] if only_open else ())
 
-    found = ask(bootstrap, work)
+    found = run_admin(bootstrap, work)
     if json:
         print_json([_fields(each) for each in found])
     elif found:
@@ -66,7 +60,7 @@ def describe_transaction(
     transactional_id: IdArgument, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
     """Show one: its state, its producer, and the partitions it has written to."""
-    found = ask(bootstrap, lambda routes: describe(routes, transactional_id))
+    found = _describe(bootstrap, transactional_id)
     if json:
         print_json(_fields(found))
         return
@@ -85,7 +79,7 @@ def find_hanging_transactions(
     topics: TopicsOption = None, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP, json: JsonOption = False
 ) -> None:
     """Find transactions that are open in a partition and that no coordinator knows: they hold up its readers."""
-    found = ask(bootstrap, lambda routes: find_hanging(routes, topics or ()))
+    found = run_admin(bootstrap, lambda client: find_hanging(client, topics or ()))
     if json:
         print_json([asdict(each) for each in found])
     elif found:
@@ -121,26 +115,43 @@ def abort_transaction(
         )
 
 
+def _describe(bootstrap: str, transactional_id: str) -> TransactionDescription:
+    found = run_admin(
+        bootstrap,
+        lambda client: client.transactions.find(transactional_id),
+        f"{transactional_id} could not be described",
+    )
+    if found is None:
+        raise Failure(
+            f"there is no transactional id {transactional_id!r}", "`penstock transaction list` shows them."
+        )
+    return found
+
+
 def _abort_by_id(bootstrap: str, transactional_id: str, *, yes: bool) -> None:
-    found = ask(bootstrap, lambda routes: describe(routes, transactional_id))
+    found = _describe(bootstrap, transactional_id)
     if not found.is_open:
         raise Failure(f"{transactional_id} has no open transaction: it is {found.state}")
     confirm(f"Abort the transaction of {transactional_id}, open for {_age(found)}?", yes=yes)
-    ask(bootstrap, lambda routes: abort(routes, found))
+    run_admin(
+        bootstrap,
+        lambda client: client.transactions.end(found.producer, is_commit=False),
+        f"{transactional_id} was not aborted",
+    )
     typer.echo(f"The transaction of {transactional_id} is aborted.")
 
 
 def _abort_in_partition(bootstrap: str, topic: str, partition: int, producer_id: int, *, yes: bool) -> None:
-    found = ask(bootstrap, lambda routes: open_in(routes, topic, partition))
+    found = run_admin(bootstrap, lambda client: open_in(client, topic, partition))
     hanging = next((each for each in found if each.producer_id == producer_id), None)
     if hanging is None:
         raise Failure(f"producer {producer_id} has no transaction open in {topic}-{partition}")
     confirm(f"Abort the transaction of producer {producer_id} in {topic}-{partition}?", yes=yes)
-    ask(bootstrap, lambda routes: abort_hanging(routes, hanging))
+    run_admin(bootstrap, lambda client: abort_hanging(client, hanging))
     typer.echo(f"The transaction of producer {producer_id} in {topic}-{partition} is aborted.")
 
 
-def _fields(each: Described) -> dict[str, Any]:
+def _fields(each: TransactionDescription) -> dict[str, Any]:
     return {
         "transactional_id": each.transactional_id,
         "state": each.state,
@@ -149,11 +160,11 @@ def _fields(each: Described) -> dict[str, Any]:
         "timeout_ms": each.timeout_ms,
         "held": each.timeout_ms is None,
         "start_ms": each.start_ms,
-        "partitions": each.partitions,
+        "partitions": {topic: list(indexes) for topic, indexes in each.partitions.items()},
     }
 
 
-def _row(each: Described) -> tuple[object, ...]:
+def _row(each: TransactionDescription) -> tuple[object, ...]:
     count = sum(len(indexes) for indexes in each.partitions.values())
     return (
         each.transactional_id,
@@ -177,9 +188,9 @@ def _hanging_row(each: OpenInPartition) -> tuple[object, ...]:
     )
 
 
-def _timeout(each: Described) -> str:
+def _timeout(each: TransactionDescription) -> str:
     return HELD if each.timeout_ms is None else f"{each.timeout_ms / 1000:g} s"
 
 
-def _age(each: Described) -> str:
+def _age(each: TransactionDescription) -> str:
     return NONE if each.start_ms is None else f"{(SystemClock().now_ms() - each.start_ms) / 1000:.1f} s"

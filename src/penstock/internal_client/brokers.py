@@ -74,12 +74,15 @@ class Brokers:
         )
 
     async def log_dirs(self, node_id: BrokerId, *, with_sizes: bool = True) -> list[LogDir]:
-        """Describe the log directories of one broker, with the size of every replica or without any."""
+        """Describe the log directories of one broker, with the size of every replica or without any.
+
+        Directories that the broker reports an error for are left out.
+        """
         fields: dict[str, Any] = {"topics": None if with_sizes else []}
         response = await self._routes.at_broker(
             node_id, lambda connection: _DESCRIBE_LOG_DIRS.call(connection, fields)
         )
-        return [_log_dir(result) for result in response.results]
+        return [_log_dir(result) for result in response.results if not result.error_code]
 
     def _known(self) -> tuple[BrokerSummary, ...]:
         return tuple(
@@ -95,7 +98,6 @@ class Brokers:
 
 
 def _log_dir(result: Any) -> LogDir:
-    check_error(result.error_code)
     sizes = {
         TopicPartition(topic.name, partition.partition_index): partition.partition_size
         for topic in result.topics

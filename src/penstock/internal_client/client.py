@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Self, TypeVar
 
 from penstock.config import parse_address
+from penstock.internal_client.api import RESPONSE_SECONDS
 from penstock.internal_client.brokers import Brokers
 from penstock.internal_client.configs import Configs
 from penstock.internal_client.groups import Groups
@@ -32,13 +33,27 @@ class InternalClient:
         self.reassignments = Reassignments(routes)
 
     @classmethod
-    def to(cls, bootstrap: str, client_id: str, patience_seconds: float) -> Self:
-        """Create a client of the cluster at `HOST:PORT,HOST:PORT`; ValueError for anything else.
+    def to(
+        cls,
+        bootstrap: str,
+        client_id: str,
+        patience_seconds: float,
+        response_seconds: float = RESPONSE_SECONDS,
+    ) -> Self:
+        """Create a client of the cluster at `HOST:PORT,HOST:PORT`; ValueError, with the wrong part, for other texts.
 
-        Nothing is connected before the first request. `patience_seconds` bounds the retries of each request.
+        Nothing is connected before the first request. `patience_seconds` bounds the retries of each request; another
+        broker is asked after `response_seconds` without a response.
         """
         addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
-        return cls(Routes(TcpNetwork(), addresses, client_id, patience_seconds=patience_seconds))
+        routes = Routes(
+            TcpNetwork(),
+            addresses,
+            client_id,
+            patience_seconds=patience_seconds,
+            response_seconds=response_seconds,
+        )
+        return cls(routes)
 
     async def __aenter__(self) -> Self:
         return self

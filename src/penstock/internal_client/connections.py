@@ -64,11 +64,12 @@ class BrokerConnections:
         except OSError as error:
             raise Unreachable({address: error}) from error
 
-    async def send(self, address: Address, request: Request[T]) -> T:
-        """Make a request on the shared connection; Unreachable where no response comes."""
+    async def send(self, address: Address, request: Request[T], timeout_seconds: float | None = None) -> T:
+        """Make a request on the shared connection; Unreachable where no response comes in time."""
         connection = await self.get(address)
         try:
-            return await request(connection)
+            async with asyncio.timeout(timeout_seconds):
+                return await request(connection)
         except Unreachable:
             raise
         except OSError as error:

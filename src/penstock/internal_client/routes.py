@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
-from penstock.internal_client.api import Api, check_error
+from penstock.internal_client.api import RESPONSE_SECONDS, Api, check_error
 from penstock.internal_client.connections import BrokerConnections, Request
 from penstock.internal_client.errors import OutcomeUnknown, Unreachable, reason_of
 from penstock.internal_client.retries import retry
@@ -68,10 +68,12 @@ class Routes:
         client_id: str,
         shortcuts: Mapping[BrokerId, Address] | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
+        response_seconds: float = RESPONSE_SECONDS,
     ) -> None:
         """Create routes; nothing is connected yet.
 
         `shortcuts` replace the addresses that brokers advertise. `patience_seconds` bounds the retries of a request.
+        After `response_seconds` without a response, a request for any broker is sent to the next one.
         """
         self.cluster_id = ""
         self.controller = BrokerId(-1)
@@ -79,6 +81,7 @@ class Routes:
         self._bootstrap = list(bootstrap)
         self._shortcuts = shortcuts or {}
         self._patience_seconds = patience_seconds
+        self._response_seconds = response_seconds
         self._connections = BrokerConnections(network, client_id)
         self._topics: dict[str, TopicRoute] = {}
         self._read_at: dict[str, float] = {}
@@ -239,7 +242,7 @@ class Routes:
         problems: dict[Address, OSError] = {}
         for address in self._addresses():
             try:
-                return await self._connections.send(address, request)
+                return await self._connections.send(address, request, self._response_seconds)
             except Unreachable as error:
                 problem = error.problems[address]
                 # A port that never was a broker's may belong to another protocol.

@@ -1,0 +1,63 @@
+"""The internal client as commands use it: its failures become Failures that name the address or the refusal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from penstock.cli.failures import ExitCode, Failure
+from penstock.errors import BrokerError, ProtocolError
+from penstock.internal_client.api import RESPONSE_SECONDS
+from penstock.internal_client.client import InternalClient
+from penstock.internal_client.errors import OutcomeUnknown, Unreachable
+
+T = TypeVar("T")
+
+CLIENT_ID = "penstock-cli"
+RETRY_SECONDS = 30.0
+_NAME_ANOTHER = "Name one with --bootstrap HOST:PORT or PENSTOCK_BOOTSTRAP."
+
+
+def admin_client(bootstrap: str, response_seconds: float = RESPONSE_SECONDS) -> InternalClient:
+    """Create a client of the cluster at an address; nothing is connected yet."""
+    try:
+        return InternalClient.to(bootstrap, CLIENT_ID, RETRY_SECONDS, response_seconds)
+    except ValueError as error:
+        raise Failure(f"{str(error)!r} is not HOST:PORT", code=ExitCode.USAGE) from None
+
+
+def run_admin(
+    bootstrap: str,
+    work: Callable[[InternalClient], Awaitable[T]],
+    subject: str = "",
+    response_seconds: float = RESPONSE_SECONDS,
+) -> T:
+    """Do some work with a client in an event loop of its own; `subject` names what a refusal is about."""
+
+    async def body() -> T:
+        async with admin_client(bootstrap, response_seconds) as client:
+            return await work(client)
+
+    with reported(subject):
+        return asyncio.run(body())
+
+
+@contextmanager
+def reported(subject: str = "") -> Iterator[None]:
+    """Raise failures of the internal client as Failures."""
+    prefix = f"{subject}: " if subject else ""
+    try:
+        yield
+    except Unreachable as error:
+        raise Failure(str(error), _NAME_ANOTHER) from None
+    except OutcomeUnknown as error:
+        raise Failure(
+            f"{prefix}the response was lost ({error}), so the change may or may not have been made",
+            "Look at the present state, then run the command again if needed.",
+        ) from None
+    except BrokerError as error:
+        raise Failure(f"{prefix}{error} ({error.code.name.upper()})") from None
+    except ProtocolError as error:
+        raise Failure(f"{prefix}the broker sent a response that cannot be decoded: {error}") from None
