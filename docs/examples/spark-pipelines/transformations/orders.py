@@ -1,4 +1,4 @@
-"""A topic as a table that grows, and what it says of each key."""
+"""A topic as a growing table, and a view with the number of records of each key."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
