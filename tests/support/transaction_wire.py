@@ -82,7 +82,7 @@ class Producer:
         }
         answer = await self.broker.ask(INIT_PRODUCER_ID, 4, fields)
         async with asyncio.timeout(LOAD_SECONDS):
-            while answer.error_code == ErrorCode.coordinator_load_in_progress:
+            while ErrorCode(answer.error_code).retriable:
                 await asyncio.sleep(0.02)
                 answer = await self.broker.ask(INIT_PRODUCER_ID, 4, fields)
         assert answer.error_code == ErrorCode.none, answer.error_code
@@ -183,7 +183,8 @@ class Producer:
                     "group_id": group,
                 },
             )
-            assert answer.error_code == ErrorCode.none, answer.error_code
+            if answer.error_code != ErrorCode.none:
+                return ErrorCode(answer.error_code)
         answer = await (self.group_coordinator or self.broker).ask(
             OFFSET_COMMIT,
             (5 if self.version == 2 else 3) if version is None else version,
