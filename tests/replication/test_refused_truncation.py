@@ -63,7 +63,7 @@ def test_follower_refuses_to_truncate_below_its_high_watermark(tmp_path: Path) -
 def test_follower_that_truncates_committed_records_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Replica, "must_keep", lambda *_: False)
+    monkeypatch.setattr(Replica, "refuses_truncation", lambda *_: False)
     with pytest.raises(AssertionError, match="committed records are kept"):
         run(Cluster(tmp_path), keep_committed_records)
 

@@ -16,6 +16,7 @@ from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartitio
 from penstock.records.batch import BatchHeader, read_header
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.control import Marker
+from penstock.replication.admission import ACKS_ALL, ACKS_LEADER
 from penstock.replication.flusher import Flusher
 from penstock.replication.in_sync import InSync
 from penstock.replication.refused_batches import RefusedBatches
@@ -213,6 +214,20 @@ async def test_a_batch_with_bad_records_is_refused_and_the_next_goes_on(tmp_path
     await bench.threads.finish_one()
     assert outcomes[0].code is ErrorCode.invalid_record
     assert outcomes[1].base_offset == 0
+
+
+@pytest.mark.parametrize("acks", [ACKS_ALL, ACKS_LEADER])
+async def test_min_insync_replicas_applies_when_a_held_batch_is_appended(tmp_path: Path, acks: int) -> None:
+    bench, outcomes = compacted(tmp_path), []
+    replica = bench.replica()
+    assert replica.append(batch(b"a")[0], NOW_MS, outcomes.append, acks=acks) is None
+    replica.min_insync_replicas = 2
+    await bench.threads.finish_one()
+    if acks == ACKS_ALL:
+        assert [error.code for error in outcomes] == [ErrorCode.not_enough_replicas]
+        assert replica.log.log_end_offset == 0
+    else:
+        assert [info.base_offset for info in outcomes] == [0]
 
 
 async def test_those_who_wait_are_told_when_the_partition_goes(tmp_path: Path) -> None:

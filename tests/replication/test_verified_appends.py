@@ -317,6 +317,20 @@ def test_a_batch_that_is_vouched_for_waits_behind_others_of_its_producer_alone(t
     run(scenario, tmp_path)
 
 
+def test_min_insync_replicas_applies_when_a_verified_batch_is_appended(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.send("held", 0)
+        stage.replica.min_insync_replicas = 2
+        await stage.coordinator.say()
+        assert stage.code("held") is ErrorCode.not_enough_replicas
+        assert stage.replica.log.log_end_offset == 0
+        stage.replica.min_insync_replicas = 1
+        stage.send("again", 0)
+        assert stage.offset("again") == 0
+
+    run(scenario, tmp_path)
+
+
 def header_of(producer_id: int) -> BatchHeader:
     return read_header(
         memoryview(

@@ -8,6 +8,7 @@ the same error. Loop thread only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
@@ -17,7 +18,7 @@ from penstock.records.batch import TRANSACTIONAL_FLAG, BatchHeader
 from penstock.records.compression import Codec
 from penstock.records.control import Marker
 from penstock.records.validation import check_batch
-from penstock.replication.held_appends import Append, AppendCallback, HeldAppend, HeldAppends
+from penstock.replication.held_appends import AppendCallback, HeldAppend, HeldAppends
 from penstock.replication.keyed_log import KeyedLog
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.verified_appends import VerifiedAppends
@@ -28,6 +29,9 @@ from penstock.threads import Threads
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
+
+
+Append = Callable[[memoryview, BatchHeader, int], AppendInfo]
 
 
 class TransactionCheck(Protocol):
@@ -78,8 +82,15 @@ def _transaction_mismatch() -> BrokerError:
 
 
 class Admission:
-    def __init__(self, log: Log, threads: Threads, refused: RefusedBatches, append: Append) -> None:
-        """`append` appends a batch that has passed every check."""
+    def __init__(
+        self,
+        log: Log,
+        threads: Threads,
+        refused: RefusedBatches,
+        append: Append,
+        refuses_acks_all: Callable[[], bool],
+    ) -> None:
+        """`append` appends a batch that has passed every check, `refuses_acks_all` is that of `Replica`."""
         self.keyed: KeyedLog | None = None
         """Index by key; None where the topic has no `index.by.key`."""
         self.verified = VerifiedAppends(log, self._on_unverified)
@@ -88,7 +99,8 @@ class Admission:
         self._threads = threads
         self._max_message_bytes = log.config.max_message_bytes
         self._append = append
-        self._held = HeldAppends(log, threads, append)
+        self._refuses_acks_all = refuses_acks_all
+        self._held = HeldAppends(log, threads, self._append_held)
         partition = log.topic_partition.partition
         self._refused_as = (log.topic_partition.topic, partition), (log.topic_id, partition)
         """Keys under which `RefusedBatches` may know this partition."""
@@ -110,10 +122,10 @@ class Admission:
         batch: memoryview,
         now_ms: int,
         callback: AppendCallback,
+        acks: int,
         transaction: TransactionCheck | None,
         *,
         allows_zstd: bool,
-        is_under_min_insync: bool,
     ) -> AppendInfo | None:
         """Check a batch and append it; see `Replica.append`."""
         header = check_produced(
@@ -125,16 +137,23 @@ class Admission:
         keyed, held = self.keyed, self._held
         if keyed is not None:
             keyed.check_size(header)
-        if is_under_min_insync:
+        acks_all = acks == ACKS_ALL
+        if acks_all and self._refuses_acks_all():
             raise not_enough_replicas()
         if transaction is not None and self._must_verify(transaction, header):
-            self._hold_unverified(HeldAppend(batch, header, now_ms, callback), transaction)
+            self._hold_unverified(HeldAppend(batch, header, now_ms, callback, acks_all=acks_all), transaction)
             return None
         may_be_stored = keyed is not None and keyed.must_check(batch, header)
         if may_be_stored or held.must_hold:
-            held.hold(HeldAppend(batch, header, now_ms, callback, may_be_stored))
+            held.hold(HeldAppend(batch, header, now_ms, callback, may_be_stored, acks_all))
             return None
         return self._append(batch, header, now_ms)
+
+    def _append_held(self, held: HeldAppend) -> AppendInfo:
+        """Append a batch after its checks. Replicas may have left the in-sync set while it was held."""
+        if held.acks_all and self._refuses_acks_all():
+            raise not_enough_replicas()
+        return self._append(held.batch, held.header, held.now_ms)
 
     def fail(self, error: BrokerError) -> None:
         """Refuse every held batch."""
@@ -160,7 +179,7 @@ class Admission:
             ErrorCode.kafka_storage_error, "the batch could not be appended"
         )
         try:
-            result = self._append(held.batch, held.header, held.now_ms)
+            result = self._append_held(held)
         except BrokerError as error:
             result = error
         finally:

@@ -20,7 +20,6 @@ from penstock.replication.keyed_log import KeyedLog
 from penstock.storage.log import AppendInfo, Log
 from penstock.threads import Threads
 
-Append = Callable[[memoryview, BatchHeader, int], AppendInfo]
 AppendCallback = Callable[[AppendInfo | BrokerError], None]
 
 
@@ -31,11 +30,13 @@ class HeldAppend:
     now_ms: int
     callback: AppendCallback
     may_be_stored: bool = False
-    """Whether it has an idempotency key, and so may have been appended before."""
+    """Whether the batch has an idempotency key, and so may have been appended before."""
+    acks_all: bool = True
+    """Whether min.insync.replicas applies to the batch."""
 
 
 class HeldAppends:
-    def __init__(self, log: Log, threads: Threads, append: Append) -> None:
+    def __init__(self, log: Log, threads: Threads, append: Callable[[HeldAppend], AppendInfo]) -> None:
         self.checks_records = log.config.checks_records
         self.keyed: KeyedLog | None = None
         self._log = log
@@ -132,7 +133,7 @@ class HeldAppends:
             ErrorCode.kafka_storage_error, "the batch could not be appended"
         )
         try:
-            result = outcome or self._append(held.batch, held.header, held.now_ms)
+            result = outcome or self._append(held)
         except BrokerError as error:
             result = error
         finally:

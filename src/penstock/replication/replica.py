@@ -88,7 +88,9 @@ class Replica:
         self.on_marker: Callable[[Marker, AppendInfo], None] | None = None
         """Called after every transaction marker that is appended here."""
         self._context = context
-        self._admission = Admission(log, context.threads, context.refused, self.append_as_leader)
+        self._admission = Admission(
+            log, context.threads, context.refused, self.append_as_leader, lambda: self.refuses_acks_all
+        )
         self.verified = self._admission.verified
         self._commit_waiters = CommitWaiters()
         self._producers = CommitWaiters()
@@ -228,14 +230,7 @@ class Replica:
         None when the batch is held until its records, its idempotency key or its transaction was checked: `callback`
         is called later, with the append or the refusal.
         """
-        return self._admission.append(
-            batch,
-            now_ms,
-            callback,
-            transaction,
-            allows_zstd=allows_zstd,
-            is_under_min_insync=acks == ACKS_ALL and self.refuses_acks_all,
-        )
+        return self._admission.append(batch, now_ms, callback, acks, transaction, allows_zstd=allows_zstd)
 
     def append_as_leader(self, batch: memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
         """Append one checked batch; BrokerError when it is refused, and then nothing has changed."""
