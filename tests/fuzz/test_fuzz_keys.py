@@ -12,7 +12,7 @@ from penstock.errors import ProtocolError
 from penstock.model import TopicId
 from penstock.records.batch import HEADER_SIZE, read_header
 from penstock.records.building import NewRecord, build_batch
-from penstock.storage.key_entries import HASH_BYTES, IDEMPOTENCY_HEADER, PLACE, entries_of, read_key
+from penstock.storage.keys.entries import HASH_BYTES, IDEMPOTENCY_HEADER, PLACE, entries_of, read_key
 from penstock.wire.fetch_by_key import (
     FetchByKeyRequest,
     KeyLookup,

@@ -11,7 +11,7 @@ from penstock.errors import ProtocolError
 from penstock.net.answer import Answer, Later
 from penstock.net.connection import Connection, ConnectionLimits, Traffic
 from penstock.net.request_memory import RequestMemory
-from penstock.storage.disk import File
+from penstock.records.log_slice import SliceFile
 from penstock.threads import ThreadPools
 from support.eventually import eventually_async
 
@@ -47,7 +47,7 @@ class ScriptedSocket:
         self.sent += data
         return len(data)
 
-    def sendfile(self, file: File, position: int, length: int) -> int:
+    def sendfile(self, file: SliceFile, position: int, length: int) -> int:
         return self.sendmsg((file.pread(position, length),), False)
 
     def on_readable(self, callback: Callable[[], None] | None) -> None:

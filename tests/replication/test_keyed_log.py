@@ -15,7 +15,7 @@ from penstock.records.building import NewRecord, build_batch
 from penstock.replication.keyed_log import KeyedLog, Outcome
 from penstock.storage.disk import RealDisk
 from penstock.storage.file_cache import FileCache
-from penstock.storage.key_lookup import KeyQuery, KeyRecords
+from penstock.storage.keys.lookup import KeyQuery, KeyRecords
 from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_state import StorageContext

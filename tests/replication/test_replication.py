@@ -12,9 +12,9 @@ from replication_cluster import TOPIC, WAIT_SECONDS, Cluster
 
 from penstock.errors import BrokerError, ErrorCode, WouldBlock
 from penstock.model import BrokerId, Offset
+from penstock.records.log_slice import LogSlice
 from penstock.replication.fetcher import Fetcher
 from penstock.storage.log import Log
-from penstock.storage.log_slice import LogSlice
 from penstock.wire.fetch_client import FetchResponse
 from support.eventually import eventually_async
 

@@ -20,7 +20,7 @@ from penstock.records.iteration import iterate, read_batches
 from penstock.server import key_session
 from penstock.server.key_session import KeySession
 from penstock.server.security import Operation, ResourceType
-from penstock.storage.key_entries import IDEMPOTENCY_HEADER
+from penstock.storage.keys.entries import IDEMPOTENCY_HEADER
 from penstock.wire.fetch_by_key import KeyResult
 from support.eventually import eventually_async
 from support.harness import Harness

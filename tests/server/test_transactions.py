@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ErrorCode
+from penstock.records.control import AbortedTransaction
 from penstock.server.security import Operation, ResourceType
-from penstock.storage.aborted_transactions import AbortedTransaction
 from support.eventually import eventually_async
 from support.harness import Harness, serve
 from support.transaction_wire import (

@@ -11,9 +11,9 @@ from planting import planted_in_cluster
 
 from penstock.replication import keyed_log
 from penstock.replication.keyed_log import KeyedLog
-from penstock.storage.key_index import KeyIndex, LogView
-from penstock.storage.key_lookup import find_original
-from penstock.storage.key_part import KeyPart
+from penstock.storage.keys.index import KeyIndex, LogView
+from penstock.storage.keys.lookup import find_original
+from penstock.storage.keys.part import KeyPart
 from penstock.storage.log import Log
 
 

@@ -9,13 +9,13 @@ from penstock.net.answer import Answer
 from penstock.net.connection import Connection, ConnectionLimits, Traffic
 from penstock.net.network import Socket
 from penstock.net.request_memory import RequestMemory
+from penstock.records.log_slice import LogSlice
 from penstock.simulation.clock import SimulatedClock
 from penstock.simulation.disk import SimulatedDisk
 from penstock.simulation.loop import SimulationLoop
 from penstock.simulation.network import SimulatedNetwork
 from penstock.simulation.threads import SimulatedThreads
 from penstock.simulation.trace import Trace
-from penstock.storage.log_slice import LogSlice
 
 
 def test_waiting_for_the_disk_does_not_spin_on_a_writable_socket() -> None:

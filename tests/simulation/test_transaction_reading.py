@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from penstock.records.building import NewRecord, build_batch
-from penstock.records.control import build_marker
+from penstock.records.control import AbortedTransaction, build_marker
 from penstock.simulation.copying import Copies
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.transaction_reading import readable
-from penstock.storage.aborted_transactions import AbortedTransaction
 from penstock.wire.fetch import FetchResult
 
 SOURCE, TARGET = ("ledger-0", 0), ("ledger-1", 0)

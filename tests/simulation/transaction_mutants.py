@@ -12,8 +12,9 @@ from planting import planted_in_cluster
 
 from penstock.groups.transactional_commits import TransactionalCommits
 from penstock.model import Offset
+from penstock.records.control import AbortedTransaction
 from penstock.replication.verified_appends import VerifiedAppends
-from penstock.storage.aborted_transactions import AbortedTransaction, AbortedTransactions
+from penstock.storage.aborted_transactions import AbortedTransactions
 from penstock.storage.served_log import ServedLog
 from penstock.transactions import transaction
 from penstock.transactions.markers import Ending, Markers

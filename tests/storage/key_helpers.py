@@ -6,9 +6,9 @@ from compaction_helpers import batches
 
 from penstock.model import Offset
 from penstock.records.iteration import Record, iterate, read_batches
-from penstock.storage.key_entries import idempotency_key
-from penstock.storage.key_index import KeyFileJob, KeyIndex, KeysMissing, LogView
-from penstock.storage.key_lookup import KeyQuery, KeyRecords, find_original, look_up
+from penstock.storage.keys.entries import idempotency_key
+from penstock.storage.keys.index import KeyFileJob, KeyIndex, KeysMissing, LogView
+from penstock.storage.keys.lookup import KeyQuery, KeyRecords, find_original, look_up
 from penstock.storage.log import Log
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.records.control import AbortedTransaction
 from penstock.storage import aborted_transactions
-from penstock.storage.aborted_transactions import AbortedRange, AbortedTransaction, AbortedTransactions
+from penstock.storage.aborted_transactions import AbortedRange, AbortedTransactions
 
 
 def history(steps: list[int], ends: list[int]) -> list[AbortedRange]:

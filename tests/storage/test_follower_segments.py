@@ -12,6 +12,7 @@ from log_helpers import NOW_MS, checkpoint, flush, make_batch, make_context, mak
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerEpoch, LeaderEpoch, Offset
 from penstock.records.batch import assign, read_header
+from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET
 from penstock.storage.closed_segments import CLOSED_SEGMENTS_FILE
 from penstock.storage.disk import RealDisk
 from penstock.storage.fetched_batches import MAX_GAP
@@ -20,7 +21,6 @@ from penstock.storage.log_config import LogConfig
 from penstock.storage.log_manager import LogManager
 from penstock.storage.segment import Segment
 from penstock.storage.segment_list import SegmentList
-from penstock.storage.walking import MAX_RELATIVE_OFFSET
 
 LEADER = LeaderEpoch(9)
 BOOT = "boot"

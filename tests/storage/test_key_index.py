@@ -14,12 +14,14 @@ from penstock.records.batch import HEADER_SIZE
 from penstock.records.building import NewRecord, build_batch, rebuild_batch
 from penstock.records.compression import Codec
 from penstock.records.iteration import Record
-from penstock.storage import key_entries, key_index, key_lookup
 from penstock.storage.damage import DamagedRange
 from penstock.storage.disk import RealFile
-from penstock.storage.key_file import PAGE_BYTES, KeyFile
-from penstock.storage.key_index import KeyFileJob, KeyIndex, KeysMissing, LogView
-from penstock.storage.key_lookup import KeyQuery, look_up
+from penstock.storage.keys import entries as key_entries
+from penstock.storage.keys import index as key_index
+from penstock.storage.keys import lookup as key_lookup
+from penstock.storage.keys.file import PAGE_BYTES, KeyFile
+from penstock.storage.keys.index import KeyFileJob, KeyIndex, KeysMissing, LogView
+from penstock.storage.keys.lookup import KeyQuery, look_up
 from penstock.storage.log import Log
 from penstock.storage.log_config import KEYED_SEGMENT_RECORDS, LogConfig
 from penstock.storage.segment import KEYS_SUFFIX

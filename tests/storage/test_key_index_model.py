@@ -20,8 +20,8 @@ from penstock.records.compression import Codec
 from penstock.records.control import Marker
 from penstock.simulation.disk import SimulatedDisk
 from penstock.simulation.trace import Trace
-from penstock.storage.key_entries import IDEMPOTENCY_HEADER
-from penstock.storage.key_file import PAGE_BYTES
+from penstock.storage.keys.entries import IDEMPOTENCY_HEADER
+from penstock.storage.keys.file import PAGE_BYTES
 from penstock.storage.log_config import LogConfig
 from penstock.storage.segment import KEYS_SUFFIX
 

@@ -11,8 +11,7 @@ from transaction_helpers import Writer, append_marker, commit_all, read_committe
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import BrokerEpoch, LeaderEpoch, Offset
-from penstock.records.control import Marker
-from penstock.storage.aborted_transactions import AbortedTransaction
+from penstock.records.control import AbortedTransaction, Marker
 from penstock.storage.disk import RealDisk
 from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig

@@ -12,7 +12,7 @@ from penstock.net.answer import Later
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.control import read_marker
 from penstock.records.iteration import iterate, read_batches
-from penstock.storage.log_slice import LogSlice
+from penstock.records.log_slice import LogSlice
 from penstock.wire.fetch import FetchPartition, FetchRequest, FetchResult, FetchTopic
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
 from penstock.wire.framing import SIZE_PREFIX

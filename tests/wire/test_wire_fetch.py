@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import ErrorCode, ProtocolError
 from penstock.model import TopicId
-from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
+from penstock.records.log_slice import EMPTY_SLICE, LogSlice
 from penstock.wire.fetch import (
     AbortedTransaction,
     DivergingEpoch,

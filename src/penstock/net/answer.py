@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, final
 
-from penstock.storage.log_slice import LogSlice
+from penstock.records.log_slice import LogSlice
 
 Part: TypeAlias = bytes | bytearray | memoryview | LogSlice
 Parts: TypeAlias = list[Part]

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from typing_extensions import Buffer
 
-from penstock.storage.disk import File
+from penstock.records.log_slice import SliceFile
 
 
 class Socket(Protocol):
@@ -32,7 +32,7 @@ class Socket(Protocol):
         """Bytes taken, perhaps fewer than given; `more` says that further bytes follow at once."""
         ...
 
-    def sendfile(self, file: File, position: int, length: int) -> int:
+    def sendfile(self, file: SliceFile, position: int, length: int) -> int:
         """Bytes taken straight from a file's pages."""
         ...
 
@@ -92,7 +92,7 @@ class TcpSocket:
     def sendmsg(self, buffers: Sequence[Buffer], more: bool) -> int:
         return self._socket.sendmsg(buffers, (), _MSG_MORE if more else 0)
 
-    def sendfile(self, file: File, position: int, length: int) -> int:
+    def sendfile(self, file: SliceFile, position: int, length: int) -> int:
         descriptor = file.fileno()
         if descriptor is None or not _HAS_SENDFILE:
             return self._socket.send(file.pread(position, min(length, _COPY_BYTES)))

@@ -14,7 +14,7 @@ from typing_extensions import Buffer
 
 from penstock.net.answer import Part, Parts
 from penstock.net.network import Socket
-from penstock.storage.log_slice import LogSlice
+from penstock.records.log_slice import LogSlice
 from penstock.threads import Threads
 
 _BUFFERS_PER_SEND = 256

@@ -22,6 +22,13 @@ _VERSION = 0
 _ABORT, _COMMIT = 0, 1
 
 
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction, as a Fetch response names it to a reader of committed records."""
+
+    producer_id: int
+    first_offset: int
+
+
 class Marker(NamedTuple):
     producer_id: int
     producer_epoch: int

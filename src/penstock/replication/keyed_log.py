@@ -19,9 +19,9 @@ from penstock.errors import BrokerError, ErrorCode, InvalidBatch, StorageError
 from penstock.model import Offset
 from penstock.records.batch import BatchHeader
 from penstock.records.iteration import iterate
-from penstock.storage.key_entries import idempotency_key, key_hash, may_have_idempotency_key
-from penstock.storage.key_index import KeyFileJob, KeyIndex, KeysMissing, LogView, NewEntries
-from penstock.storage.key_lookup import KeyQuery, KeyRecords, find_original, look_up
+from penstock.storage.keys.entries import idempotency_key, key_hash, may_have_idempotency_key
+from penstock.storage.keys.index import KeyFileJob, KeyIndex, KeysMissing, LogView, NewEntries
+from penstock.storage.keys.lookup import KeyQuery, KeyRecords, find_original, look_up
 from penstock.storage.log import Log
 from penstock.storage.log_config import KEYED_SEGMENT_RECORDS
 from penstock.storage.segment import Segment

@@ -16,7 +16,7 @@ from penstock.model import Offset
 from penstock.net.answer import Answer, Later, Parts
 from penstock.replication.keyed_log import KeyedLog, KeyWait
 from penstock.replication.replica import Replica
-from penstock.storage.key_lookup import KeyQuery, KeyRecords
+from penstock.storage.keys.lookup import KeyQuery, KeyRecords
 from penstock.wire.fetch_by_key import KeyLookup, KeyResult, encode_fetch_by_key_response
 
 MAX_LOOKUPS = 20_000

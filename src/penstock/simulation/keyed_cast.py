@@ -27,7 +27,7 @@ from penstock.simulation.partition_history import Place
 from penstock.simulation.patience import tried
 from penstock.simulation.reading import read_records
 from penstock.simulation.stage import CLIENT_HOST
-from penstock.storage.key_entries import IDEMPOTENCY_HEADER
+from penstock.storage.keys.entries import IDEMPOTENCY_HEADER
 
 _SHARE = 0.25
 """Of the seeds."""

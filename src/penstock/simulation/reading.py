@@ -5,8 +5,8 @@ from __future__ import annotations
 from penstock.errors import InvalidBatch
 from penstock.records.batch import BatchHeader, crc_matches
 from penstock.records.iteration import iterate, read_batches
+from penstock.records.log_slice import LogSlice
 from penstock.simulation.history import DamagedBatch, InvariantViolated, ReadRange, ReadRecord
-from penstock.storage.log_slice import LogSlice
 from penstock.wire.fetch import FetchResult
 
 

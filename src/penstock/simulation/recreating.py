@@ -12,6 +12,7 @@ from uuid import UUID
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.records.building import NewRecord, build_batch
+from penstock.records.log_slice import LogSlice
 from penstock.simulation.client import NoAnswer, SimulatedClient
 from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.group_client import Commit, GroupClient, Identity
@@ -19,7 +20,6 @@ from penstock.simulation.history import FILLING, InvariantViolated, Write
 from penstock.simulation.reading import read_records
 from penstock.simulation.replicated_topic import ReplicatedTopic
 from penstock.simulation.topic_model import TopicState
-from penstock.storage.log_slice import LogSlice
 
 _PARTITION = 0
 _MAX_BYTES = 100_000

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Buffer
 
-from penstock.storage.disk import File
+from penstock.records.log_slice import SliceFile
 
 if TYPE_CHECKING:
     from penstock.simulation.network import SimulatedNetwork
@@ -109,7 +109,7 @@ class SimulatedSocket:
             self._transmit(_beginning(buffers, count))
         return count
 
-    def sendfile(self, file: File, position: int, length: int) -> int:
+    def sendfile(self, file: SliceFile, position: int, length: int) -> int:
         room = self._stream.window_bytes - self._unread_bytes
         return self.sendmsg([file.pread(position, max(1, min(length, room)))], more=False)
 

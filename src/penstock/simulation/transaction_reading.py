@@ -11,13 +11,13 @@ from penstock.errors import BrokerError, ErrorCode, InvalidBatch
 from penstock.records.batch import crc_matches
 from penstock.records.control import read_marker
 from penstock.records.iteration import iterate, read_batches
+from penstock.records.log_slice import LogSlice
 from penstock.simulation.client import READ_COMMITTED, READ_UNCOMMITTED, NoAnswer, SimulatedClient
 from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.partition_history import Place
 from penstock.simulation.routing import RoutingClient
 from penstock.simulation.transaction_model import TransactionModel
-from penstock.storage.log_slice import LogSlice
 from penstock.wire.fetch import FetchResult
 
 _LATEST = -1

@@ -14,12 +14,9 @@ from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
+from penstock.records.control import AbortedTransaction
+
 _BLOCK = 256
-
-
-class AbortedTransaction(NamedTuple):
-    producer_id: int
-    first_offset: int
 
 
 class AbortedRange(NamedTuple):

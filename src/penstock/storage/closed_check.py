@@ -10,12 +10,12 @@ from contextlib import suppress
 from penstock.errors import CorruptLog
 from penstock.model import Offset
 from penstock.records.batch import HEADER_SIZE, MAGIC, crc_matches, read_header
+from penstock.storage.batch_scan import read_batch
 from penstock.storage.closed_segments import LOST, ClosedSegment, ClosedSegments, first_crc
 from penstock.storage.damage import DamagedRange
 from penstock.storage.disk import Disk, FileStatus
 from penstock.storage.segment import Segment
 from penstock.storage.stray_files import DAMAGED_SUFFIX
-from penstock.storage.walking import read_batch
 
 LOST_REASON = "records that were stored are missing"
 

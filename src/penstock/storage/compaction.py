@@ -18,12 +18,12 @@ from penstock.model import Offset
 from penstock.records.batch import BatchHeader, crc_matches
 from penstock.records.iteration import iterate
 from penstock.storage.batch_filter import BatchFilter, LiveProducers
+from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET, read_batch
 from penstock.storage.cleaned_segment import CleanedSegment
 from penstock.storage.file_cache import FileCache
 from penstock.storage.key_offsets import KeyOffsets
 from penstock.storage.log import Log
 from penstock.storage.segment import Segment
-from penstock.storage.walking import MAX_RELATIVE_OFFSET, read_batch
 
 STEP_BYTES = 256 * 1024
 

@@ -14,7 +14,7 @@ from penstock.model import LeaderEpoch, Offset
 from penstock.records.batch import MAGIC, BatchHeader, crc_matches, read_header
 from penstock.records.building import with_records
 from penstock.records.iteration import read_batches
-from penstock.storage.walking import MAX_RELATIVE_OFFSET
+from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET
 
 MAX_GAP = 1 << 42
 """Offsets between two batches. A wider gap is a damaged base offset, which the CRC of a batch does not cover."""

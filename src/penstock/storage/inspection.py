@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from penstock.errors import ConfigError, CorruptLog
 from penstock.records.batch import BatchHeader, crc_matches
+from penstock.storage.batch_scan import find_batch, read_batch, scan_batches
 from penstock.storage.disk import Disk, File
 from penstock.storage.index import ENTRY_SIZE, FIRST_ENTRY, IndexDamaged, decode_entry
 from penstock.storage.segment import INDEX_SUFFIX, LOG_SUFFIX
-from penstock.storage.walking import find_batch, read_batch, walk_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def describe_segment(disk: Disk, path: str) -> Iterator[tuple[int, BatchHeader |
     position, end, min_offset = 0, file.size(), base_offset
     while position < end:
         try:
-            for start, header in walk_batches(
+            for start, header in scan_batches(
                 file, position, end, base_offset=base_offset, min_offset=min_offset, wait=True
             ):
                 yield start, header

@@ -11,7 +11,7 @@ from penstock.config import broker_options as broker
 from penstock.config import topic_options as topic
 from penstock.config.settings import BrokerConfig, TopicConfig
 from penstock.config.topic_options import CleanupPolicy, MessageTimestampType
-from penstock.storage.walking import MAX_RELATIVE_OFFSET
+from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET
 
 KEYED_SEGMENT_RECORDS = 1 << 18
 """Of a segment with a key index at most: what is in memory of the one that is written, and the work of making its

@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 
 from penstock.errors import CorruptLog
 from penstock.model import Offset
+from penstock.records.log_slice import LogSlice
 from penstock.storage.index import POSITION
-from penstock.storage.log_slice import LogSlice
 from penstock.storage.segment import Segment
 
 _MAX_BOUNDARIES = 8

@@ -11,6 +11,7 @@ from __future__ import annotations
 from penstock.errors import CorruptLog, TornBatch
 from penstock.model import Offset
 from penstock.records.batch import BatchHeader, crc_matches
+from penstock.storage.batch_scan import read_batch
 from penstock.storage.checkpoints import RecoveryMark
 from penstock.storage.damage import DamagedRange
 from penstock.storage.index import IndexEntry
@@ -18,7 +19,6 @@ from penstock.storage.recovery_findings import Findings
 from penstock.storage.recovery_start import mark_at, segment_from_mark
 from penstock.storage.replay import Replay
 from penstock.storage.segment import UNREACHABLE_OFFSET, Segment
-from penstock.storage.walking import read_batch
 
 _REWRITE_BYTES = 1024 * 1024
 

@@ -13,6 +13,7 @@ from penstock.errors import CorruptLog, InvalidBatch, StorageError
 from penstock.model import LeaderEpoch, Offset
 from penstock.records.batch import HEADER_SIZE, crc_matches, read_header
 from penstock.records.iteration import read_batches
+from penstock.storage.batch_scan import read_range
 from penstock.storage.damage import DamagedRange
 from penstock.storage.disk import Disk
 from penstock.storage.leader_epochs import LeaderEpochs
@@ -20,7 +21,6 @@ from penstock.storage.reading import floor_segment
 from penstock.storage.scrub import Damaged, Extent
 from penstock.storage.segment import Segment
 from penstock.storage.stored_log import StoredLog
-from penstock.storage.walking import read_range
 
 
 def extent_of(log: StoredLog, damaged: DamagedRange) -> Extent | None:

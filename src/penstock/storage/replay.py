@@ -12,6 +12,7 @@ from penstock.model import LeaderEpoch, Offset
 from penstock.records.batch import BatchHeader
 from penstock.records.control import read_marker
 from penstock.storage.aborted_transactions import AbortedTransactions
+from penstock.storage.batch_scan import read_batch
 from penstock.storage.disk import Disk
 from penstock.storage.index import FIRST_ENTRY, IndexEntry
 from penstock.storage.leader_epochs import LeaderEpochs
@@ -20,7 +21,6 @@ from penstock.storage.producer_state import ProducerStates
 from penstock.storage.reading import floor_segment
 from penstock.storage.segment import Segment
 from penstock.storage.snapshot import Snapshot, snapshot_name
-from penstock.storage.walking import read_batch
 
 
 class Replay:

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from penstock.errors import CorruptLog
 from penstock.model import NO_LEADER_EPOCH, Offset
 from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches, read_header
+from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET, find_batch
 from penstock.storage.damage import DamagedRange
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.segment import Segment
 from penstock.storage.stored_log import StoredLog
-from penstock.storage.walking import MAX_RELATIVE_OFFSET, find_batch
 
 PIECE_BYTES = 256 * 1024
 PIECE_BATCHES = 200

@@ -13,6 +13,7 @@ from contextlib import suppress
 from penstock.errors import CorruptLog, WouldBlock
 from penstock.model import Offset
 from penstock.records.batch import LENGTH_OVERHEAD, BatchHeader
+from penstock.storage.batch_scan import find_batch, scan_batches
 from penstock.storage.disk import Disk, File
 from penstock.storage.file_cache import CachedFile, FileCache
 from penstock.storage.index import (
@@ -26,7 +27,6 @@ from penstock.storage.index import (
     SegmentIndex,
     encode_entries,
 )
-from penstock.storage.walking import find_batch, walk_batches
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -82,7 +82,7 @@ class Segment:
         self.created_ms = created_ms
         """When the first batch was appended."""
         self.has_keys = has_keys
-        """Whether there is a file with its keys (`key_file`), right or not."""
+        """Whether there is a file with its keys (`keys.file`), valid or not."""
         self.writer: File | None = None
         """The file while it has unsynced bytes: kept out of the reach of eviction."""
 
@@ -173,7 +173,7 @@ class Segment:
         """The batches from an index entry on up to `end`. Nothing is opened where there are none."""
         if start.position >= end:
             return iter(())
-        return walk_batches(
+        return scan_batches(
             self.file,
             start.position,
             end,

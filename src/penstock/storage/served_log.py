@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError
 from penstock.model import Offset
-from penstock.storage.aborted_transactions import AbortedTransaction
+from penstock.records.control import AbortedTransaction
+from penstock.records.log_slice import EMPTY_SLICE, LogSlice
 from penstock.storage.damage import DamagedRange, next_damage
-from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.storage.reading import Found, end_offset, read_slice
 from penstock.storage.segment import Segment
 from penstock.storage.stored_log import StoredLog

@@ -11,9 +11,9 @@ from penstock.errors import InvalidBatch
 from penstock.model import LeaderEpoch, Offset
 from penstock.records.batch import LOG_APPEND_TIME_FLAG, BatchHeader
 from penstock.records.iteration import iterate
+from penstock.storage.batch_scan import read_batch
 from penstock.storage.index import IndexEntry
 from penstock.storage.segment import Segment
-from penstock.storage.walking import read_batch
 
 
 class TimestampOffset(NamedTuple):

@@ -15,8 +15,8 @@ from uuid import UUID
 
 from penstock.errors import ProtocolError
 from penstock.model import TopicId
-from penstock.storage.aborted_transactions import AbortedTransaction as AbortedTransaction
-from penstock.storage.log_slice import LogSlice
+from penstock.records.control import AbortedTransaction as AbortedTransaction
+from penstock.records.log_slice import LogSlice
 from penstock.wire import primitives
 from penstock.wire.headers import encode_response_header
 from penstock.wire.leader_hints import CurrentLeader, NodeEndpoint, encode_endpoints, encode_leader

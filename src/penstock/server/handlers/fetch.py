@@ -16,14 +16,14 @@ from penstock.config import FETCH_MAX_BYTES, FETCH_MAX_WAIT_MS
 from penstock.errors import BrokerError, CorruptLog, CutOff, ErrorCode, StorageError, WouldBlock
 from penstock.model import Offset, TopicId
 from penstock.net.answer import Answer, Later, Parts
+from penstock.records.control import AbortedTransaction
+from penstock.records.log_slice import EMPTY_SLICE, LogSlice
 from penstock.replication.replica import Replica
 from penstock.server.dispatch import Api, Request
 from penstock.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, FetchTarget
 from penstock.server.handlers.replica_fetch import handle_replica_fetch
 from penstock.server.read_replicas import are_followers_read, check_reach, preferred_read_replica
 from penstock.server.security import Operation, ResourceType
-from penstock.storage.aborted_transactions import AbortedTransaction
-from penstock.storage.log_slice import EMPTY_SLICE, LogSlice
 from penstock.wire.fetch import (
     RACK_FROM,
     FetchRequest,

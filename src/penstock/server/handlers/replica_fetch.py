@@ -15,12 +15,12 @@ from penstock.config import FETCH_MAX_BYTES, REPLICA_FETCH_WAIT_MAX_MS
 from penstock.errors import BrokerError, CorruptLog, ErrorCode, StorageError, WouldBlock
 from penstock.model import BrokerEpoch, BrokerId, Offset, TopicId
 from penstock.net.answer import Answer, Later, Parts
+from penstock.records.log_slice import LogSlice
 from penstock.replication.replica import Replica
 from penstock.replication.throttle import Throttle
 from penstock.server.dispatch import Request
 from penstock.server.fetch_sessions import INITIAL_EPOCH
 from penstock.server.follower_session import FollowedPartition, FollowerSession
-from penstock.storage.log_slice import LogSlice
 from penstock.wire.fetch import FetchRequest, FetchResult, FetchTopicResult, encode_fetch_response
 
 _MAX_SESSION_ID = 2**31 - 1

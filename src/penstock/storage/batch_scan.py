@@ -38,7 +38,7 @@ def read_range(file: File, position: int, length: int, wait: bool) -> bytes:
     return content
 
 
-def walk_batches(
+def scan_batches(
     file: File, position: int, end: int, *, base_offset: int, min_offset: int, wait: bool
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Each batch in [position, end) with where it starts. `position` and `end` are batch boundaries,

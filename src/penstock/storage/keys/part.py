@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from penstock.storage.key_entries import ENTRY_SIZE, HASH_BYTES, PLACE, Place
+from penstock.storage.keys.entries import ENTRY_SIZE, HASH_BYTES, PLACE, Place
 
 _BUCKETS = 256
 

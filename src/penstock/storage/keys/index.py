@@ -16,17 +16,17 @@ from penstock.errors import CorruptLog
 from penstock.model import Offset
 from penstock.records.batch import crc_matches
 from penstock.storage.aborted_transactions import AbortedTransactions
+from penstock.storage.batch_scan import read_batch
 from penstock.storage.damage import NO_DAMAGE, Damage
 from penstock.storage.disk import Disk
 from penstock.storage.file_cache import CachedFile, FileCache
 from penstock.storage.index import IndexEntry
-from penstock.storage.key_entries import HASH_BYTES, PLACE, entries_of
-from penstock.storage.key_file import KeyFile, KeyFileWriter, KeysDamaged
-from penstock.storage.key_part import KeyPart
+from penstock.storage.keys.entries import HASH_BYTES, PLACE, entries_of
+from penstock.storage.keys.file import KeyFile, KeyFileWriter, KeysDamaged
+from penstock.storage.keys.part import KeyPart
 from penstock.storage.log import Log
 from penstock.storage.segment import NO_TIMESTAMP, Segment
 from penstock.storage.stray_files import TEMPORARY_SUFFIX
-from penstock.storage.walking import read_batch
 
 PART_ENTRIES = 1 << 19
 """Of one part of a file at most: what is in memory while it is made."""

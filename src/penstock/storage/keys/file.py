@@ -5,7 +5,7 @@
     head      magic 4 | version 2 | is last 1 | segment size 8 | position of the last batch 8 | crc of its header 4 |
               filter pages 4 | entry pages 4 | entries 8
     filter    a Bloom filter, four bits a hash, all of them in one page
-    entries   170 of `key_entries`, sorted; the last page is filled up with ones
+    entries   170 of `entries`, sorted; the last page is filled up with ones
 
 Size and last batch say which segment it was made from: of logs that have that batch in common all before it is the
 same. Everything is read page by page, whatever is read is checked, and nothing is kept: the memory that lookups take
@@ -23,12 +23,12 @@ from crc32c import crc32c
 
 from penstock.errors import CorruptLog, StorageError
 from penstock.records.batch import HEADER_SIZE
+from penstock.storage.batch_scan import read_range
 from penstock.storage.disk import File
 from penstock.storage.file_cache import CachedFile
-from penstock.storage.key_entries import ENTRY_SIZE, HASH_BYTES, PLACE, Place
-from penstock.storage.key_part import KeyPart
+from penstock.storage.keys.entries import ENTRY_SIZE, HASH_BYTES, PLACE, Place
+from penstock.storage.keys.part import KeyPart
 from penstock.storage.segment import Segment
-from penstock.storage.walking import read_range
 
 PAGE_BYTES = 4096
 _CONTENT_BYTES = PAGE_BYTES - 4

@@ -20,8 +20,9 @@ from penstock.records.building import with_records
 from penstock.records.content import Headers
 from penstock.records.iteration import walk
 from penstock.records.varints import decode_int
+from penstock.storage.batch_scan import read_range
 from penstock.storage.damage import next_damage
-from penstock.storage.key_entries import (
+from penstock.storage.keys.entries import (
     OUR_HEADERS,
     batch_body,
     idempotency_hash,
@@ -29,11 +30,10 @@ from penstock.storage.key_entries import (
     key_hash,
     read_key,
 )
-from penstock.storage.key_file import KeysDamaged
-from penstock.storage.key_index import KeyIndex, KeysMissing, LogView
+from penstock.storage.keys.file import KeysDamaged
+from penstock.storage.keys.index import KeyIndex, KeysMissing, LogView
 from penstock.storage.reading import floor_segment
 from penstock.storage.segment import Segment
-from penstock.storage.walking import read_range
 
 MAX_READ_BYTES = 64 * 1024 * 1024
 """Of one lookup: of records that lie far apart in large batches it returns fewer than it may."""
