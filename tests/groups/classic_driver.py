@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.classic.group import ClassicGroup
 from penstock.groups.group import (
     GroupState,
     JoinRequest,

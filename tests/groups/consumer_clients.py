@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from consumer_driver import CLASSIC_SESSION_MS, REBALANCE_MS, Driver
 
 from penstock.errors import ErrorCode
-from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.classic.group import ClassicGroup
 from penstock.groups.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
 from penstock.groups.group import (
     ConsumerHeartbeat,

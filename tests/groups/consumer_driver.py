@@ -11,8 +11,8 @@ from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups import conversion
-from penstock.groups.classic_group import ClassicGroup
-from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.classic.group import ClassicGroup
+from penstock.groups.consumer.group import ConsumerGroup
 from penstock.groups.consumer_protocol import Subscription, decode_assignment, encode_subscription
 from penstock.groups.group import (
     ConsumerHeartbeat,

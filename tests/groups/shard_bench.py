@@ -11,13 +11,13 @@ from uuid import UUID
 
 from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
 from penstock.config import BrokerConfig, Durability
+from penstock.groups.context import Counts, ShardState
 from penstock.groups.group import JoinRequest, SyncRequest
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.groups.record_codec import encode_record
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import Shard
-from penstock.groups.surroundings import Counts, ShardState
 from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.iteration import read_batches
 from penstock.replication.flusher import Flusher

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.groups.assignors import Assign, Reader, assign_range, assign_uniform
+from penstock.groups.consumer.assignors import Assign, Reader, assign_range, assign_uniform
 from penstock.groups.records import Assignment
 from penstock.model import TopicId
 

@@ -207,5 +207,5 @@ def test_ten_thousand_members_leave_nothing_behind() -> None:
     assert group.state is GroupState.EMPTY
     held = group.group._members
     assert (held.size, held.joining, held.held_bytes, held._supporters) == (0, 0, 0, {})
-    assert len(group.group._generations.sessions) == 0
-    assert len(group.group._generations.sessions._heap) <= 64
+    assert len(group.group._state._sessions) == 0
+    assert len(group.group._state._sessions._heap) <= 64

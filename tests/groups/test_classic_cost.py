@@ -8,7 +8,7 @@ import pytest
 from classic_driver import DELAY_MS, Driver
 
 from penstock.errors import ErrorCode
-from penstock.groups.classic_members import ClassicMembers, Member
+from penstock.groups.classic.members import ClassicMembers, Member
 from penstock.groups.group import GroupState
 
 MEMBERS = 300

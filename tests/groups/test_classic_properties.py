@@ -35,7 +35,7 @@ from hypothesis.stateful import (
 )
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.classic.group import ClassicGroup
 from penstock.groups.group import (
     GroupState,
     JoinRequest,
@@ -423,16 +423,18 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_waited_for_without_a_deadline(self) -> None:
-        group, members = self.group._generations, self.group._members
-        with_deadline = set(group.sessions._deadlines_ms)
+        group, members = self.group._state, self.group._members
+        with_deadline = set(group._sessions._deadlines_ms)
         assert {
             m.member_id for m in members if not m.is_waiting or m.is_new
         } <= with_deadline - members._pending
         assert members._pending <= with_deadline <= set(members._by_id) | members._pending
-        assert (group._join_deadline_ms is not None) == (group.state is GroupState.PREPARING_REBALANCE)
+        assert (group._join_deadline_ms is not None) == (
+            group.current_state is GroupState.PREPARING_REBALANCE
+        )
         assert (group._sync_deadline_ms is not None) == bool(group._awaited_syncs)
         assert group._awaited_syncs <= set(members._by_id)
-        if group.state is GroupState.COMPLETING_REBALANCE:
+        if group.current_state is GroupState.COMPLETING_REBALANCE:
             assert group.leader is not None
             assert group.leader.member_id in group._awaited_syncs
 
@@ -448,7 +450,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             group.state is GroupState.PREPARING_REBALANCE and group._members._pending
         )
         if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
-            leader = group._generations.leader
+            leader = group._state.leader
             assert leader is not None
             assert group._members.get(leader.member_id) is leader
 

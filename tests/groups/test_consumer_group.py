@@ -18,6 +18,7 @@ from consumer_driver import (
 
 from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode
+from penstock.groups.consumer.regexes import MAX_REGEX_CHARACTERS
 from penstock.groups.group import ConsumerHeartbeat, GroupState
 from penstock.groups.records import (
     ConsumerGroupKey,
@@ -29,7 +30,6 @@ from penstock.groups.records import (
     TargetEpochKey,
     TargetMemberKey,
 )
-from penstock.groups.regexes import MAX_REGEX_CHARACTERS
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.errors import ErrorCode
-from penstock.groups.classic_group import ClassicGroup
-from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.classic.group import ClassicGroup
+from penstock.groups.consumer.group import ConsumerGroup
 from penstock.groups.group import GroupState
 
 NAMES = ("foo", "bar", "baz")

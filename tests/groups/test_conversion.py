@@ -15,9 +15,9 @@ from consumer_driver import (
 )
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.classic_group import ClassicGroup
-from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_heartbeats import check_heartbeat
+from penstock.groups.classic.group import ClassicGroup
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.heartbeats import check_heartbeat
 from penstock.groups.consumer_protocol import encode_assignment
 from penstock.groups.group import ConsumerHeartbeat, GroupKind, GroupState, JoinResult, SyncRequest
 from penstock.groups.records import ClassicGroupKey

@@ -22,12 +22,12 @@ from penstock.config import BrokerConfig
 from penstock.errors import BrokerError, ErrorCode, StorageError
 from penstock.groups import coordinator
 from penstock.groups.consumer_protocol import Subscription, encode_subscription
+from penstock.groups.context import ShardState
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group import ConsumerHeartbeat, JoinResult, LeavingMember, SyncRequest
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.groups.shard import Shard
-from penstock.groups.surroundings import ShardState
 from penstock.model import BrokerId, TopicPartition
 from penstock.observability.exposition import render, take_snapshot
 from penstock.observability.logs import Logger

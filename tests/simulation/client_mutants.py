@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 from planting import planted_in_cluster
 
+from penstock.groups.context import ShardState
 from penstock.groups.loading import Loading
-from penstock.groups.surroundings import ShardState
 from penstock.model import Offset, TopicId
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica

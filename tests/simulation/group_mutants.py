@@ -12,17 +12,17 @@ from unittest.mock import patch
 from planting import planted_in_broker
 
 from penstock.errors import ErrorCode
-from penstock.groups.classic_group import ClassicGroup
-from penstock.groups.classic_members import Member
-from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_member import ConsumerMember
-from penstock.groups.consumer_state import ConsumerState
+from penstock.groups.classic.group import ClassicGroup
+from penstock.groups.classic.members import Member
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.member import ConsumerMember
+from penstock.groups.consumer.state import ConsumerState
+from penstock.groups.context import ShardState
 from penstock.groups.group import Step
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import OffsetCommit
 from penstock.groups.records import ClassicGroupValue, GroupRecord, OffsetKey
 from penstock.groups.shard import Shard
-from penstock.groups.surroundings import ShardState
 from penstock.state_log.appender import Appender
 
 

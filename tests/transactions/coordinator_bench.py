@@ -13,10 +13,10 @@ from penstock.model import ProducerId, TopicPartition
 from penstock.records.control import Marker
 from penstock.state_log.appender import Appender
 from penstock.state_log.timers import Timers
+from penstock.transactions.context import Counts
 from penstock.transactions.markers import Ending
 from penstock.transactions.record_codec import TransactionRecord, decode_record, encode_record
 from penstock.transactions.shard import Shard
-from penstock.transactions.surroundings import Counts
 from penstock.transactions.transaction import NOBODY, VERSION_1, Identity, Transaction
 
 T = TypeVar("T")

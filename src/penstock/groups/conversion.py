@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from penstock.cluster.image import ClusterImage
 from penstock.config import GroupMigrationPolicy
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.classic_group import ClassicGroup
-from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_member import ConsumerMember
+from penstock.groups.classic.group import ClassicGroup
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.member import ConsumerMember
 from penstock.groups.consumer_protocol import (
     PROTOCOL_TYPE,
     TopicPartitions,

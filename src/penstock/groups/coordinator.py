@@ -18,11 +18,11 @@ from penstock.cluster.internal_topics import OFFSETS_TOPIC, new_offsets_topic
 from penstock.cluster.metadata import ClusterMetadata
 from penstock.config import OFFSETS_RETENTION_CHECK_INTERVAL_MS, BrokerConfig
 from penstock.errors import BrokerError, ErrorCode, StorageError, UnknownOutcome
+from penstock.groups.context import Counts
 from penstock.groups.loading import Loading
 from penstock.groups.record_codec import encode_record
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import MAX_STRING_LENGTH, Shard
-from penstock.groups.surroundings import Counts
 from penstock.model import BrokerId
 from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica

@@ -6,8 +6,9 @@ import asyncio
 from typing import cast
 
 from penstock.cluster.image import ClusterImage
-from penstock.groups.classic_group import ClassicGroup
-from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.classic.group import ClassicGroup
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.context import GroupContext, ShardState
 from penstock.groups.offsets import Offsets
 from penstock.groups.record_codec import decode_record
 from penstock.groups.records import (
@@ -19,7 +20,6 @@ from penstock.groups.records import (
     OffsetValue,
 )
 from penstock.groups.settings import GroupSettings
-from penstock.groups.surroundings import ShardState, Surroundings
 from penstock.records.control import Marker
 from penstock.replication.replica import Replica
 from penstock.state_log.replaying import InTransaction, Replaying
@@ -31,9 +31,9 @@ GROUPS_PER_TURN = 50
 class Loading:
     """One pass over one log."""
 
-    def __init__(self, replica: Replica, threads: Threads, surroundings: Surroundings) -> None:
+    def __init__(self, replica: Replica, threads: Threads, context: GroupContext) -> None:
         self._replaying = Replaying(replica, threads, decode_record, self._replay, self._replay_transactional)
-        self._around = surroundings
+        self._context = context
         self._offsets = Offsets()
         self._classic: dict[str, ClassicGroupValue] = {}
         self._consumer: dict[str, ConsumerGroup] = {}
@@ -81,25 +81,25 @@ class Loading:
                 return
             self._classic.pop(group_id, None)
             group = self._consumer[group_id] = ConsumerGroup(
-                group_id, self._around.settings, self._around.wall_ms
+                group_id, self._context.settings, self._context.wall_ms
             )
         group.apply(record)
 
     async def _finish(self) -> ShardState:
         """Groups as they are from now on; one that only has offsets is an empty classic one."""
         state = ShardState(offsets=self._offsets)
-        around = self._around
+        context = self._context
         names = {**self._classic, **self._consumer, **dict.fromkeys(self._offsets.groups())}
         for place, group_id in enumerate(names):
             if place % GROUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            state.groups[group_id] = self._make(group_id, around.settings, around.image)
+            state.groups[group_id] = self._make(group_id, context.settings, context.image)
         return state
 
     def _make(
         self, group_id: str, settings: GroupSettings, image: ClusterImage
     ) -> ClassicGroup | ConsumerGroup:
-        now_ms, wall_ms = self._around.timers.now_ms(), self._around.wall_ms
+        now_ms, wall_ms = self._context.timers.now_ms(), self._context.wall_ms
         consumer = self._consumer.get(group_id)
         if consumer is not None:
             consumer.loaded(image, now_ms)

@@ -26,7 +26,7 @@ from struct import Struct
 from typing import Any, Final
 
 from penstock.errors import ProtocolError
-from penstock.groups.consumer_codec import (
+from penstock.groups.consumer.codec import (
     decode_consumer_group,
     decode_consumer_member,
     decode_current_assignment,

@@ -18,7 +18,8 @@ from typing import TypeVar, cast
 from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.config import OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_RETENTION_MINUTES
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.context import GroupContext, ShardState
 from penstock.groups.group import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
@@ -36,8 +37,7 @@ from penstock.groups.group import (
 )
 from penstock.groups.offsets import CommittedOffset, OffsetCommit, Offsets
 from penstock.groups.records import GroupRecord, OffsetKey, OffsetValue
-from penstock.groups.roster import Roster, no_group
-from penstock.groups.surroundings import ShardState, Surroundings
+from penstock.groups.shard_groups import ShardGroups, no_group
 from penstock.groups.transactional_commits import TransactionalCommits
 from penstock.model import TopicPartition
 from penstock.state_log.appender import Appender, is_stored
@@ -53,15 +53,15 @@ _NOTHING = GroupRecord(OffsetKey("", "", -1), None)
 
 class Shard:
     def __init__(
-        self, partition: int, state: ShardState, appender: Appender[GroupRecord], surroundings: Surroundings
+        self, partition: int, state: ShardState, appender: Appender[GroupRecord], context: GroupContext
     ) -> None:
         self.partition = partition
         self.passed_over_damage = False
         """Whether damaged records of the log were passed over when the shard was loaded."""
         self.offsets = state.offsets
-        self._groups = Roster(state.groups, surroundings)
+        self._groups = ShardGroups(state.groups, context)
         self._appender = appender
-        self._around = surroundings
+        self._context = context
         self._commits: deque[tuple[int, asyncio.Future[None]]] = deque()
         """Until when each is answered at the latest, oldest first."""
         self._confirming: set[asyncio.Task[None]] = set()
@@ -132,7 +132,7 @@ class Shard:
         now_ms = self._now_ms()
         group, step = self._groups.for_consumer_heartbeat(group_id, request, now_ms)
         ticket = _ticket()
-        step += group.consumer_heartbeat(request, self._around.image, ticket, now_ms)
+        step += group.consumer_heartbeat(request, self._context.image, ticket, now_ms)
         self._carry_out(group_id, step)
         return cast(ConsumerHeartbeatResult, await ticket)
 
@@ -185,7 +185,7 @@ class Shard:
             group.check_fetch(member_id, member_epoch)
         elif member_epoch >= 0:
             raise no_group(group_id)
-        return self.offsets.fetch(group_id, partitions, self._around.image)
+        return self.offsets.fetch(group_id, partitions, self._context.image)
 
     def confirmed(self) -> asyncio.Future[None]:
         """Return a future that is done when no other broker can have answered for this shard before the call.
@@ -213,8 +213,8 @@ class Shard:
         replica = self._appender.replica
         error: BrokerError | None = None
         try:
-            await self._around.confirm_image()
-            state = self._around.image.partition(replica.name)
+            await self._context.confirm_image()
+            state = self._context.image.partition(replica.name)
             if state is None or state.leader_epoch != replica.partition.leader_epoch:
                 error = BrokerError(ErrorCode.not_coordinator, "another broker coordinates the group")
         except BrokerError as refusal:
@@ -249,7 +249,7 @@ class Shard:
     ) -> None:
         if is_stored(error):
             self._apply_offsets(records)
-            self._around.counts.commits += 1
+            self._context.counts.commits += 1
         if self._closed is None:
             self.offsets.end(group_id, commit.offsets)
             if not is_stored(error):
@@ -275,10 +275,10 @@ class Shard:
     def limit_wait(self, future: asyncio.Future[None]) -> None:
         while self._commits and self._commits[0][1].done():
             self._commits.popleft()
-        deadline_ms = self._now_ms() + self._around.config[OFFSETS_COMMIT_TIMEOUT_MS]
+        deadline_ms = self._now_ms() + self._context.config[OFFSETS_COMMIT_TIMEOUT_MS]
         self._commits.append((deadline_ms, future))
         if len(self._commits) == 1:
-            self._around.timers.schedule((self.partition, None), deadline_ms)
+            self._context.timers.schedule((self.partition, None), deadline_ms)
 
     # --- whole groups
 
@@ -338,7 +338,7 @@ class Shard:
         """Let the group see the topics as they are now."""
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup) and self._closed is None:
-            self._carry_out(group_id, group.on_topics(self._around.image, self._now_ms()))
+            self._carry_out(group_id, group.on_topics(self._context.image, self._now_ms()))
 
     def sweep(self, group_id: str) -> None:
         """Forget the offsets of the group that have expired, and the group itself when nothing is left of it."""
@@ -349,10 +349,10 @@ class Shard:
             group_id,
             group.empty_since_ms,
             None if group.is_empty else group.reads,
-            self._around.config[OFFSETS_RETENTION_MINUTES],
-            self._around.config,
-            self._around.image,
-            self._around.wall_ms(),
+            self._context.config[OFFSETS_RETENTION_MINUTES],
+            self._context.config,
+            self._context.image,
+            self._context.wall_ms(),
         )
         if tombstones:
             _ignore(self._forget_offsets(tombstones))
@@ -417,7 +417,7 @@ class Shard:
     def _lose(self) -> None:
         if self._closed is None:
             self.close(ErrorCode.coordinator_not_available)
-            self._around.lost(self)
+            self._context.lost(self)
 
     def _time_out_commits(self) -> None:
         now_ms = self._now_ms()
@@ -428,10 +428,10 @@ class Shard:
             if not future.done():
                 future.set_exception(BrokerError(code, "stored, but not known to be safe in time"))
         if self._commits:
-            self._around.timers.schedule((self.partition, None), self._commits[0][0])
+            self._context.timers.schedule((self.partition, None), self._commits[0][0])
 
     def _schedule(self, group_id: str, group: Group) -> None:
-        self._around.timers.schedule((self.partition, group_id), group.next_deadline_ms)
+        self._context.timers.schedule((self.partition, group_id), group.next_deadline_ms)
 
     def _existing(self, group_id: str) -> Group:
         self._check_open()
@@ -447,7 +447,7 @@ class Shard:
             raise BrokerError(self._closed.code)
 
     def _now_ms(self) -> int:
-        return self._around.timers.now_ms()
+        return self._context.timers.now_ms()
 
 
 def _ticket() -> asyncio.Future[Result]:

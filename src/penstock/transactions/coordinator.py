@@ -26,10 +26,10 @@ from penstock.state_log.replaying import Replaying
 from penstock.state_log.shards import Shards
 from penstock.state_log.timers import Timers
 from penstock.threads import Threads
+from penstock.transactions.context import Counts
 from penstock.transactions.markers import Ending, Markers
 from penstock.transactions.record_codec import TransactionRecord, decode_record, encode_record
 from penstock.transactions.shard import Shard
-from penstock.transactions.surroundings import Counts
 from penstock.transactions.transaction import Transaction
 from penstock.wire.known_transactions import KnownTransactions, OpenTransaction
 

@@ -26,9 +26,9 @@ from penstock.model import LeaderEpoch, ProducerId, TopicPartition
 from penstock.records.control import Marker
 from penstock.state_log.appender import Appender, is_stored
 from penstock.transactions.completions import Completions
+from penstock.transactions.context import TransactionContext
 from penstock.transactions.markers import Ending
 from penstock.transactions.record_codec import TransactionRecord
-from penstock.transactions.surroundings import Surroundings
 from penstock.transactions.transaction import Identity, Transaction, TransactionState, begin
 
 COMPLETION_WAIT_SECONDS = 0.5
@@ -46,7 +46,7 @@ class Shard:
         partition: int,
         transactions: Mapping[str, Transaction],
         appender: Appender[TransactionRecord],
-        surroundings: Surroundings,
+        context: TransactionContext,
         first_connection: int,
     ) -> None:
         """`first_connection` is the first one since this broker leads the partition: a producer that uses an older one
@@ -59,7 +59,7 @@ class Shard:
         self.id_characters = sum(map(len, transactions))
         self.held_count = sum(transaction.is_held for transaction in transactions.values())
         self._appender = appender
-        self._around = surroundings
+        self._context = context
         self._uncommitted: dict[str, int] = {}
         """How many records of an id are on their way into the log."""
         self._endings: dict[str, Ending] = {}
@@ -85,7 +85,7 @@ class Shard:
 
     def resume(self) -> None:
         """Go on with what the log says was under way."""
-        now_ms, wall_ms = self._around.timers.now_ms(), self._around.wall_ms()
+        now_ms, wall_ms = self._context.timers.now_ms(), self._context.wall_ms()
         for transactional_id, transaction in self._transactions.items():
             if transaction.is_ending:
                 self._end(transactional_id, transaction)
@@ -103,12 +103,12 @@ class Shard:
         while True:
             self._check_open()
             self._appender.check_replicas()
-            known, now_ms = self._transactions.get(transactional_id), self._around.wall_ms()
+            known, now_ms = self._transactions.get(transactional_id), self._context.wall_ms()
             if is_held:
                 self._check_room_to_hold(known)
             if fresh_id is None and (known is None or known.is_exhausted):
                 self._check_room(known)
-                fresh_id = await self._around.new_producer_id()
+                fresh_id = await self._context.new_producer_id()
                 continue
             try:
                 if known is None:
@@ -140,7 +140,7 @@ class Shard:
             self._appender.check_replicas()
             try:
                 known = self._existing(transactional_id)
-                changed = known.with_partitions(producer, partitions, version, self._around.wall_ms())
+                changed = known.with_partitions(producer, partitions, version, self._context.wall_ms())
             except BrokerError as error:
                 await self._complete_first(transactional_id, error, may_wait=may_wait)
                 continue
@@ -187,7 +187,7 @@ class Shard:
             or known.needs_id_to_end(producer, version)
         ):
             return None
-        changed = known.ended(producer, commit, version, None, self._around.wall_ms())
+        changed = known.ended(producer, commit, version, None, self._context.wall_ms())
         recorded = self._record(transactional_id, changed)
         self._appender.append_collected()
         return recorded, changed.successor
@@ -200,9 +200,9 @@ class Shard:
             try:
                 known = self._existing(transactional_id)
                 if next_id is None and known.needs_id_to_end(producer, version):
-                    next_id = await self._around.new_producer_id()
+                    next_id = await self._context.new_producer_id()
                     continue
-                changed = known.ended(producer, commit, version, next_id, self._around.wall_ms())
+                changed = known.ended(producer, commit, version, next_id, self._context.wall_ms())
             except BrokerError as error:
                 await self._complete_first(transactional_id, error)
                 continue
@@ -224,7 +224,7 @@ class Shard:
         if known is None or known.successor != producer:
             return
         if number < self._connections.get(transactional_id, self._first_connection):
-            self._around.counts.late_requests += 1
+            self._context.counts.late_requests += 1
             raise ProtocolError("a late request about a transaction, from a connection that was given up")
         self._connections[transactional_id] = number
 
@@ -238,22 +238,22 @@ class Shard:
         due_ms = self._due_ms(transactional_id, transaction)
         if due_ms is None:
             return
-        if due_ms > self._around.timers.now_ms():
+        if due_ms > self._context.timers.now_ms():
             self._schedule(transactional_id, transaction)
             return
         if self._appender.replica.is_under_min_insync:
-            self._around.timers.schedule(
-                (self.partition, transactional_id), self._around.timers.now_ms() + REPLICAS_RETRY_MS
+            self._context.timers.schedule(
+                (self.partition, transactional_id), self._context.timers.now_ms() + REPLICAS_RETRY_MS
             )
             return
-        self._around.counts.timeouts += 1
-        _ignore(self._record(transactional_id, transaction.timed_out(self._around.wall_ms())))
+        self._context.counts.timeouts += 1
+        _ignore(self._record(transactional_id, transaction.timed_out(self._context.wall_ms())))
 
     def sweep(self) -> None:
         """Forget the ids that have expired."""
         if self._closed is not None or self._appender.replica.is_under_min_insync:
             return
-        now_ms, expiration_ms = self._around.wall_ms(), self._around.config[TRANSACTIONAL_ID_EXPIRATION_MS]
+        now_ms, expiration_ms = self._context.wall_ms(), self._context.config[TRANSACTIONAL_ID_EXPIRATION_MS]
         expired = [
             transactional_id
             for transactional_id, transaction in self._transactions.items()
@@ -290,7 +290,7 @@ class Shard:
         self._uncommitted[transactional_id] = self._uncommitted.get(transactional_id, 0) + 1
         if changed.state is TransactionState.ONGOING:
             if known is None or known.state is not TransactionState.ONGOING:
-                self._opened_ms[transactional_id] = self._around.timers.now_ms()
+                self._opened_ms[transactional_id] = self._context.timers.now_ms()
                 self._schedule(transactional_id, changed)
         else:
             self._opened_ms.pop(transactional_id, None)
@@ -337,17 +337,17 @@ class Shard:
         if self._appender.replica.is_under_min_insync:
             asyncio.get_running_loop().call_later(REPLICAS_RETRY_MS / 1000, self._write_markers, ending)
         else:
-            self._around.write_markers(ending)
+            self._context.write_markers(ending)
 
     def _on_ended(self, transactional_id: str, transaction: Transaction) -> None:
         self._endings.pop(transactional_id, None)
         if self._closed is not None or self._transactions.get(transactional_id) is not transaction:
             return
         if transaction.state is TransactionState.PREPARE_COMMIT:
-            self._around.counts.commits += 1
+            self._context.counts.commits += 1
         else:
-            self._around.counts.aborts += 1
-        _ignore(self._record(transactional_id, transaction.completed(self._around.wall_ms())))
+            self._context.counts.aborts += 1
+        _ignore(self._record(transactional_id, transaction.completed(self._context.wall_ms())))
         self._completions.tell(transactional_id)
 
     async def _confirm(self, transactional_id: str) -> None:
@@ -403,7 +403,7 @@ class Shard:
     def _lose(self) -> None:
         if self._closed is None:
             self.close(ErrorCode.coordinator_not_available)
-            self._around.lost(self)
+            self._context.lost(self)
 
     # --- small things
 
@@ -414,7 +414,7 @@ class Shard:
 
     def _schedule(self, transactional_id: str, transaction: Transaction) -> None:
         due_ms = self._due_ms(transactional_id, transaction)
-        self._around.timers.schedule((self.partition, transactional_id), due_ms)
+        self._context.timers.schedule((self.partition, transactional_id), due_ms)
 
     def _existing(self, transactional_id: str) -> Transaction:
         self._check_open()
@@ -430,16 +430,16 @@ class Shard:
             raise BrokerError(self._closed.code)
 
     def _check_room(self, known: Transaction | None) -> None:
-        max_count = self._around.config[TRANSACTIONAL_ID_MAX_COUNT]
+        max_count = self._context.config[TRANSACTIONAL_ID_MAX_COUNT]
         if known is None and (
-            self._around.id_count >= max_count
-            or self._around.id_characters >= max_count * USUAL_ID_CHARACTERS
+            self._context.id_count >= max_count
+            or self._context.id_characters >= max_count * USUAL_ID_CHARACTERS
         ):
             raise BrokerError(ErrorCode.policy_violation, "there are too many transactional ids")
 
     def _check_room_to_hold(self, known: Transaction | None) -> None:
         is_counted = known is not None and known.is_held
-        if not is_counted and self._around.held_count >= self._around.config[TRANSACTION_HELD_MAX_COUNT]:
+        if not is_counted and self._context.held_count >= self._context.config[TRANSACTION_HELD_MAX_COUNT]:
             raise BrokerError(
                 ErrorCode.policy_violation, "there are too many transactional ids that are held"
             )

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.regexes import compile_regex
+from penstock.groups.consumer.regexes import compile_regex
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME
 from penstock.server.security import Operation, ResourceType

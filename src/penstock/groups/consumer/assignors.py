@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from penstock.config import ServerAssignor
-from penstock.groups.balancing import balance_mixed, balance_same
+from penstock.groups.consumer.balancing import balance_mixed, balance_same
 from penstock.groups.records import Assignment
 from penstock.model import TopicId
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.consumer_member import JOIN_EPOCH, NOTHING_SAID
+from penstock.groups.consumer.member import JOIN_EPOCH, NOTHING_SAID
+from penstock.groups.consumer.regexes import compile_regex
 from penstock.groups.group import ConsumerHeartbeat
 from penstock.groups.records import ConsumerMemberValue
-from penstock.groups.regexes import compile_regex
 from penstock.groups.settings import GroupSettings
 
 _AS_BEFORE: Final = -1

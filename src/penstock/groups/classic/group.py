@@ -1,6 +1,6 @@
 """A classic group (JoinGroup, SyncGroup, Heartbeat, LeaveGroup), as Apache Kafka's coordinator behaves.
 
-Here is what the shard asks it and what of that is refused; `ClassicJoins` lets members in, `ClassicGenerations` takes
+Here is what the shard asks it and what of that is refused; `ClassicJoins` lets members in, `ClassicState` takes
 them from one generation to the next. No request looks at every member unless all are answered or a phase begins.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.classic_generations import ClassicGenerations
-from penstock.groups.classic_joins import ClassicJoins
-from penstock.groups.classic_members import Protocols
+from penstock.groups.classic.joins import ClassicJoins
+from penstock.groups.classic.members import Protocols
+from penstock.groups.classic.state import ClassicState
 from penstock.groups.consumer_protocol import PROTOCOL_TYPE
 from penstock.groups.group import (
     NO_MEMBER,
@@ -36,9 +36,9 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
         self.group_id = group_id
-        self._generations = ClassicGenerations(group_id, settings, wall_ms)
-        self._members = self._generations.members
-        self._joins = ClassicJoins(self._generations, settings)
+        self._state = ClassicState(group_id, settings, wall_ms)
+        self._members = self._state.members
+        self._joins = ClassicJoins(self._state, settings)
 
     @classmethod
     def restore(
@@ -51,19 +51,19 @@ class ClassicGroup:
     ) -> ClassicGroup:
         """The group as its last record left it: stable, even if a rebalance had begun since, or empty."""
         group = cls(group_id, settings, wall_ms)
-        group._generations.restore(value, now_ms)
+        group._state.restore(value, now_ms)
         return group
 
     def saved(self) -> ClassicGroupValue:
-        return self._generations.saved()
+        return self._state.saved()
 
     @property
     def state(self) -> GroupState:
-        return self._generations.state
+        return self._state.current_state
 
     @property
     def generation(self) -> int:
-        return self._generations.generation
+        return self._state.generation
 
     @property
     def is_empty(self) -> bool:
@@ -80,13 +80,13 @@ class ClassicGroup:
     @property
     def empty_since_ms(self) -> int | None:
         """Wall clock."""
-        had_members = self._generations.protocol_type is not None
+        had_members = self._state.protocol_type is not None
         is_emptied = had_members and self.state is GroupState.EMPTY
-        return self._generations.state_timestamp_ms if is_emptied else None
+        return self._state.state_timestamp_ms if is_emptied else None
 
     @property
     def next_deadline_ms(self) -> int | None:
-        return self._generations.next_deadline_ms
+        return self._state.next_deadline_ms
 
     def protocols_of(self, member_id: str) -> Protocols:
         return self._members[member_id].protocols
@@ -105,35 +105,35 @@ class ClassicGroup:
             step.answers.append((ticket, SyncResult(error)))
             return step
         member = self._members[request.member_id]
-        self._generations.sync(member, request.assignments, ticket, now_ms, step)
+        self._state.sync(member, request.assignments, ticket, now_ms, step)
         return step
 
     def _check_sync(self, request: SyncRequest) -> ErrorCode:
-        generations = self._generations
+        state = self._state
         error = self._check(request.member_id, request.instance_id, request.generation)
         if error is not ErrorCode.none:
             return error
-        if request.protocol_type not in (None, generations.protocol_type):
+        if request.protocol_type not in (None, state.protocol_type):
             return ErrorCode.inconsistent_group_protocol
-        if request.protocol_name not in (None, generations.protocol_name):
+        if request.protocol_name not in (None, state.protocol_name):
             return ErrorCode.inconsistent_group_protocol
-        is_joining = generations.state is GroupState.PREPARING_REBALANCE
+        is_joining = state.current_state is GroupState.PREPARING_REBALANCE
         return ErrorCode.rebalance_in_progress if is_joining else ErrorCode.none
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
         error = self._check(member_id, instance_id, generation)
         if error is not ErrorCode.none:
             return error
-        self._generations.prolong(self._members[member_id], now_ms)
-        is_joining = self._generations.state is GroupState.PREPARING_REBALANCE
+        self._state.prolong(self._members[member_id], now_ms)
+        is_joining = self._state.current_state is GroupState.PREPARING_REBALANCE
         return ErrorCode.rebalance_in_progress if is_joining else ErrorCode.none
 
     def _check(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Whether this is a member of this generation."""
-        if self._generations.state is GroupState.DEAD:
+        if self._state.current_state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         error = self._members.check(member_id, instance_id)
-        if error is ErrorCode.none and generation != self._generations.generation:
+        if error is ErrorCode.none and generation != self._state.generation:
             return ErrorCode.illegal_generation
         return error
 
@@ -141,16 +141,15 @@ class ClassicGroup:
         step = Step()
         before = len(self._members)
         errors = tuple(self._let_go(leaving, step) for leaving in members)
-        self._generations.after_removal(before, now_ms, step)
+        self._state.after_removal(before, now_ms, step)
         step.answers.append((ticket, LeaveResult(errors)))
         return step
 
     def _let_go(self, leaving: LeavingMember, step: Step) -> ErrorCode:
-        if self._generations.state is GroupState.DEAD:
+        if self._state.current_state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         if self._members.is_pending(leaving.member_id):
-            self._members.discard_pending(leaving.member_id)
-            self._generations.sessions.discard(leaving.member_id)
+            self._state.discard_pending(leaving.member_id)
             return ErrorCode.none
         member_id = leaving.member_id
         if member_id == NO_MEMBER:  # an administrator names the instance alone
@@ -158,18 +157,18 @@ class ClassicGroup:
             member_id = holder.member_id if holder else NO_MEMBER
         error = self._members.check(member_id, leaving.instance_id)
         if error is ErrorCode.none:
-            self._generations.expel(self._members[member_id], step)
+            self._state.expel(self._members[member_id], step)
         return error
 
     def tick(self, now_ms: int) -> Step:
         step = Step()
-        self._generations.tick(now_ms, step)
+        self._state.tick(now_ms, step)
         return step
 
     def prepare_rebalance(self, now_ms: int) -> Step:
         step = Step()
         if not self.is_empty:
-            self._generations.rebalance(now_ms, step)
+            self._state.rebalance(now_ms, step)
         return step
 
     # Offsets
@@ -187,7 +186,7 @@ class ClassicGroup:
         if error is not ErrorCode.none:
             raise BrokerError(error)
         if member_id in self._members:
-            self._generations.prolong(self._members[member_id], now_ms)
+            self._state.prolong(self._members[member_id], now_ms)
 
     def _check_commit(
         self, member_id: str, instance_id: str | None, generation: int, is_transactional: bool
@@ -201,7 +200,7 @@ class ClassicGroup:
         return ErrorCode.rebalance_in_progress if error is ErrorCode.none and is_between else error
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        if self._generations.state is GroupState.DEAD:
+        if self._state.current_state is GroupState.DEAD:
             raise BrokerError(ErrorCode.group_id_not_found)
 
     @property
@@ -217,26 +216,26 @@ class ClassicGroup:
     @property
     def _known_topics(self) -> frozenset[str] | None:
         """The topics of all members; None where the subscriptions cannot be read."""
-        return self._members.topics if self._generations.protocol_type == PROTOCOL_TYPE else None
+        return self._members.topics if self._state.protocol_type == PROTOCOL_TYPE else None
 
     # What others see
 
     def describe(self) -> GroupDescription:
         """Metadata and assignments only while they hold."""
-        is_stable = self._generations.state is GroupState.STABLE
+        is_stable = self._state.current_state is GroupState.STABLE
         return GroupDescription(
             group_id=self.group_id,
             kind=self.kind,
-            state=self._generations.state,
-            protocol_type=self._generations.protocol_type or "",
-            protocol_name=(self._generations.protocol_name or "") if is_stable else "",
+            state=self._state.current_state,
+            protocol_type=self._state.protocol_type or "",
+            protocol_name=(self._state.protocol_name or "") if is_stable else "",
             members=tuple(
                 DescribedMember(
                     member.member_id,
                     member.instance_id,
                     member.client_id,
                     member.client_host,
-                    member.metadata(self._generations.protocol_name) if is_stable else b"",
+                    member.metadata(self._state.protocol_name) if is_stable else b"",
                     member.assignment if is_stable else b"",
                 )
                 for member in self._members
@@ -248,5 +247,5 @@ class ClassicGroup:
 
     def give_up(self, error: ErrorCode) -> Step:
         step = Step()
-        self._generations.give_up(error, step)
+        self._state.give_up(error, step)
         return step

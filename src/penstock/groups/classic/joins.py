@@ -9,22 +9,19 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.errors import ErrorCode
-from penstock.groups.classic_generations import ClassicGenerations
-from penstock.groups.classic_members import Member, described_bytes, subscribed_topics
+from penstock.groups.classic.members import Member, described_bytes, subscribed_topics
+from penstock.groups.classic.state import ClassicState
 from penstock.groups.consumer_protocol import PROTOCOL_TYPE
 from penstock.groups.group import NO_MEMBER, GroupState, JoinRequest, JoinResult, Step, Ticket
 from penstock.groups.settings import GroupSettings
-
-NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""A new member waits no longer than this for its first generation: its client may be gone and cannot heartbeat yet."""
 
 _WITH_GENERATION: Final = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 
 class ClassicJoins:
-    def __init__(self, generations: ClassicGenerations, settings: GroupSettings) -> None:
-        self._generations = generations
-        self._members = generations.members
+    def __init__(self, state: ClassicState, settings: GroupSettings) -> None:
+        self._state = state
+        self._members = state.members
         self._settings = settings
 
     def join(self, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
@@ -36,15 +33,14 @@ class ClassicJoins:
         elif (holder := self._members.instance(request.instance_id)) is not None:
             self._replace(holder, request, ticket, now_ms, step)
         elif request.requires_known_member_id and not request.member_id and request.instance_id is None:
-            self._members.add_pending(request.new_member_id)
-            self._generations.sessions.set(request.new_member_id, now_ms + request.session_timeout_ms)
+            self._state.add_pending(request.new_member_id, request.session_timeout_ms, now_ms)
             step.answers.append((ticket, JoinResult(ErrorCode.member_id_required, request.new_member_id)))
         else:
             self._admit(request, ticket, now_ms, step)
 
     def _check(self, request: JoinRequest) -> ErrorCode:
         shortest_ms, longest_ms = self._settings.min_session_timeout_ms, self._settings.max_session_timeout_ms
-        if self._generations.state is GroupState.DEAD:
+        if self._state.current_state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
             return ErrorCode.invalid_session_timeout
@@ -64,11 +60,9 @@ class ClassicJoins:
         return self._check_bytes(request, known)
 
     def _supports(self, request: JoinRequest) -> bool:
-        if self._generations.state is GroupState.EMPTY:
+        if self._state.current_state is GroupState.EMPTY:
             return bool(request.protocol_type and request.protocols)
-        return request.protocol_type == self._generations.protocol_type and self._members.support(
-            request.protocols
-        )
+        return request.protocol_type == self._state.protocol_type and self._members.support(request.protocols)
 
     def _check_bytes(self, request: JoinRequest, known: Member | None) -> ErrorCode:
         before = known.described_bytes if known else 0
@@ -84,49 +78,46 @@ class ClassicJoins:
 
     def _admit(self, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
         member = Member.joining(request.member_id or request.new_member_id, request)
-        self._members.discard_pending(member.member_id)
-        if not self._members:
-            self._generations.protocol_type = request.protocol_type
-        self._generations.admit(member, ticket, NEW_MEMBER_JOIN_TIMEOUT_MS, now_ms, step)
+        self._state.admit(member, request.protocol_type, ticket, now_ms, step)
 
     def _rejoin(self, member: Member, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
-        generations = self._generations
+        state = self._state
         # A leader that rejoins a stable group wants another assignment, whatever it says of itself: partitions came.
-        asks_for_rebalance = generations.state is GroupState.STABLE and member is generations.leader
+        asks_for_rebalance = state.current_state is GroupState.STABLE and member is state.leader
         if (
-            generations.state in _WITH_GENERATION
+            state.current_state in _WITH_GENERATION
             and not asks_for_rebalance
             and member.says(request.protocols)
         ):
-            generations.prolong(member, now_ms)
-            step.answers.append((ticket, generations.joined(member)))
+            state.prolong(member, now_ms)
+            step.answers.append((ticket, state.joined(member)))
             return
-        self._members.update(member, request)
-        generations.await_join(member, ticket, step)
-        generations.rebalance(now_ms, step)
+        state.update(member, request)
+        state.await_join(member, ticket, step)
+        state.rebalance(now_ms, step)
 
     def _replace(self, member: Member, request: JoinRequest, ticket: Ticket, now_ms: int, step: Step) -> None:
         """A static member came back without its id: it gets a new one."""
-        generations = self._generations
-        former_leader_id = generations.leader.member_id if generations.leader else NO_MEMBER
-        former_metadata = member.metadata(generations.protocol_name)
-        generations.rename(member, request.new_member_id, step)
-        self._members.update(member, request)
-        generations.prolong(member, now_ms)
-        if generations.state is GroupState.STABLE and self._still_fits(member, former_metadata):
-            step.records.append(generations.record())
+        state = self._state
+        former_leader_id = state.leader.member_id if state.leader else NO_MEMBER
+        former_metadata = member.metadata(state.protocol_name)
+        state.rename(member, request.new_member_id, step)
+        state.update(member, request)
+        state.prolong(member, now_ms)
+        if state.current_state is GroupState.STABLE and self._still_fits(member, former_metadata):
+            step.records.append(state.record())
             step.answers.append((ticket, self._returned(member, request, former_leader_id)))
             return
-        generations.await_join(member, ticket, step)
-        generations.rebalance(now_ms, step)
+        state.await_join(member, ticket, step)
+        state.rebalance(now_ms, step)
 
     def _still_fits(self, member: Member, former_metadata: bytes) -> bool:
         """Whether the assignment holds for a static member that came back: the same protocol would be chosen, and it
         wants the same topics. Other metadata may differ; a restart forgets what was owned."""
-        if self._members.select_protocol() != self._generations.protocol_name:
+        if self._members.select_protocol() != self._state.protocol_name:
             return False
-        metadata = member.metadata(self._generations.protocol_name)
-        if metadata == former_metadata or self._generations.protocol_type != PROTOCOL_TYPE:
+        metadata = member.metadata(self._state.protocol_name)
+        if metadata == former_metadata or self._state.protocol_type != PROTOCOL_TYPE:
             return True
         former_topics = subscribed_topics(former_metadata)
         return former_topics is None or former_topics == subscribed_topics(metadata)
@@ -134,5 +125,5 @@ class ClassicJoins:
     def _returned(self, member: Member, request: JoinRequest, former_leader_id: str) -> JoinResult:
         if not request.supports_skipping_assignment:
             # A leader is told the id it had: it takes itself for a follower and keeps the assignment.
-            return self._generations.joined(member, leader_id=former_leader_id, with_members=False)
-        return self._generations.joined(member, skip_assignment=member is self._generations.leader)
+            return self._state.joined(member, leader_id=former_leader_id, with_members=False)
+        return self._state.joined(member, skip_assignment=member is self._state.leader)

@@ -5,7 +5,7 @@ A member has one deadline, the first of several; when it passes, the member is o
 
 from __future__ import annotations
 
-from penstock.groups.consumer_member import ConsumerMember
+from penstock.groups.consumer.member import ConsumerMember
 from penstock.groups.deadlines import Deadlines
 from penstock.groups.records import CurrentAssignmentValue, MemberState
 from penstock.groups.settings import GroupSettings

@@ -26,7 +26,7 @@ class Counts:
     unknown_records: int = 0
 
 
-class Surroundings(Protocol):
+class TransactionContext(Protocol):
     timers: Timers
     counts: Counts
 

@@ -13,16 +13,18 @@ from dataclasses import replace
 from penstock.cluster.image import ClusterImage
 from penstock.config import GroupMigrationPolicy
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.classic_service import ClassicService
-from penstock.groups.consumer_heartbeats import check_heartbeat, is_full, said_by, subscription_of
-from penstock.groups.consumer_member import (
+from penstock.groups.consumer.classic_service import ClassicService
+from penstock.groups.consumer.heartbeats import check_heartbeat, is_full, said_by, subscription_of
+from penstock.groups.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerMember,
 )
+from penstock.groups.consumer.member_timers import MemberTimers
+from penstock.groups.consumer.reconciliation import is_within
+from penstock.groups.consumer.state import ConsumerState
 from penstock.groups.consumer_protocol import PROTOCOL_TYPE, encode_assignment
-from penstock.groups.consumer_state import ConsumerState
 from penstock.groups.group import (
     NO_MEMBER,
     ConsumerHeartbeat,
@@ -40,8 +42,6 @@ from penstock.groups.group import (
     SyncResult,
     Ticket,
 )
-from penstock.groups.member_timers import MemberTimers
-from penstock.groups.reconciliation import is_within
 from penstock.groups.records import ConsumerMemberValue, CurrentAssignmentValue, GroupRecord, MemberState
 from penstock.groups.settings import GroupSettings
 

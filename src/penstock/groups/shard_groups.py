@@ -9,18 +9,18 @@ from collections.abc import Mapping
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups import conversion
-from penstock.groups.classic_group import ClassicGroup
-from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_heartbeats import check_heartbeat
-from penstock.groups.consumer_member import JOIN_EPOCH
+from penstock.groups.classic.group import ClassicGroup
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.heartbeats import check_heartbeat
+from penstock.groups.consumer.member import JOIN_EPOCH
+from penstock.groups.context import GroupContext
 from penstock.groups.group import ConsumerHeartbeat, Group, Step
-from penstock.groups.surroundings import Surroundings
 
 
-class Roster(dict[str, Group]):
-    def __init__(self, groups: Mapping[str, Group], surroundings: Surroundings) -> None:
+class ShardGroups(dict[str, Group]):
+    def __init__(self, groups: Mapping[str, Group], context: GroupContext) -> None:
         super().__init__(groups)
-        self._around = surroundings
+        self._context = context
 
     def existing(self, group_id: str) -> Group:
         group = self.get(group_id)
@@ -29,7 +29,7 @@ class Roster(dict[str, Group]):
         return group
 
     def add_classic(self, group_id: str) -> ClassicGroup:
-        group = ClassicGroup(group_id, self._around.settings, self._around.wall_ms)
+        group = ClassicGroup(group_id, self._context.settings, self._context.wall_ms)
         self[group_id] = group
         return group
 
@@ -50,15 +50,15 @@ class Roster(dict[str, Group]):
             return group, Step()
         if request.member_epoch != JOIN_EPOCH:
             raise no_group(group_id)
-        around = self._around
-        check_heartbeat(request, around.settings)
+        context = self._context
+        check_heartbeat(request, context.settings)
         if isinstance(group, ClassicGroup) and not group.is_empty:
             consumer, records = conversion.upgrade(
-                group, around.image, around.settings, around.wall_ms, now_ms
+                group, context.image, context.settings, context.wall_ms, now_ms
             )
             replaced = Step(records, group.give_up(ErrorCode.rebalance_in_progress).answers)
         else:
-            consumer = ConsumerGroup(group_id, around.settings, around.wall_ms)
+            consumer = ConsumerGroup(group_id, context.settings, context.wall_ms)
             replaced = Step() if group is None else Step(group.tombstones())
         self[group_id] = consumer
         return consumer, replaced
@@ -67,8 +67,8 @@ class Roster(dict[str, Group]):
         group = self[group_id]
         if not (isinstance(group, ConsumerGroup) and group.must_downgrade):
             return Step()
-        around = self._around
-        self[group_id], step = conversion.downgrade(group, around.settings, around.wall_ms, now_ms)
+        context = self._context
+        self[group_id], step = conversion.downgrade(group, context.settings, context.wall_ms, now_ms)
         return step
 
 

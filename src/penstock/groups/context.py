@@ -30,7 +30,7 @@ class Counts:
     unknown_records: int = 0
 
 
-class Surroundings(Protocol):
+class GroupContext(Protocol):
     settings: GroupSettings
     timers: Timers
     counts: Counts

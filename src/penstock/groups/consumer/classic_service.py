@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.consumer_member import ConsumerMember
+from penstock.groups.consumer.member import ConsumerMember
+from penstock.groups.consumer.member_timers import MemberTimers
+from penstock.groups.consumer.reconciliation import minus
+from penstock.groups.consumer.state import ConsumerState
 from penstock.groups.consumer_protocol import (
     PROTOCOL_TYPE,
     Subscription,
@@ -18,10 +21,7 @@ from penstock.groups.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
-from penstock.groups.consumer_state import ConsumerState
 from penstock.groups.group import JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
-from penstock.groups.member_timers import MemberTimers
-from penstock.groups.reconciliation import minus
 from penstock.groups.records import Assignment, ClassicProtocols, ConsumerMemberValue, MemberState
 from penstock.groups.settings import GroupSettings
 

@@ -15,9 +15,10 @@ from hashlib import blake2b
 from penstock.cluster.image import ClusterImage
 from penstock.config import ServerAssignor
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.assignors import ASSIGNORS, Reader
-from penstock.groups.consumer_member import NOTHING_SAID, NOTHING_YET, ConsumerMember, said_bytes
-from penstock.groups.reconciliation import IsFree, reconcile
+from penstock.groups.consumer.assignors import ASSIGNORS, Reader
+from penstock.groups.consumer.member import NOTHING_SAID, NOTHING_YET, ConsumerMember, said_bytes
+from penstock.groups.consumer.reconciliation import IsFree, reconcile
+from penstock.groups.consumer.regexes import Regexes
 from penstock.groups.records import (
     Assignment,
     ConsumerGroupKey,
@@ -34,7 +35,6 @@ from penstock.groups.records import (
     TargetMemberValue,
     Value,
 )
-from penstock.groups.regexes import Regexes
 from penstock.groups.settings import GroupSettings
 from penstock.model import TopicId
 

@@ -8,13 +8,15 @@ ticket is answered exactly once. Driven by `ClassicGroup` and `ClassicJoins`, wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from penstock.errors import ErrorCode
-from penstock.groups.classic_members import ClassicMembers, Member
+from penstock.groups.classic.members import ClassicMembers, Member
 from penstock.groups.deadlines import Deadlines
 from penstock.groups.group import (
     NO_MEMBER,
     GroupState,
+    JoinRequest,
     JoinResult,
     Step,
     SyncResult,
@@ -23,20 +25,23 @@ from penstock.groups.group import (
 from penstock.groups.records import ClassicGroupKey, ClassicGroupValue, GroupRecord
 from penstock.groups.settings import GroupSettings
 
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+"""A new member waits no longer than this for its first generation: its client may be gone and cannot heartbeat yet."""
 
-class ClassicGenerations:
+
+class ClassicState:
     def __init__(self, group_id: str, settings: GroupSettings, wall_ms: Callable[[], int]) -> None:
         self._group_id = group_id
         self._settings = settings
         self._wall_ms = wall_ms
-        self.state = GroupState.EMPTY
+        self.current_state = GroupState.EMPTY
         self.state_timestamp_ms = wall_ms()
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader: Member | None = None
         self.members = ClassicMembers()
-        self.sessions = Deadlines()
+        self._sessions = Deadlines()
         self._join_deadline_ms: int | None = None
         self._initial_end_ms: int | None = None
         """While the first rebalance of an empty group waits for more members: when it waits no longer."""
@@ -49,7 +54,7 @@ class ClassicGenerations:
         self.protocol_type = value.protocol_type or None
         self.state_timestamp_ms = value.state_timestamp_ms
         if value.members and value.protocol_name is not None:
-            self.state = GroupState.STABLE
+            self.current_state = GroupState.STABLE
             self.protocol_name = value.protocol_name
             for saved in value.members:
                 member = Member.restored(saved, value.protocol_name)
@@ -72,11 +77,11 @@ class ClassicGenerations:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        deadlines = (self.sessions.next_ms, self._join_deadline_ms, self._sync_deadline_ms)
+        deadlines = (self._sessions.next_ms, self._join_deadline_ms, self._sync_deadline_ms)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def tick(self, now_ms: int, step: Step) -> None:
-        while (member_id := self.sessions.pop(now_ms)) is not None:
+        while (member_id := self._sessions.pop(now_ms)) is not None:
             self._on_session_end(member_id, now_ms, step)
         if self._join_deadline_ms is not None and self._join_deadline_ms <= now_ms:
             self._on_join_deadline(now_ms, step)
@@ -88,17 +93,33 @@ class ClassicGenerations:
             self._answer_join(member, JoinResult(error, member.member_id), step)
             self._answer_sync(member, SyncResult(error), step)
         self._enter(GroupState.DEAD)
-        self.sessions = Deadlines()
+        self._sessions = Deadlines()
         self._join_deadline_ms = self._sync_deadline_ms = None
 
     # Members come, change and go
 
-    def admit(self, member: Member, ticket: Ticket, patience_ms: int, now_ms: int, step: Step) -> None:
+    def add_pending(self, member_id: str, session_timeout_ms: int, now_ms: int) -> None:
+        """Expect a join with this id, which was given to a new member (KIP-394), until its session ends."""
+        self.members.add_pending(member_id)
+        self._sessions.set(member_id, now_ms + session_timeout_ms)
+
+    def discard_pending(self, member_id: str) -> None:
+        self.members.discard_pending(member_id)
+        self._sessions.discard(member_id)
+
+    def admit(self, member: Member, protocol_type: str, ticket: Ticket, now_ms: int, step: Step) -> None:
+        """Add a new member and begin a rebalance."""
+        self.members.discard_pending(member.member_id)
+        if not self.members:
+            self.protocol_type = protocol_type
         self.members.add(member)
         self.members.await_join(member, ticket)
-        self.sessions.set(member.member_id, now_ms + patience_ms)
+        self._sessions.set(member.member_id, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._has_newcomer = True
         self.rebalance(now_ms, step)
+
+    def update(self, member: Member, request: JoinRequest) -> None:
+        self.members.update(member, request)
 
     def await_join(self, member: Member, ticket: Ticket, step: Step) -> None:
         # A client that asks again has given up its first request.
@@ -109,7 +130,7 @@ class ClassicGenerations:
         """Whoever used the former id is fenced; what the group expects of the member it expects under the new one."""
         self._answer_join(member, JoinResult(ErrorCode.fenced_instance_id, member.member_id), step)
         self._answer_sync(member, SyncResult(ErrorCode.fenced_instance_id), step)
-        self.sessions.discard(member.member_id)
+        self._sessions.discard(member.member_id)
         if member.member_id in self._awaited_syncs:
             self._awaited_syncs.remove(member.member_id)
             self._awaited_syncs.add(member_id)
@@ -118,7 +139,7 @@ class ClassicGenerations:
 
     def prolong(self, member: Member, now_ms: int) -> None:
         if member.join_ticket is None:
-            self.sessions.set(member.member_id, now_ms + member.session_timeout_ms)
+            self._sessions.set(member.member_id, now_ms + member.session_timeout_ms)
 
     def expel(self, member: Member, step: Step) -> None:
         self._answer_join(member, JoinResult(ErrorCode.unknown_member_id, NO_MEMBER), step)
@@ -127,7 +148,7 @@ class ClassicGenerations:
 
     def after_removal(self, members_before: int, now_ms: int, step: Step) -> None:
         """A rebalance may have waited for a pending member that is gone; otherwise nobody misses that one."""
-        if len(self.members) < members_before or self.state is GroupState.PREPARING_REBALANCE:
+        if len(self.members) < members_before or self.current_state is GroupState.PREPARING_REBALANCE:
             self.rebalance(now_ms, step)
 
     def _on_session_end(self, member_id: str, now_ms: int, step: Step) -> None:
@@ -143,7 +164,7 @@ class ClassicGenerations:
 
     def _forget(self, member: Member) -> None:
         self.members.remove(member)
-        self.sessions.discard(member.member_id)
+        self._sessions.discard(member.member_id)
         self._awaited_syncs.discard(member.member_id)
         if member is self.leader:
             self.leader = None
@@ -152,15 +173,15 @@ class ClassicGenerations:
 
     def rebalance(self, now_ms: int, step: Step) -> None:
         """Members came, went or changed: a rebalance begins, or one that waits may have waited for just that."""
-        if self.state is GroupState.PREPARING_REBALANCE:
+        if self.current_state is GroupState.PREPARING_REBALANCE:
             if self.members.have_all_joined and (self._initial_end_ms is None or not self.members):
                 self._complete_join(now_ms, step)
             return
-        if self.state is GroupState.COMPLETING_REBALANCE:
+        if self.current_state is GroupState.COMPLETING_REBALANCE:
             self._refuse_syncs(ErrorCode.rebalance_in_progress, now_ms, step)
         self._awaited_syncs.clear()
         self._sync_deadline_ms = None
-        is_initial = self.state is GroupState.EMPTY
+        is_initial = self.current_state is GroupState.EMPTY
         self._enter(GroupState.PREPARING_REBALANCE)
         delay_ms = self._settings.initial_rebalance_delay_ms
         if is_initial and delay_ms > 0:
@@ -258,7 +279,7 @@ class ClassicGenerations:
         self._awaited_syncs.discard(member.member_id)
         if not self._awaited_syncs:
             self._sync_deadline_ms = None
-        if self.state is GroupState.STABLE:
+        if self.current_state is GroupState.STABLE:
             step.answers.append((ticket, self._synced(member)))
             return
         # A client that asks again has given up its first request.
@@ -302,7 +323,7 @@ class ClassicGenerations:
     # Small steps
 
     def _enter(self, state: GroupState) -> None:
-        self.state = state
+        self.current_state = state
         self.state_timestamp_ms = self._wall_ms()
 
     def _answer_join(self, member: Member, result: JoinResult, step: Step) -> None:
