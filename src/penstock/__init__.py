@@ -1,11 +1,11 @@
 """Penstock: a Kafka-compatible event log and message queue.
 
-Client names are loaded on first use, so a broker starts without them.
+Client classes are imported on first use, so that a broker starts without them.
 """
 
 from importlib import import_module
 
-# Type checkers know this name; importing `typing` for it would cost more than everything else here.
+# Type checkers know this name. Importing `typing` for it would cost more than the rest of this module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.client.admin import Admin as Admin

@@ -1,4 +1,4 @@
-"""Time, as a seam: nothing else in Penstock reads a clock, so a simulation can own it."""
+"""Clock: the only place in Penstock that reads the time, so that a simulation can replace it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since the epoch; may jump."""
+        """Wall-clock milliseconds since the epoch. May jump."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only go forward; for durations."""
+        """Monotonic seconds, for durations."""
         ...
 
 
@@ -25,5 +25,5 @@ class SystemClock:
 
 
 def monotonic_ms(clock: Clock) -> int:
-    """Milliseconds that only go forward, for durations; they mean nothing outside of this process."""
+    """Monotonic milliseconds, for durations. Meaningless outside this process."""
     return int(clock.monotonic() * 1000)

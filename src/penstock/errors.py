@@ -1,7 +1,8 @@
-"""Every exception a caller may meet, in one tree, and the Kafka error codes they carry.
+"""Exceptions of all layers in one tree, and Kafka's error codes.
 
-`BrokerError` is what a client may see: raised in the domain, turned into a response in one place. The others
-belong to their layer and never cross the wire unmapped.
+`BrokerError` is the error that a client may see: raised in the domain and turned into a response in one
+place. The other
+exceptions belong to their layer and never reach a client unmapped.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ __all__ = [
 
 
 class PenstockError(Exception):
-    """The root of everything Penstock raises on purpose."""
+    """Base class of all exceptions that Penstock raises."""
 
 
 class BrokerError(PenstockError):
-    """A request was refused; `code` and the message go to the client."""
+    """A request was refused. `code` and the message are sent to the client."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
@@ -38,7 +39,8 @@ class BrokerError(PenstockError):
 class DiskFull(BrokerError):
     """A write was refused because the disk is full, and nothing of it was stored.
 
-    Kafka has no error code of its own for this: the code is KAFKA_STORAGE_ERROR, and the message begins with `PREFIX`.
+    Kafka has no error code for this: the code is KAFKA_STORAGE_ERROR, and the message starts with
+    `PREFIX`.
     """
 
     PREFIX = "disk full: "
@@ -49,14 +51,14 @@ class DiskFull(BrokerError):
 
     @classmethod
     def is_told_by(cls, code: int, message: str | None) -> bool:
-        """Whether a broker has answered with this error."""
+        """Whether a response with this code and message means that the disk is full."""
         return code == ErrorCode.kafka_storage_error and (message or "").startswith(cls.PREFIX)
 
 
 class InvalidBatch(BrokerError):
-    """A record batch a client sent is not acceptable; nothing of it was stored.
+    """A client sent a record batch that is not acceptable. Nothing of it was stored.
 
-    `records` are those that are to blame, by their place in the batch, where it is not the batch itself.
+    `records` are the indexes of the invalid records in the batch; empty if the batch itself is invalid.
     """
 
     def __init__(self, code: ErrorCode, message: str = "", records: tuple[int, ...] = ()) -> None:
@@ -65,14 +67,16 @@ class InvalidBatch(BrokerError):
 
 
 class ProtocolError(PenstockError):
-    """The peer sent bytes that are not the protocol: its connection is closed, nobody else is touched."""
+    """The peer sent bytes that violate the protocol. Only its connection is closed."""
 
 
 class CutOff(PenstockError):
-    """Neither the store nor enough followers are in reach, and another may lead by now.
+    """The leader can reach neither the coordination store nor enough followers, and another broker may lead
+    by now.
 
-    A client that is told so asks the same broker for the leader, again and again: only when its connection ends does it
-    ask others.
+    The connection is closed: a client that got an error would ask the same broker for the leader again,
+    and only a
+    closed connection makes it ask others.
     """
 
     def __init__(self) -> None:
@@ -80,24 +84,24 @@ class CutOff(PenstockError):
 
 
 class StorageError(PenstockError):
-    """The disk refused: full, broken, or holding bytes that are not what was written."""
+    """The disk refused an operation: it is full or broken, or holds other bytes than were written."""
 
 
 class CorruptLog(StorageError):
-    """Bytes in a segment are not the record batches that were written; what lies around them may be fine."""
+    """Bytes in a segment differ from the record batches that were written. Bytes around them may be intact."""
 
 
 class TornBatch(CorruptLog):
-    """A batch begins, and its bytes end before it does: a write did not come to its end."""
+    """The bytes end within a batch: a write was not completed."""
 
 
 class WouldBlock(PenstockError):
-    """A read needs bytes that are not in memory: make the same call again in a pool, with `wait=True`."""
+    """A read needs bytes that are not in memory. Repeat the call in a pool with `wait=True`."""
 
 
 class ConfigError(PenstockError):
-    """A setting has a value it cannot have; the message says which and what would do."""
+    """An option has an invalid value. The message names the option and the valid values."""
 
 
 class UnknownOutcome(PenstockError):
-    """A write to the coordination store may or may not have happened: read again before deciding."""
+    """A write to the coordination store may or may not have happened. Read again before deciding."""

@@ -1,4 +1,4 @@
-"""The command that installs an optional part of Penstock, as it works for this installation."""
+"""Command that installs an optional part of Penstock in this installation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ _NAME = "penstock"
 
 
 def how_to_install(extra: str) -> str:
-    """A command line for a shell: from the clone that this package was installed from, else by the package's name.
+    """Shell command: installs from the clone that this package was installed from, or else by the package's
+    name.
 
-    A clone that is installed in editable mode, as `make run` installs it, stays so: otherwise the command would replace
-    it with a copy that later changes of the clone do not reach.
+    A clone in editable mode, as `make run` installs it, stays editable: otherwise the command would
+    replace it by a copy
+    that later changes of the clone do not reach.
     """
     clone, is_editable = _clone()
     options = ["--editable"] if is_editable else []
@@ -23,7 +25,7 @@ def how_to_install(extra: str) -> str:
 
 
 def _clone() -> tuple[str | None, bool]:
-    """The directory with the sources, if it is still there, and whether the package is used in place."""
+    """Source directory if it still exists, and whether the package is installed in editable mode."""
     package = os.path.dirname(os.path.abspath(__file__))
     parent = os.path.dirname(os.path.dirname(package))
     if _is_clone(parent):
@@ -33,7 +35,9 @@ def _clone() -> tuple[str | None, bool]:
 
 
 def _origin() -> str | None:
-    """The directory that pip installed this package from (PEP 610). Imports here: every broker loads this module."""
+    """Directory that pip installed this package from (PEP 610). Imports are local, because every broker loads
+    this module.
+    """
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import unquote, urlsplit
 

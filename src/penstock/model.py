@@ -1,6 +1,6 @@
-"""The values every layer shares: offsets, epochs, ids and the name of a partition.
+"""Values that all layers share: offsets, epochs, ids and the name of a partition.
 
-Plain data without behaviour; anything may import this module, it imports nothing of ours.
+Plain data without behaviour. Any module may import this one; it imports nothing of Penstock.
 """
 
 from __future__ import annotations

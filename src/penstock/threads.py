@@ -1,7 +1,10 @@
-"""Blocking work, as a seam: fsyncs, cold reads and background rewrites leave the event loop only through here.
+"""Thread pools: the only way for blocking work (fsyncs, cold reads, background rewrites) to leave the event
+loop.
 
-Three pools, so that a slow disk read never queues behind an fsync, nor either behind a compaction. They are our own
-because every acknowledgement that waits for an fsync goes through one: a job costs one queue and one call to the loop.
+Three pools, so that a disk read never waits for an fsync, nor either of them for a compaction. They are
+implemented here
+because every acknowledgement that waits for an fsync passes through one: a job costs one queue and one
+call to the loop.
 """
 
 from __future__ import annotations
@@ -21,16 +24,16 @@ POOL_SIZES: dict[Pool, int] = {"flush": 8, "read": 4, "background": 2}
 
 class Threads(Protocol):
     def run(self, pool: Pool, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `work` off the loop; the future belongs to the running loop."""
+        """Run `work` in a pool. The future belongs to the running loop."""
         ...
 
     def close(self) -> None:
-        """Wait for running work and take no more."""
+        """Wait for running work and accept no more."""
         ...
 
 
 class ThreadPools:
-    """Used by the thread of the loop alone."""
+    """Used only by the thread of the loop."""
 
     def __init__(self) -> None:
         self._pools = {name: _ThreadPool(f"penstock-{name}", size) for name, size in POOL_SIZES.items()}
@@ -44,7 +47,7 @@ class ThreadPools:
 
 
 class _ThreadPool:
-    """Threads are started when there is more to do than there are threads, and stay."""
+    """Pool that starts threads when there is more work than threads, and keeps them."""
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name
@@ -66,7 +69,7 @@ class _ThreadPool:
         return future
 
     def close(self) -> None:
-        """What was asked for before is done first."""
+        """Finish all submitted jobs, then end the threads."""
         self._is_closed = True
         for _ in self._threads:
             self._jobs.put(None)
@@ -89,7 +92,13 @@ class _ThreadPool:
                 error = raised
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._deliver, future, result, error)
-            del job, future, work, result, error  # what it held is not kept until the next one comes
+            del (
+                job,
+                future,
+                work,
+                result,
+                error,
+            )  # release the job's references while the thread waits for the next one
 
     def _deliver(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
         self._undelivered -= 1

@@ -32,7 +32,7 @@ STEP_MS = 60_000
 require.
 """
 WAIT_SECONDS = 600.0
-WEEK_MS = "604800000"
+DEFAULT_RETENTION_MS = "1209600000"
 EARLIEST, LATEST = 0.3, 1.1
 """Moment of the fault, as a fraction of the duration of the job. Earlier, Spark is still starting."""
 
@@ -55,9 +55,9 @@ def main() -> int:
 
 def _cycles(broker: BrokerProcess, directory: Path, cycles: int, chance: random.Random) -> int:
     bootstrap, tables = broker.bootstrap, Tables(broker.bootstrap, directory)
-    make(bootstrap, "source", archive_required="true", retention_ms=WEEK_MS)
+    make(bootstrap, "source", archive_required="true", retention_ms=DEFAULT_RETENTION_MS)
     make(bootstrap, "counted")
-    make(bootstrap, "target", retention_ms=WEEK_MS)
+    make(bootstrap, "target", retention_ms=DEFAULT_RETENTION_MS)
     make(bootstrap, "counts", 1)
     jobs = tables.jobs()
     usual: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""A host and a port, as listeners and clients write them."""
+"""Host and port of a listener or a client's target."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Address:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it stands for all addresses of the machine, so that no client can connect to it."""
+        """Whether the host is a wildcard for all addresses of the machine, to which no client can connect."""
         return self.host in WILDCARDS
 
 
 def parse_address(text: str) -> Address:
-    """`host:port` or `[v6]:port`, with or without Kafka's `PLAINTEXT://` in front; ValueError otherwise."""
+    """Parse `host:port` or `[v6]:port`, with or without Kafka's `PLAINTEXT://`. Raises ValueError."""
     host, separator, port = text.removeprefix(PROTOCOL).rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

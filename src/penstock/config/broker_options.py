@@ -1,4 +1,4 @@
-"""Every setting of a broker that is not the default of a topic's. Kafka's names for Kafka's settings."""
+"""Broker options, except the defaults of topic options. Kafka's options have Kafka's names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EventLoop(StrEnum):
 
 
 class ReplicaSelector(StrEnum):
-    """Kafka's names."""
+    """Replica selectors by Kafka's class names."""
 
     LEADER = "org.apache.kafka.common.replica.LeaderSelector"
     RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -46,41 +46,41 @@ NODE_ID: Option[int] = IDENTITY.option(
     "node.id",
     Integer(0, INT_MAX),
     1,
-    "The broker's number, its own within the cluster. A data directory keeps the number it was made with.",
+    "Id of the broker, unique in the cluster. A data directory belongs to the id it was created with.",
 )
 LOG_DIR: Option[str] = IDENTITY.option(
     "log.dir",
     Text(),
     "data",
-    "The directory that holds everything the broker stores. One broker at a time may use it.",
+    "Directory for all data of the broker. Only one broker may use it at a time.",
 )
 HOST: Option[str] = IDENTITY.option(
     "host",
     Text(),
     "127.0.0.1",
-    "The address to listen on, for Kafka clients and for HTTP; `0.0.0.0` is every address of the machine.",
+    "Address to listen on, for Kafka clients and for HTTP. `0.0.0.0` listens on all addresses of the machine.",
 )
 PORT: Option[int] = IDENTITY.option(
-    "port", Integer(0, 65_535), 9_092, "The port for Kafka clients; 0 takes a free one."
+    "port", Integer(0, 65_535), 9_092, "Port for Kafka clients. 0 picks a free port."
 )
 ADVERTISED_LISTENERS: Option[Address | None] = IDENTITY.option(
     "advertised.listeners",
     Optional(Parsed(parse_address, "HOST:PORT or PLAINTEXT://HOST:PORT")),
     None,
-    "The address that clients are told to connect to, where it differs from `host` and `port`: behind a "
-    "container's port mapping or a proxy. Left empty with `host` 0.0.0.0, clients are told `localhost`.",
+    "Address that clients are told to connect to, if it differs from `host` and `port`, for example behind a "
+    "container's port mapping or a proxy. If it is empty and `host` is 0.0.0.0, clients are told `localhost`.",
 )
 HTTP_PORT: Option[int] = IDENTITY.option(
     "http.port",
     Integer(-1, 65_535),
     8_080,
-    "The port for HTTP: the gateway, /metrics and /health; 0 takes a free one, -1 is none.",
+    "Port for HTTP: the gateway, /metrics and /health. 0 picks a free port, -1 disables HTTP.",
 )
 BROKER_RACK: Option[str | None] = IDENTITY.option(
     "broker.rack",
     Optional(Text()),
     None,
-    "Where the broker stands. Copies of a partition are spread over racks.",
+    "Rack of the broker. The replicas of a partition are spread over racks.",
 )
 
 CLUSTER = Group("Cluster")
@@ -88,41 +88,46 @@ ZOOKEEPER_CONNECT: Option[str | None] = CLUSTER.option(
     "zookeeper.connect",
     Optional(Text()),
     None,
-    "The ZooKeeper that the brokers of a cluster agree through: `host:port,host:port/chroot`, the same for all. "
-    "Without it the broker is alone and keeps its metadata in its data directory.",
+    "ZooKeeper of the cluster, as `host:port,host:port/chroot`, with the same value on all brokers. Without "
+    "it the broker runs alone and keeps its metadata in its data directory.",
 )
 ZOOKEEPER_SESSION_TIMEOUT_MS: Option[int] = CLUSTER.option(
     "zookeeper.session.timeout.ms",
     Integer(1_000, 600_000),
     6_000,
-    "How long ZooKeeper waits for a broker that it does not hear of before it counts as gone.",
+    "Session timeout: ZooKeeper expires the session of a broker that it has not heard from for this long, and "
+    "the broker leaves the cluster.",
 )
 ZOOKEEPER_DIGEST: Option[str | None] = CLUSTER.option(
     "zookeeper.digest",
     Optional(Text()),
     None,
-    "`user:password` for ZooKeeper. All that brokers write can then be read and changed by this user alone.",
+    "Credentials for ZooKeeper, as `user:password`. Only this user can then read and change the nodes that "
+    "brokers create.",
     sensitive=True,
 )
 AUTO_LEADER_REBALANCE_ENABLE: Option[bool] = CLUSTER.option(
     "auto.leader.rebalance.enable",
     Boolean(),
     True,
-    "Whether a broker that is back and in sync leads again what it is the first replica of.",
+    "Whether the controller periodically returns leadership to preferred leaders (the first replica of a "
+    "partition) that are in sync again.",
     dynamic=True,
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS: Option[int] = CLUSTER.option(
     "leader.imbalance.check.interval.seconds",
     Integer(1, INT_MAX),
     300,
-    "How often the controller looks for such brokers.",
+    "Interval at which the controller checks whether preferred leaders lead their partitions "
+    "(`auto.leader.rebalance.enable`).",
     dynamic=True,
 )
 LEADER_IMBALANCE_PER_BROKER_PERCENTAGE: Option[int] = CLUSTER.option(
     "leader.imbalance.per.broker.percentage",
     Integer(0, 100),
     10,
-    "How much of what a broker is the first replica of, in per cent, others may lead before that is changed.",
+    "Percentage of the partitions with this broker as preferred leader that other brokers may lead. Above it "
+    "the controller elects the preferred leader.",
     dynamic=True,
 )
 
@@ -131,15 +136,15 @@ AUTO_CREATE_TOPICS_ENABLE: Option[bool] = TOPIC_RULES.option(
     "auto.create.topics.enable",
     Boolean(),
     True,
-    "Whether a topic that a producer or consumer asks for is created when it does not exist.",
+    "Whether a topic that does not exist is created when a producer or consumer asks for it.",
     dynamic=True,
 )
 DEFAULT_REPLICATION_FACTOR: Option[int] = TOPIC_RULES.option(
     "default.replication.factor",
     Integer(1, 32_767),
     1,
-    "The copies of each partition of a topic that is created without saying how many. Unless set it is 3 while three "
-    "brokers or more are there.",
+    "Replication factor of topics that are created without one. If it is not set, it is 3 in a cluster of "
+    "three brokers or more.",
     dynamic=True,
 )
 DELETE_TOPIC_ENABLE: Option[bool] = TOPIC_RULES.option(
@@ -149,28 +154,30 @@ MAX_PARTITIONS_PER_BROKER: Option[int] = TOPIC_RULES.option(
     "max.partitions.per.broker",
     Integer(1, INT_MAX),
     20_000,
-    "Creating topics or partitions beyond this many on the broker is refused with POLICY_VIOLATION.",
+    "Maximum number of partition replicas on the broker. Creating topics or partitions beyond it is refused "
+    "with POLICY_VIOLATION.",
     dynamic=True,
 )
 MAX_PARTITIONS_PER_TOPIC: Option[int] = TOPIC_RULES.option(
     "max.partitions.per.topic",
     Integer(1, INT_MAX),
     10_000,
-    "A topic with more partitions than this is refused with INVALID_PARTITIONS.",
+    "Maximum number of partitions of a topic. A request for more is refused with INVALID_PARTITIONS.",
     dynamic=True,
 )
 MAX_TOPICS_PER_REQUEST: Option[int] = TOPIC_RULES.option(
     "max.topics.per.request",
     Integer(1, INT_MAX),
     2_000,
-    "A request to create, delete or alter more topics than this is refused with POLICY_VIOLATION.",
+    "Maximum number of topics in one request to create, delete or alter topics. A larger request is refused "
+    "with POLICY_VIOLATION.",
     dynamic=True,
 )
 NUM_PARTITIONS: Option[int] = TOPIC_RULES.option(
     "num.partitions",
     Integer(1, INT_MAX),
     1,
-    "The partitions of a topic that is created without saying how many.",
+    "Number of partitions of topics that are created without one.",
     dynamic=True,
 )
 
@@ -179,71 +186,73 @@ CONNECTION_MAX_IN_FLIGHT_BYTES: Option[int] = CONNECTIONS.option(
     "connection.max.in.flight.bytes",
     Integer(1, LONG_MAX),
     33_554_432,
-    "While more than this of answers waits to be taken by the client, nothing more is read from its "
+    "Maximum size of responses that a client has not received yet. Above it the broker stops reading from the "
     "connection.",
 )
 CONNECTION_MAX_IN_FLIGHT_REQUESTS: Option[int] = CONNECTIONS.option(
     "connection.max.in.flight.requests",
     Integer(1, INT_MAX),
     128,
-    "While this many requests of one connection are unanswered, nothing more is read from it.",
+    "Maximum number of requests of one connection without a response. At this number the broker stops reading "
+    "from the connection.",
 )
 CONNECTION_WRITE_TIMEOUT_MS: Option[int] = CONNECTIONS.option(
     "connection.write.timeout.ms",
     Integer(1, LONG_MAX),
     60_000,
-    "A connection whose peer takes no byte of a waiting answer for this long is closed.",
+    "A connection is closed if the client accepts no byte of a pending response for this long.",
 )
 CONNECTIONS_MAX_IDLE_MS: Option[int] = CONNECTIONS.option(
     "connections.max.idle.ms",
     Integer(1, LONG_MAX),
     600_000,
-    "A connection without a request for this long is closed.",
+    "A connection is closed if it sends no request for this long.",
 )
 MAX_CONNECTION_CREATION_RATE: Option[int] = CONNECTIONS.option(
     "max.connection.creation.rate",
     Integer(1, INT_MAX),
     2_000,
-    "The most connections accepted in a second; further ones wait.",
+    "Maximum number of connections that are accepted in a second. Further ones wait.",
 )
 MAX_CONNECTIONS: Option[int] = CONNECTIONS.option(
     "max.connections",
     Integer(1, INT_MAX),
     12_000,
-    "The most connections at a time; further ones are closed at once. Each needs an open file of the "
-    "process's limit.",
+    "Maximum number of connections. Further ones are closed at once. Each connection needs one of the "
+    "process's file descriptors.",
 )
 MAX_CONNECTIONS_PER_IP: Option[int] = CONNECTIONS.option(
     "max.connections.per.ip",
     Integer(1, INT_MAX),
     11_000,
-    "The most connections at a time from one address; further ones are closed at once.",
+    "Maximum number of connections from one address. Further ones are closed at once.",
 )
 QUEUED_MAX_REQUEST_BYTES: Option[int] = CONNECTIONS.option(
     "queued.max.request.bytes",
     Integer(1, LONG_MAX),
     268_435_456,
-    "While the unanswered requests of all connections together are larger than this, connections that hold "
-    "more than their share of it are not read from, so that the broker's memory stays bounded.",
+    "Memory limit for requests without a response, over all connections. Above it the broker stops reading "
+    "from connections that hold more than their share.",
 )
 REQUEST_RECEIVE_TIMEOUT_MS: Option[int] = CONNECTIONS.option(
     "request.receive.timeout.ms",
     Integer(1, LONG_MAX),
     60_000,
-    "A connection that has begun to send a request and then sends no byte of it for this long is closed.",
+    "A connection is closed if it has sent part of a request and then no byte of it for this long.",
 )
 SOCKET_REQUEST_MAX_BYTES: Option[int] = CONNECTIONS.option(
     "socket.request.max.bytes",
     Integer(1_024, INT_MAX),
     104_857_600,
-    "The largest request that is read; a connection that announces a larger one is closed.",
+    "Maximum size of a request. A connection that announces a larger one is closed.",
 )
 SOCKET_SEND_BUFFER_BYTES: Option[int] = CONNECTIONS.option(
     "socket.send.buffer.bytes",
     Integer(-1, INT_MAX),
     262_144,
-    "The system's send buffer of each connection; -1 leaves it to the system. A small one keeps what is sent in the "
-    "processor's cache; consumers far away (a long round trip at a high rate) need a larger one.",
+    "Send buffer of each connection in the operating system; -1 uses the system's default. A small buffer "
+    "keeps data in the processor's cache. Distant consumers (a long round trip at a high rate) need a larger "
+    "one.",
 )
 
 FETCHING = Group("Fetching")
@@ -251,34 +260,35 @@ FETCH_MAX_BYTES: Option[int] = FETCHING.option(
     "fetch.max.bytes",
     Integer(1_024, INT_MAX),
     57_671_680,
-    "The most record bytes in one answer to a Fetch, whatever the consumer asks for; a first batch larger "
-    "than this is still sent whole.",
+    "Maximum size of the records in one Fetch response, also if the consumer asks for more. A first batch "
+    "that is larger is still returned completely.",
     dynamic=True,
 )
 FETCH_MAX_WAIT_MS: Option[int] = FETCHING.option(
     "fetch.max.wait.ms",
     Integer(0, INT_MAX),
     60_000,
-    "The longest a Fetch waits for records, whatever the consumer asks for.",
+    "Maximum time that a Fetch request waits for records, also if the consumer asks for more.",
     dynamic=True,
 )
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS: Option[int] = FETCHING.option(
     "max.incremental.fetch.session.cache.slots",
     Integer(0, INT_MAX),
     10_000,
-    "The most fetch sessions remembered; further consumers send their whole list of partitions each time.",
+    "Maximum number of fetch sessions. Further consumers send their full list of partitions in each request.",
 )
 MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS: Option[int] = FETCHING.option(
     "min.incremental.fetch.session.eviction.ms",
     Integer(0, LONG_MAX),
     120_000,
-    "A fetch session unused for this long may be forgotten in favour of a new one.",
+    "A fetch session that has not been used for this long may be evicted for a new one.",
 )
 MAX_REQUEST_PARTITION_SIZE_LIMIT: Option[int] = FETCHING.option(
     "max.request.partition.size.limit",
     Integer(1, INT_MAX),
     2_000,
-    "The most partitions in one answer to DescribeTopicPartitions; the client asks again for the rest.",
+    "Maximum number of partitions in one DescribeTopicPartitions response. The client requests the rest with "
+    "another request.",
     dynamic=True,
 )
 
@@ -287,99 +297,104 @@ LOG_CLEANER_BACKOFF_MS: Option[int] = STORAGE.option(
     "log.cleaner.backoff.ms",
     Integer(1, LONG_MAX),
     15_000,
-    "How often the broker looks for compacted logs that are due.",
+    "Interval at which the broker looks for logs to compact.",
     dynamic=True,
 )
 LOG_CLEANER_DEDUPE_BUFFER_SIZE: Option[int] = STORAGE.option(
     "log.cleaner.dedupe.buffer.size",
     Integer(1_048_576, LONG_MAX),
     134_217_728,
-    "The most memory one compaction uses to remember keys; a log with more keys is compacted in several "
+    "Maximum memory of one compaction for its table of keys. A log with more keys is compacted in several "
     "passes.",
     dynamic=True,
 )
 LOG_CLEANER_ENABLE: Option[bool] = STORAGE.option(
-    "log.cleaner.enable", Boolean(), True, "Whether compacted topics are compacted.", dynamic=True
+    "log.cleaner.enable",
+    Boolean(),
+    True,
+    "Whether topics with `cleanup.policy=compact` are compacted.",
+    dynamic=True,
 )
 LOG_DIR_MIN_FREE_BYTES: Option[int] = STORAGE.option(
     "log.dir.min.free.bytes",
     Integer(0, LONG_MAX),
     268_435_456,
-    "While less than this is free on the data directory's disk, writes are refused with "
-    "KAFKA_STORAGE_ERROR; reads go on, and writes resume by themselves.",
+    "Minimum free space on the disk of the data directory. Below it writes are refused with "
+    "KAFKA_STORAGE_ERROR until there is space again; reads continue.",
     dynamic=True,
 )
 LOG_FLUSH_CHECKPOINT_BYTES: Option[int] = STORAGE.option(
     "log.flush.checkpoint.bytes",
     Integer(1, LONG_MAX),
     134_217_728,
-    "A log's recovery point is also moved after this many new bytes, so that a crash leaves little to check.",
+    "The recovery point of a log also advances after this many new bytes, so that little has to be checked "
+    "after a crash.",
     dynamic=True,
 )
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS: Option[int] = STORAGE.option(
     "log.flush.offset.checkpoint.interval.ms",
     Integer(1, LONG_MAX),
     60_000,
-    "How often the recovery points of logs with new records are moved; what lies after them is checked "
-    "after a crash.",
+    "Interval at which the recovery points of logs with new records advance. Records after the recovery point "
+    "are checked after a crash.",
     dynamic=True,
 )
 LOG_SCRUB_BYTES_PER_SECOND: Option[int] = STORAGE.option(
     "log.scrub.bytes.per.second",
     Integer(0, LONG_MAX),
     8_388_608,
-    "The most bytes a second that the background scrub reads to verify the CRCs of stored batches; 0 switches it off. "
-    "It takes a twentieth of one processor at most.",
+    "Maximum rate at which the background scrub reads stored batches to verify their CRCs; 0 disables the "
+    "scrub. It uses at most 5 % of one processor.",
     dynamic=True,
 )
 LOG_SCRUB_INTERVAL_MS: Option[int] = STORAGE.option(
     "log.scrub.interval.ms",
     Integer(0, LONG_MAX),
     604_800_000,
-    "How often the background scrub begins to read all logs of the broker; the first time ten minutes after a start. 0 "
-    "switches it off.",
+    "Interval at which the background scrub starts to read all logs of the broker, for the first time ten "
+    "minutes after the start. 0 disables the scrub.",
     dynamic=True,
 )
 LOG_OPEN_FILES_MAX: Option[int] = STORAGE.option(
     "log.open.files.max",
     Integer(16, INT_MAX),
     7_000,
-    "The most segment files kept open at a time; the least recently used are closed and reopened when "
-    "needed.",
+    "Maximum number of segment files that are open at a time. The least recently used ones are closed and "
+    "opened again when needed.",
 )
 LOG_RETENTION_CHECK_INTERVAL_MS: Option[int] = STORAGE.option(
     "log.retention.check.interval.ms",
     Integer(1, LONG_MAX),
     300_000,
-    "How often the broker looks for segments that retention removes.",
+    "Interval at which the broker looks for segments to delete by retention.",
     dynamic=True,
 )
 MAX_DECOMPRESSED_BYTES: Option[int] = STORAGE.option(
     "max.decompressed.bytes",
     Integer(1_024, INT_MAX),
     67_108_864,
-    "The most that one compressed batch may grow to where the broker has to look inside (compacted topics); "
-    "a larger one is refused with INVALID_RECORD.",
+    "Maximum decompressed size of a batch in topics for which the broker reads the records (compacted "
+    "topics). A larger batch is refused with INVALID_RECORD.",
     dynamic=True,
 )
 MAX_PRODUCERS_PER_PARTITION: Option[int] = STORAGE.option(
     "max.producers.per.partition",
     Integer(1, INT_MAX),
     20_000,
-    "The most idempotent producers a partition remembers; the longest silent are forgotten first.",
+    "Maximum number of idempotent producers that a partition remembers. The longest inactive ones are "
+    "forgotten first.",
 )
 PRODUCER_ID_EXPIRATION_MS: Option[int] = STORAGE.option(
     "producer.id.expiration.ms",
     Integer(1, LONG_MAX),
     86_400_000,
-    "How long a partition remembers an idempotent producer that has stopped writing, to recognise its "
-    "retries.",
+    "Time for which a partition remembers an inactive idempotent producer in order to detect its retries.",
 )
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS: Option[int] = STORAGE.option(
     "replica.high.watermark.checkpoint.interval.ms",
     Integer(1, LONG_MAX),
     5_000,
-    "How often the high watermarks are written to disk.",
+    "Interval at which high watermarks are written to disk.",
 )
 
 REPLICATION = Group("Replication")
@@ -387,57 +402,59 @@ CLUSTER_SECRET: Option[str | None] = REPLICATION.option(
     "cluster.secret",
     Optional(Text()),
     None,
-    "What the brokers of a cluster know and nobody else does: by it they prove to each other who they are. The same on "
-    "all of them. Unless set it is one that the first broker drew and keeps in ZooKeeper, for whoever may read there.",
+    "Secret by which the brokers of a cluster authenticate to each other, with the same value on all brokers. "
+    "If it is not set, the first broker generates one and stores it in ZooKeeper, where every client of "
+    "ZooKeeper with access to its nodes can read it.",
     sensitive=True,
 )
 LEADER_REPLICATION_THROTTLED_RATE: Option[int] = REPLICATION.option(
     "leader.replication.throttled.rate",
     Integer(1, LONG_MAX),
     LONG_MAX,
-    "The most bytes in a second that the broker sends to followers that catch up, of the replicas named in "
-    "`leader.replication.throttled.replicas`. Those in sync are never held back.",
+    "Maximum bytes in a second that the broker sends as a leader to followers that are not in sync, for the "
+    "replicas in `leader.replication.throttled.replicas`. In-sync followers are not throttled.",
     dynamic=True,
 )
 FOLLOWER_REPLICATION_THROTTLED_RATE: Option[int] = REPLICATION.option(
     "follower.replication.throttled.rate",
     Integer(1, LONG_MAX),
     LONG_MAX,
-    "The most bytes in a second that the broker copies while it catches up, for the replicas named in "
-    "`follower.replication.throttled.replicas`.",
+    "Maximum bytes in a second that the broker fetches as a follower while it is not in sync, for the "
+    "replicas in `follower.replication.throttled.replicas`.",
     dynamic=True,
 )
 REPLICA_FETCH_MAX_BYTES: Option[int] = REPLICATION.option(
     "replica.fetch.response.max.bytes",
     Integer(1, INT_MAX),
     10 * 1024 * 1024,
-    "The most bytes a follower asks for at a time; a batch that is larger still comes.",
+    "Maximum size of the records that a follower requests at a time. A first batch that is larger is still "
+    "returned.",
 )
 REPLICA_FETCH_WAIT_MAX_MS: Option[int] = REPLICATION.option(
     "replica.fetch.wait.max.ms",
     Integer(1, INT_MAX),
     500,
-    "How long a leader keeps a follower's fetch waiting when there is nothing new.",
+    "Maximum time that a follower's fetch waits at the leader if there are no new records.",
 )
 REPLICA_LAG_TIME_MAX_MS: Option[int] = REPLICATION.option(
     "replica.lag.time.max.ms",
     Integer(1, LONG_MAX),
     10_000,
-    "A follower that has lacked something for longer than this is no longer in sync.",
+    "A follower leaves the in-sync set if it has not had all records of the leader for this long.",
 )
 REPLICA_SELECTOR_CLASS: Option[ReplicaSelector] = REPLICATION.option(
     "replica.selector.class",
     Choice(ReplicaSelector),
     ReplicaSelector.LEADER,
-    "Who serves consumers: the leader alone, or, for those that name their rack (`client.rack`), an in-sync follower "
-    "in that rack (KIP-392). The same on all brokers.",
+    "Replica that serves consumers: the leader only, or, for consumers with a `client.rack`, an in-sync "
+    "follower in that rack (KIP-392). Use the same value on all brokers.",
     dynamic=True,
 )
 REPLICA_SOCKET_TIMEOUT_MS: Option[int] = REPLICATION.option(
     "replica.socket.timeout.ms",
     Integer(1, INT_MAX),
     30_000,
-    "How long a follower waits for an answer of its leader before it connects anew.",
+    "Time that a follower waits for a response of its leader before it connects again.",
 )
 
 PROCESS = Group("Process")
@@ -445,38 +462,41 @@ EVENT_LOOP: Option[EventLoop] = PROCESS.option(
     "event.loop",
     Choice(EventLoop),
     EventLoop.AUTO,
-    "`uvloop` is the fast event loop, `asyncio` Python's own; `auto` is uvloop where it is installed.",
+    "Event loop: `uvloop` is the faster one, `asyncio` is Python's own. `auto` uses uvloop if it is "
+    "installed.",
 )
 LOGGING_FORMAT: Option[LoggingFormat] = PROCESS.option(
     "logging.format",
     Choice(LoggingFormat),
     LoggingFormat.AUTO,
-    "How log lines are written to standard error: `json` objects, `text` for people; `auto` is text on a "
-    "terminal.",
+    "Format of log lines on standard error: `json` objects or `text` for people. `auto` uses text on a "
+    "terminal and json otherwise.",
 )
 LOGGING_LEVEL: Option[LoggingLevel] = PROCESS.option(
     "logging.level",
     Choice(LoggingLevel),
     LoggingLevel.INFO,
-    "The least severe log lines that are written.",
+    "Minimum level of log lines that are written.",
 )
 METRICS_MAX_GROUPS: Option[int] = PROCESS.option(
     "metrics.max.groups",
     Integer(0, INT_MAX),
     500,
-    "The most consumer groups whose lag is among the metrics, the first by name; that of others is not shown.",
+    "Maximum number of consumer groups whose lag is in the metrics, in the order of their names. Other groups "
+    "are not shown.",
 )
 METRICS_MAX_TOPICS: Option[int] = PROCESS.option(
     "metrics.max.topics",
     Integer(0, INT_MAX),
     1_000,
-    "The most topics with metrics of their own; the others are summed up as one.",
+    "Maximum number of topics with metrics of their own. All other topics are added up.",
 )
 SHUTDOWN_TIMEOUT_MS: Option[int] = PROCESS.option(
     "shutdown.timeout.ms",
     Integer(0, INT_MAX),
     10_000,
-    "How long a stop waits for requests in flight to be answered before it closes their connections.",
+    "Time that a stopping broker waits for the responses to requests in flight before it closes the "
+    "connections.",
 )
 
 BROKER_GROUPS = (

@@ -1,4 +1,4 @@
-"""Every setting of a broker that is about consumer groups and their offsets. Kafka's names for Kafka's settings."""
+"""Broker options for consumer groups and their offsets. Kafka's options have Kafka's names."""
 
 from __future__ import annotations
 
@@ -27,118 +27,121 @@ GROUP_INITIAL_REBALANCE_DELAY_MS: Option[int] = CONSUMER_GROUPS.option(
     "group.initial.rebalance.delay.ms",
     Integer(0, INT_MAX),
     250,
-    "How long the first rebalance of an empty group waits for more members; each that arrives prolongs it, up to the "
-    "rebalance timeout.",
+    "Time that the first rebalance of an empty group waits for more members. Each new member extends it, up "
+    "to the rebalance timeout.",
     dynamic=True,
 )
 GROUP_MIN_SESSION_TIMEOUT_MS: Option[int] = CONSUMER_GROUPS.option(
     "group.min.session.timeout.ms",
     Integer(1, INT_MAX),
     6_000,
-    "A member that asks for a shorter session is refused with INVALID_SESSION_TIMEOUT.",
+    "Minimum session timeout of a group member. A member that requests a shorter one is refused with "
+    "INVALID_SESSION_TIMEOUT.",
     dynamic=True,
 )
 GROUP_MAX_SESSION_TIMEOUT_MS: Option[int] = CONSUMER_GROUPS.option(
     "group.max.session.timeout.ms",
     Integer(1, INT_MAX),
     1_800_000,
-    "A member that asks for a longer session is refused with INVALID_SESSION_TIMEOUT.",
+    "Maximum session timeout of a group member. A member that requests a longer one is refused with "
+    "INVALID_SESSION_TIMEOUT.",
     dynamic=True,
 )
 GROUP_MAX_SIZE: Option[int] = CONSUMER_GROUPS.option(
     "group.max.size",
     Integer(1, INT_MAX),
     20_000,
-    "The most members of a group; further ones are refused with GROUP_MAX_SIZE_REACHED.",
+    "Maximum number of members of a group. Further ones are refused with GROUP_MAX_SIZE_REACHED.",
     dynamic=True,
 )
 GROUP_MAX_METADATA_BYTES: Option[int] = CONSUMER_GROUPS.option(
     "group.max.metadata.bytes",
     Integer(1_024, INT_MAX),
     33_554_432,
-    "The most that the members of one group together may say about themselves (subscriptions, assignments); beyond it "
-    "a join is refused with GROUP_MAX_SIZE_REACHED.",
+    "Maximum size of the metadata (subscriptions and assignments) of all members of a group. A join beyond it "
+    "is refused with GROUP_MAX_SIZE_REACHED.",
     dynamic=True,
 )
 GROUP_CONSUMER_ASSIGNORS: Option[tuple[ServerAssignor, ...]] = CONSUMER_GROUPS.option(
     "group.consumer.assignors",
     ListOf(ServerAssignor),
     tuple(ServerAssignor),
-    "The assignors that members of the new protocol (KIP-848) may ask for; `uniform`, where it is one of them, is the "
-    "default.",
+    "Assignors that members with the consumer protocol (KIP-848) may use. `uniform` is the default if it is "
+    "in the list.",
 )
 GROUP_CONSUMER_SESSION_TIMEOUT_MS: Option[int] = CONSUMER_GROUPS.option(
     "group.consumer.session.timeout.ms",
     Integer(1, INT_MAX),
     45_000,
-    "A member of the new protocol that is silent for this long is out. A group may have its own: "
-    "`consumer.session.timeout.ms`.",
+    "Session timeout of members with the consumer protocol (KIP-848): a member without a heartbeat for this "
+    "long is removed. `consumer.session.timeout.ms` overrides it for a group.",
     dynamic=True,
 )
 GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS: Option[int] = CONSUMER_GROUPS.option(
     "group.consumer.heartbeat.interval.ms",
     Integer(1, INT_MAX),
     5_000,
-    "How often members of the new protocol are told to report. A group may have its own: "
-    "`consumer.heartbeat.interval.ms`.",
+    "Heartbeat interval of members with the consumer protocol (KIP-848). `consumer.heartbeat.interval.ms` "
+    "overrides it for a group.",
     dynamic=True,
 )
 GROUP_CONSUMER_MIGRATION_POLICY: Option[GroupMigrationPolicy] = CONSUMER_GROUPS.option(
     "group.consumer.migration.policy",
     Choice(GroupMigrationPolicy),
     GroupMigrationPolicy.BIDIRECTIONAL,
-    "Whether a group with members may change from the classic protocol to the new one (`upgrade`), back "
-    "(`downgrade`), both, or neither.",
+    "Whether a group with members may change from the classic to the consumer protocol (`upgrade`), back "
+    "(`downgrade`), in both directions or not at all.",
 )
 OFFSET_METADATA_MAX_BYTES: Option[int] = CONSUMER_GROUPS.option(
     "offset.metadata.max.bytes",
     Integer(0, INT_MAX),
     4_096,
-    "A commit with a longer note beside the offset is refused with OFFSET_METADATA_TOO_LARGE.",
+    "Maximum size of the metadata of a committed offset. A commit with more is refused with "
+    "OFFSET_METADATA_TOO_LARGE.",
     dynamic=True,
 )
 OFFSETS_COMMIT_TIMEOUT_MS: Option[int] = CONSUMER_GROUPS.option(
     "offsets.commit.timeout.ms",
     Integer(1, INT_MAX),
     5_000,
-    "A commit that is not durable after this long is answered with REQUEST_TIMED_OUT; it may still become so.",
+    "An offset commit that is not durable after this time gets REQUEST_TIMED_OUT. It may still be stored.",
     dynamic=True,
 )
 OFFSETS_RETENTION_MINUTES: Option[int] = CONSUMER_GROUPS.option(
     "offsets.retention.minutes",
     Integer(1, INT_MAX),
     10_080,
-    "Offsets are forgotten this long after their group became empty or stopped reading the topic, but never before "
-    "the topic's own retention has passed.",
+    "Committed offsets are deleted this long after their group became empty or stopped reading the topic, but "
+    "not before the topic's own retention time has passed.",
     dynamic=True,
 )
 OFFSETS_RETENTION_CHECK_INTERVAL_MS: Option[int] = CONSUMER_GROUPS.option(
     "offsets.retention.check.interval.ms",
     Integer(1, LONG_MAX),
     600_000,
-    "How often the broker looks for offsets to forget.",
+    "Interval at which the broker looks for committed offsets to delete.",
     dynamic=True,
 )
 OFFSETS_TOPIC_NUM_PARTITIONS: Option[int] = CONSUMER_GROUPS.option(
     "offsets.topic.num.partitions",
     Integer(1, 10_000),
     50,
-    "The partitions of `__consumer_offsets`, set when the first group is seen and not changed afterwards: each group "
-    "belongs to one of them.",
+    "Number of partitions of `__consumer_offsets`. Fixed when the topic is created for the first group, "
+    "because each group belongs to one partition.",
 )
 OFFSETS_TOPIC_REPLICATION_FACTOR: Option[int] = CONSUMER_GROUPS.option(
     "offsets.topic.replication.factor",
     Integer(-1, 32_767),
     -1,
-    "The copies of `__consumer_offsets`; while fewer brokers are known it is not made, and groups wait. -1: as of any "
-    "other topic.",
+    "Replication factor of `__consumer_offsets`. With fewer brokers in the cluster the topic is not created, "
+    "and groups wait. -1 uses the default for topics.",
 )
 OFFSETS_TOPIC_SEGMENT_BYTES: Option[int] = CONSUMER_GROUPS.option(
     "offsets.topic.segment.bytes",
     Integer(1_048_576, INT_MAX),
     16_777_216,
-    "The size of a segment of `__consumer_offsets`. Small ones are compacted sooner, so that a coordinator has less to "
-    "read when it starts.",
+    "Segment size of `__consumer_offsets`. Small segments are compacted earlier, so that a coordinator has "
+    "less to read when it starts.",
 )
 
 GROUP_SETTINGS = Group("Settings of a group")
@@ -146,14 +149,15 @@ CONSUMER_SESSION_TIMEOUT_MS: Option[int] = GROUP_SETTINGS.option(
     "consumer.session.timeout.ms",
     Integer(1, INT_MAX),
     45_000,
-    "A member of the new protocol that is silent for this long is out.",
+    "Session timeout of members with the consumer protocol (KIP-848): a member without a heartbeat for this "
+    "long is removed.",
     synonym=GROUP_CONSUMER_SESSION_TIMEOUT_MS,
 )
 CONSUMER_HEARTBEAT_INTERVAL_MS: Option[int] = GROUP_SETTINGS.option(
     "consumer.heartbeat.interval.ms",
     Integer(1, INT_MAX),
     5_000,
-    "How often members of the new protocol are told to report.",
+    "Heartbeat interval of members with the consumer protocol (KIP-848).",
     synonym=GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
 )
 

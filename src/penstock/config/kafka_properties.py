@@ -1,8 +1,10 @@
-"""Settings of a Kafka broker's `server.properties` under our names, and those that have no meaning here.
+"""Translation of Kafka's `server.properties` to the options of this broker.
 
-Kafka's own names for the same thing (`broker.id`, `log.dirs`, `listeners`, `log.retention.hours`) are translated.
-Settings of Kafka's threads, socket buffers and KRaft quorum are accepted without effect, so that a file can be used as
-it is.
+Kafka's other names for the same option (`broker.id`, `log.dirs`, `listeners`, `log.retention.hours`) are
+translated.
+Options of Kafka's threads, socket buffers and KRaft quorum are accepted without effect, so that a file can
+be used
+unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ _DURATIONS = {
     "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
     "log.roll.ms": (("log.roll.hours", 3_600_000),),
 }
-"""For each setting the coarser names that Kafka has for it, in the order in which they count, and their unit in ms."""
+"""Kafka's names for coarser units of an option, in order of precedence, with the unit in milliseconds."""
 _THREADS = "the broker has one event loop and small pools of its own"
 _BUFFERS = "the operating system sizes socket buffers"
 _KRAFT = "metadata is kept in ZooKeeper, or in the data directory of a single broker"
@@ -46,16 +48,18 @@ _IGNORED = {
     "security.inter.broker.protocol": "there is one listener",
     "listener.security.protocol.map": "there is one listener",
 }
-"""Settings without effect, and why."""
+"""Options without effect, with the reason."""
 
 
 def ignored(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The settings that have no effect here, each with the reason."""
+    """Given options that have no effect, with the reason."""
     return ((name, _IGNORED[name]) for name in values if name in _IGNORED)
 
 
 def translated(values: Mapping[str, str], problems: list[ConfigError]) -> dict[str, str]:
-    """The settings under our names, without those that have no effect; what cannot be translated goes to `problems`."""
+    """Options under our names, without those that have no effect. Untranslatable options are added to
+    `problems`.
+    """
     found = {name: text for name, text in values.items() if name not in _IGNORED}
     controllers = {each.strip() for each in values.get("controller.listener.names", "").split(",")}
     for name in ("listeners", "advertised.listeners"):
@@ -78,7 +82,9 @@ def translated(values: Mapping[str, str], problems: list[ConfigError]) -> dict[s
 def _take_duration(
     found: dict[str, str], name: str, coarser: tuple[tuple[str, int], ...], problems: list[ConfigError]
 ) -> None:
-    """Kafka lets the finest unit count where several are given; -1 means no limit in every unit."""
+    """Translate coarser units. The finest unit that is given takes precedence, as in Kafka; -1 means no limit
+    in every unit.
+    """
     for kafka_name, unit_ms in coarser:
         text = found.pop(kafka_name, None)
         if text is None:
@@ -92,7 +98,7 @@ def _take_duration(
 
 
 def _without(listeners: str, controllers: set[str]) -> str:
-    """The listeners that are not a KRaft controller's."""
+    """Listeners except those of a KRaft controller."""
     entries = (entry.strip() for entry in listeners.split(","))
     return ",".join(entry for entry in entries if entry.partition("://")[0] not in controllers)
 

@@ -1,4 +1,6 @@
-"""The partition counts by which the keys of a topic were spread, and since when: `12@0,24@1767225600000`."""
+"""Key layouts of a topic: the partition counts by which keys were spread, with their start times, as in
+`12@0,24@1767225600000`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ NO_LAYOUTS: KeyLayouts = ()
 
 @dataclass(frozen=True, slots=True)
 class Layouts:
-    """The kind of value that such a setting has: counts and times both grow."""
+    """Option type for key layouts. Counts and times must increase."""
 
     expected: str = "`partitions@milliseconds`, growing, several separated by commas, or nothing"
 

@@ -1,6 +1,6 @@
-"""Where a broker's settings come from: a file, over it the environment, over it the command line.
+"""Configuration sources of a broker: file, environment and command line, in increasing precedence.
 
-Takes text and mappings, reads nothing itself. Every error names the place it came from.
+Takes text and mappings and reads nothing itself. Every error names the source of the value.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from penstock.errors import ConfigError
 ENVIRONMENT_PREFIX = "PENSTOCK_"
 CLIENT_VARIABLES = frozenset({"PENSTOCK_BOOTSTRAP"})
 
-# What Kubernetes puts into every container when a service is called "penstock".
+# Variables that Kubernetes sets in every container if a service is called "penstock".
 _SERVICE_LINK = re.compile(r"PENSTOCK_(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)")
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp)://")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The settings in force, and for each that was given the place that gave it."""
+    """Configuration in force, with the source of each given option."""
 
     config: BrokerConfig
     places: Mapping[str, str]
     ignored: Mapping[str, str] = field(default_factory=dict)
-    """Settings of Kafka without effect here, and why."""
+    """Given Kafka options without effect, with the reason."""
 
 
 def load_broker_config(
@@ -40,9 +40,9 @@ def load_broker_config(
     environment: Mapping[str, str] | None = None,
     command_line: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Put the places together; `file` is a name (the ending says the form) and its content.
+    """Combine the sources. `file` is a file name, whose suffix decides the format, and its content.
 
-    The ConfigError names every setting that is wrong, not only the first.
+    Raises ConfigError, which lists all invalid options, not only the first.
     """
     layers = [(file[0], parse_file(*file))] if file is not None else []
     layers.append(("environment", parse_environment(environment or {})))
@@ -73,7 +73,7 @@ def _wrong(layer: Mapping[str, str]) -> Iterator[ConfigError]:
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
-    """`name=value` texts of a command line."""
+    """Parse `name=value` arguments of a command line."""
     values = {}
     for assignment in assignments:
         name, separator, value = assignment.partition("=")
@@ -84,7 +84,9 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def parse_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """`PENSTOCK_LOG_RETENTION_MS=5` is log.retention.ms=5; variables without the prefix are not ours."""
+    """Options from environment variables: `PENSTOCK_LOG_RETENTION_MS=5` sets log.retention.ms=5. Other
+    variables are ignored.
+    """
     return {
         variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): value
         for variable, value in environment.items()
@@ -96,7 +98,7 @@ def parse_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_file(name: str, content: str) -> dict[str, str]:
-    """A `.toml` file, or Kafka's `name=value` lines in a file with any other ending."""
+    """Parse a file: TOML with the suffix `.toml`, otherwise Kafka's `name=value` lines."""
     return _parse_toml(name, content) if name.endswith(".toml") else _parse_properties(name, content)
 
 
@@ -134,5 +136,5 @@ def _flatten(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]
 
 
 def environment_variable(name: str) -> str:
-    """The variable that sets the broker option `name`."""
+    """Environment variable of the broker option `name`."""
     return ENVIRONMENT_PREFIX + BROKER_OPTIONS[name].name.upper().replace(".", "_")

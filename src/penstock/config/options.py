@@ -1,7 +1,8 @@
-"""What an option is: a setting with a name, a type, a default and a sentence about it, declared once.
+"""Option: a configuration entry with name, type, default and description, declared once.
 
-Everything else (validation, DescribeConfigs, docs/configuration.md, files, environment, command line) is
-derived from these declarations. They live in `topic_options` and `broker_options`.
+Validation, DescribeConfigs, docs/configuration.md, files, environment and command line are derived from
+the
+declarations in the `*_options` modules.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class Option(Generic[T]):
     default: T
     doc: str
     dynamic: bool = False
-    """Whether it can be changed while the broker runs."""
+    """Whether the option can be changed while the broker runs."""
     sensitive: bool = False
-    """Whether its value is kept out of errors, logs and answers."""
+    """Whether the value is hidden in errors, logs and responses."""
     synonym: Option[T] | None = None
-    """For an option of a topic or group: the broker's option that holds the default."""
+    """Broker option with the default, for an option of a topic or group."""
 
     @property
     def kind(self) -> Kind:
@@ -46,7 +47,7 @@ class Option(Generic[T]):
         return self.type.format(value)
 
     def show(self, text: str) -> str:
-        """A value as it may appear in a message."""
+        """Value as it may be shown in a message."""
         if self.sensitive:
             return "(hidden)"
         return repr(text if len(text) <= SHOWN_VALUE_CHARACTERS else text[:SHOWN_VALUE_CHARACTERS] + "...")
@@ -54,7 +55,7 @@ class Option(Generic[T]):
 
 @dataclass(slots=True)
 class Group:
-    """Options that belong together in the documentation, in the order they were declared."""
+    """Options of one section of the documentation, in the order of their declaration."""
 
     title: str
     options: list[Option[Any]] = field(default_factory=list)
@@ -85,7 +86,7 @@ def table(options: Iterable[Option[Any]]) -> Mapping[str, Option[Any]]:
 
 
 def find(options: Mapping[str, Option[Any]], name: str, what: str) -> Option[Any]:
-    """The option called `name`, or a ConfigError that suggests the likely one."""
+    """Option called `name`. Raises ConfigError that suggests a similar name."""
     option = options.get(name)
     if option is not None:
         return option

@@ -1,4 +1,4 @@
-"""docs/configuration.md, written from the declarations; `make format` rewrites it, a test says it matches."""
+"""Generator of docs/configuration.md. `make format` runs it, and a test checks that the file is up to date."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ HEADER = """\
 
 This page is generated from the declarations in `src/penstock/config/`; `make format` rewrites it.
 
-A broker takes its settings from four places, each over the one before: the defaults below, a file
-(`--config FILE`), the environment, the command line (`--set name=value`, and `--port` and its like).
-`penstock config show` prints what is in force and where it comes from.
+A broker takes its settings from four sources. Each one overrides those before it: the defaults below, a file
+(`--config FILE`), the environment, and the command line (`--set name=value`, or options such as `--port`).
+`penstock config show` prints the values in force and their sources.
 
-- A file that ends in `.toml` is TOML with the names in quotes, `"log.retention.ms" = 86400000`; any other is
-  lines of `log.retention.ms=86400000`, with `#` for comments.
-- An environment variable is the name in capitals behind `PENSTOCK_`: `PENSTOCK_LOG_RETENTION_MS=86400000`.
-- A name that does not exist, or a value that will not do, stops the start with a message that says so.
+- A file with the suffix `.toml` is TOML with names in quotes, `"log.retention.ms" = 86400000`. Any other file has
+  lines such as `log.retention.ms=86400000`, and comments that start with `#`.
+- An environment variable has the name in capitals after `PENSTOCK_`: `PENSTOCK_LOG_RETENTION_MS=86400000`.
+- An unknown name or an invalid value stops the start with an error that names it.
 
-Topics are created with settings of their own, and these can be changed at any time with
-`penstock topic alter` or any Kafka client. Settings marked *live* can be changed while the broker runs, by
-IncrementalAlterConfigs on the broker. Times are in milliseconds and sizes in bytes where the name ends so.
+Topics have settings of their own, which can be changed at any time with `penstock topic alter` or any Kafka
+client. Settings marked *live* can be changed while the broker runs, with IncrementalAlterConfigs on the broker.
+Names that end in `.ms` are times in milliseconds, names that end in `.bytes` are sizes in bytes.
 """
 
 _UNITS_MS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"))
@@ -61,7 +61,7 @@ def _default(option: Option[Any]) -> str:
 
 
 def _readable(option: Option[Any]) -> str:
-    """14 days, 1 GiB: where the number is a whole multiple of a unit."""
+    """Readable value such as 14 days or 1 GiB, if the number is a whole multiple of a unit."""
     if option.name.endswith(".ms"):
         return _in_units(option.default, _UNITS_MS, plural="s")
     if option.name.endswith((".bytes", ".size")):
@@ -79,7 +79,7 @@ def _in_units(value: int, units: tuple[tuple[int, str], ...], plural: str) -> st
 
 def _marks(option: Option[Any]) -> str:
     if option.synonym is not None:
-        return f" Broker's default: `{option.synonym.name}`."
+        return f" Default on the broker: `{option.synonym.name}`."
     return " *Live.*" if option.dynamic else ""
 
 

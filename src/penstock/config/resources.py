@@ -1,4 +1,4 @@
-"""Kafka's codes for the resources that have settings and for the ways to alter a setting."""
+"""Kafka's codes for resources with configs and for config operations."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from enum import IntEnum
 
 
 class ConfigResourceType(IntEnum):
-    """The types of Kafka's ConfigResource.Type that can be described here."""
+    """Kafka's ConfigResource.Type, as far as it is supported."""
 
     TOPIC = 2
     BROKER = 4
     CLIENT_METRICS = 16
-    """Described with Kafka's defaults; no subscription to client metrics can be made."""
+    """Described with Kafka's defaults. Subscriptions to client metrics are not supported."""
     GROUP = 32
 
 
 class ConfigOperation(IntEnum):
-    """Kafka's AlterConfigOp, with its codes."""
+    """Kafka's AlterConfigOp codes."""
 
     SET = 0
     DELETE = 1

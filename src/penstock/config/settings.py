@@ -1,7 +1,8 @@
-"""The settings of a broker, a topic, a group: immutable, validated, and able to say where each value comes from.
+"""Configs of a broker, a topic or a group: immutable, validated, and with the source of each value.
 
-`config[OPTION]` is the value in force. A broker's is its dynamic override, else what it was started with,
-else the default; a topic's or group's is its own override, else the broker's value for the synonym.
+`config[OPTION]` is the value in force. For a broker: its dynamic override, else its startup value, else
+the default.
+For a topic or group: its own override, else the broker's value of the synonym.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MISSING: Any = object()
 
 
 class Source(IntEnum):
-    """Where a value comes from, with Kafka's numbers in DescribeConfigs."""
+    """Sources of a value, with Kafka's codes in DescribeConfigs."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -36,7 +37,7 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One place that has a value for a setting; the first of a chain is in force."""
+    """Value of an option from one source. The first of a chain is in force."""
 
     name: str
     value: str
@@ -44,7 +45,7 @@ class Synonym:
 
 
 class BrokerConfig:
-    """What a broker was started with (`static`), over it what was changed while it ran (`overrides`)."""
+    """Config of a broker: startup values (`static`) overridden by dynamic ones (`overrides`)."""
 
     __slots__ = ("_overrides", "_static", "_values", "overrides", "static")
 
@@ -64,14 +65,14 @@ class BrokerConfig:
         return cast(T, self._values[option])
 
     def with_overrides(self, overrides: Mapping[str, str]) -> BrokerConfig:
-        """The same with these dynamic overrides instead of the present ones."""
+        """Same config with other dynamic overrides."""
         return BrokerConfig(self.static, overrides)
 
     def source(self, option: Option[Any]) -> Source:
         return next(self.synonyms(option)).source
 
     def synonyms(self, option: Option[Any]) -> Iterator[Synonym]:
-        """Every place that has a value, the one in force first."""
+        """Values of an option from all sources, the one in force first."""
         for values, source in (
             (self._overrides, Source.DYNAMIC_BROKER_CONFIG),
             (self._static, Source.STATIC_BROKER_CONFIG),
@@ -81,7 +82,7 @@ class BrokerConfig:
         yield Synonym(option.name, option.format(option.default), Source.DEFAULT_CONFIG)
 
     def advertised_address(self, port: int) -> Address:
-        """Where clients are told to connect; `port` is the one listened on."""
+        """Address that clients are told to connect to. `port` is the port that the broker listens on."""
         advertised = self[broker.ADVERTISED_LISTENERS]
         if advertised is not None:
             return advertised
@@ -90,7 +91,7 @@ class BrokerConfig:
 
 
 class OwnConfig:
-    """What topics and groups have: own settings over their broker's."""
+    """Config of a topic or group: its own overrides, and the broker's values for the others."""
 
     __slots__ = ("_broker", "_overrides", "overrides")
     options: ClassVar[Mapping[str, Option[Any]]]
@@ -112,7 +113,7 @@ class OwnConfig:
         return next(self.synonyms(option)).source
 
     def synonyms(self, option: Option[Any]) -> Iterator[Synonym]:
-        """Every place that has a value, the one in force first."""
+        """Values of an option from all sources, the one in force first."""
         if option.name in self._overrides:
             value = option.format(self._overrides[option.name])
             yield Synonym(option.name, value, self.own_source)
@@ -137,7 +138,9 @@ class GroupConfig(OwnConfig):
     kind = "group"
 
     def check(self) -> None:
-        """ConfigError when the settings do not fit together; they need not, once the broker's have changed."""
+        """Raise ConfigError if the values contradict each other, which can also result from a change of the
+        broker's defaults.
+        """
         session, heartbeat = group.CONSUMER_SESSION_TIMEOUT_MS, group.CONSUMER_HEARTBEAT_INTERVAL_MS
         if self[heartbeat] >= self[session]:
             raise ConfigError(
@@ -151,7 +154,7 @@ def _synonym(option: Option[T]) -> Option[T]:
 
 
 def broker_option(name: str) -> Option[Any]:
-    """The broker's option called `name`; a ConfigError helps with a wrong one."""
+    """Broker option called `name`. Raises ConfigError with a hint for unknown names."""
     for own in (TopicConfig, GroupConfig):
         option = own.options.get(name)
         if option is not None and name not in broker.BROKER_OPTIONS:

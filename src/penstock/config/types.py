@@ -1,7 +1,6 @@
-"""How a setting's text becomes a value and back; one small class per kind of value.
+"""Option types: parse and format the value of an option, one small class for each type.
 
-`parse` raises ValueError for text that will not do; `expected` completes the sentence "give ...". Only
-options call these.
+`parse` raises ValueError for invalid text. `expected` completes the sentence "give ..." in error messages.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class Kind(IntEnum):
-    """Kafka's numbers for the type of a setting, as DescribeConfigs carries them."""
+    """Kafka's codes for option types in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -68,7 +67,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Fraction:
-    """A number from 0 to 1."""
+    """Number from 0 to 1."""
 
     @property
     def kind(self) -> Kind:
@@ -109,9 +108,9 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Only(Generic[T]):
-    """A setting that Kafka lets its users choose and that has one value here.
+    """Option that Kafka lets users choose and that has a single value here.
 
-    `alternative` is a clause for the error message that tells what to use instead of the other values.
+    `alternative` is a clause for the error message that names a replacement for the other values.
     """
 
     type: ValueType[T]
@@ -177,8 +176,10 @@ class Choice(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class ListOf(Generic[E]):
-    """One or several of the choices, separated by commas, in the order they were given, as tools compare the text; or
-    none of them, where that means something."""
+    """One or several of the choices, separated by commas, in the given order, because tools compare the text.
+    May be
+    empty if `may_be_empty` is set.
+    """
 
     choices: type[E]
     may_be_empty: bool = False
@@ -203,7 +204,7 @@ class ListOf(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class Optional(Generic[T]):
-    """A value, or empty text for None."""
+    """Value of another type, or empty text for None."""
 
     inner: ValueType[T]
 
@@ -224,7 +225,7 @@ class Optional(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T]):
-    """Text with a form of its own."""
+    """Text with a format of its own."""
 
     read: Callable[[str], T]
     expected: str

@@ -1,8 +1,9 @@
-"""Alarms: conditions of a partition that need a person, shown in `/health`, in a metric and in the log.
+"""Alarms: conditions of a partition that need an operator, shown in `/health`, in a metric and in the log.
 
-An alarm is raised where the condition is found and cleared where it is found to be over. Raising it again changes its
-detail and adds no log line. Alarms do not make a process unhealthy: a restart would not end the condition. Loop thread
-only.
+An alarm is raised when its condition is found and cleared when it is over. Raising it again changes its
+detail and adds
+no log line. Alarms do not make a process unhealthy, because a restart would not end the condition. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from penstock.observability.logs import Logger
 from penstock.observability.metrics import BrokerMetrics
 
 MAX_ALARMS = 1000
-"""Alarms beyond this number are counted and not kept."""
+"""Maximum number of alarms that are kept. Further ones are only counted."""
 
 
 class AlarmKind(StrEnum):
@@ -26,8 +27,10 @@ class AlarmKind(StrEnum):
     DAMAGED_LOG = "damaged_log"
     """A log of this broker has stored records that cannot be read."""
     TRUNCATION_REFUSED = "truncation_refused"
-    """The leader of a partition lacks records that this broker knows to be committed. This broker keeps them, and does
-    not follow that leader."""
+    """The leader of a partition lacks records that this broker knows to be committed. This broker keeps them,
+    and does
+    not follow that leader.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +63,20 @@ class Alarms:
         return tuple(self._alarms.values())
 
     def count(self, kind: AlarmKind) -> int:
-        """How often an alarm of this kind was raised since the start, repetitions included."""
+        """Number of times that an alarm of this kind was raised since the start, including repetitions."""
         return self._raised[kind]
 
     def has(self, kind: AlarmKind, partition: TopicPartition) -> bool:
-        """Whether an alarm is raised."""
+        """Whether the alarm is raised."""
         return (kind, partition) in self._alarms
 
     def is_set(self, kind: AlarmKind, partition: TopicPartition, detail: str) -> bool:
-        """Whether an alarm is raised with this detail."""
+        """Whether the alarm is raised with this detail."""
         known = self._alarms.get((kind, partition))
         return known is not None and known.detail == detail
 
     def set(self, kind: AlarmKind, partition: TopicPartition, detail: str) -> None:
-        """Raise an alarm, or change the detail of one that is raised."""
+        """Raise an alarm, or change the detail of a raised one."""
         self._raised[kind] += 1
         known = self._alarms.get((kind, partition))
         if known is None and len(self._alarms) >= MAX_ALARMS:
@@ -84,11 +87,11 @@ class Alarms:
             self._log.error("alarm raised", alarm=str(kind), partition=partition, detail=detail)
 
     def clear(self, kind: AlarmKind, partition: TopicPartition) -> None:
-        """End an alarm, if it is raised."""
+        """Clear an alarm if it is raised."""
         if self._alarms.pop((kind, partition), None) is not None:
             self._log.info("alarm cleared", alarm=str(kind), partition=partition)
 
     def forget(self, partition: TopicPartition) -> None:
-        """End all alarms of a partition that is not here any more."""
+        """Clear all alarms of a partition that this broker no longer has."""
         for kind in AlarmKind:
             self.clear(kind, partition)

@@ -1,7 +1,6 @@
-"""A broker's metrics as Prometheus' text. Imported late: the library takes time to load.
+"""Metrics in Prometheus' text format. Imported on first use, because the library takes time to load.
 
-A snapshot reads the broker's state and belongs on the loop; turning it into text takes longer and runs in a
-pool.
+A snapshot reads the broker's state on the loop. Rendering takes longer and runs in a pool.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _BUCKETS = (*(repr(bound) for bound in SECONDS_BOUNDS), "+Inf")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The numbers of one moment."""
+    """Values of all metrics at one moment."""
 
     requests: list[tuple[str, Histogram]]
     flushes: Histogram
@@ -71,7 +70,7 @@ def take_snapshot(metrics: BrokerMetrics) -> Snapshot:
 
 
 def render(snapshot: Snapshot) -> bytes:
-    """The snapshot as text, and with it the process itself (processor time, memory, open files)."""
+    """Text of a snapshot, with metrics of the process itself (processor time, memory, open files)."""
     registry = CollectorRegistry()
     registry.register(_Families(snapshot))
     ProcessCollector(registry=registry)
@@ -79,7 +78,7 @@ def render(snapshot: Snapshot) -> bytes:
 
 
 def merge(texts: Mapping[str, bytes]) -> bytes:
-    """The texts of several processes as one, in which every number has the name of its process as `worker`."""
+    """Texts of several processes merged into one, with the process as label `worker`."""
     families: dict[str, Metric] = {}
     for worker, text in texts.items():
         for family in text_string_to_metric_families(text.decode()):
@@ -177,7 +176,7 @@ def _groups(states: Iterable[tuple[str, int]], lags: Iterable[GroupLag]) -> Iter
 
 
 def _capped(sizes: Iterable[TopicSize], limit: int) -> Iterator[TopicSize]:
-    """The first topics by name, and all others as one that no topic can be called."""
+    """Values of the first topics by name. All other topics are added up under a label that no topic can have."""
     ordered = sorted(sizes, key=lambda size: size.topic)
     yield from ordered[:limit]
     rest = ordered[limit:]

@@ -1,4 +1,4 @@
-"""Log lines of libraries (kazoo, asyncio, uvicorn), which use Python's `logging`, as events of our log."""
+"""Bridge from Python's `logging`, which libraries use (kazoo, asyncio, uvicorn), to our log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ZOOKEEPER_EVENTS = (
     (re.compile(r"Session has expired|expired", re.I), "zookeeper session expired"),
     (re.compile(r"Failed connecting|Cannot resolve|Connection refused", re.I), "zookeeper unreachable"),
 )
-"""What kazoo says, and the event that it is."""
+"""Messages of kazoo, and the event that each becomes."""
 
 
 class LibraryLogHandler(logging.Handler):
@@ -36,7 +36,7 @@ class LibraryLogHandler(logging.Handler):
 
 
 def event_of(logger: str, text: str) -> str:
-    """The message of the log line that a library's line becomes."""
+    """Message for a log line of a library."""
     if not logger.startswith("kazoo"):
         return "library message"
     return next(
@@ -45,5 +45,5 @@ def event_of(logger: str, text: str) -> str:
 
 
 def take_over_library_logs(log: Logger) -> None:
-    """Make `log` the one place of this process that library logs go to."""
+    """Make `logger` the only target of library logs in this process."""
     logging.basicConfig(handlers=[LibraryLogHandler(log)], level=logging.WARNING, force=True)

@@ -1,7 +1,6 @@
-"""The two forms of a log line: a JSON object, and words for people.
+"""Formats of a log line: a JSON object, or text for people.
 
-Values are escaped and cut here, whatever they are: nothing a client sent can forge a line or colour a
-terminal.
+All values are escaped and truncated here, so that no client can forge a line or color a terminal.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from penstock.config import LoggingLevel
 MAX_VALUE_CHARACTERS = 200
 MAX_TRACEBACK_CHARACTERS = 8_000
 MAX_ITEMS = 20
-"""A list or table in a log line has at most this many entries."""
+"""Maximum number of entries of a list or table in a log line."""
 TRACEBACK = "traceback"
 
 _COLOURS = {
@@ -34,7 +33,7 @@ def json_line(time: datetime, level: LoggingLevel, message: str, fields: Mapping
 
 
 def text_line(time: datetime, level: LoggingLevel, message: str, fields: Mapping[str, object]) -> str:
-    """`time LEVEL message name=value ...`, and a traceback on lines of its own."""
+    """Text format: `time LEVEL message name=value ...`, with a traceback on separate lines."""
     values = {name: _plain(value, name) for name, value in fields.items()}
     trace = values.pop(TRACEBACK, None)
     words = [f"{name}={_quoted(value)}" for name, value in values.items()]
@@ -47,7 +46,7 @@ def text_line(time: datetime, level: LoggingLevel, message: str, fields: Mapping
 
 
 def coloured_line(time: datetime, level: LoggingLevel, message: str, fields: Mapping[str, object]) -> str:
-    """The same for a terminal."""
+    """Text format with colors for a terminal."""
     return _COLOURS[level] + text_line(time, level, message, fields) + _RESET
 
 
@@ -56,7 +55,7 @@ def _timestamp(time: datetime) -> str:
 
 
 def _plain(value: object, name: str) -> object:
-    """The value as JSON can have it: never as Python would write it in a program."""
+    """Value that JSON can represent, never Python's repr."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):

@@ -1,7 +1,8 @@
-"""Structured logs: a fixed message and named values, one line each, as JSON or in a form for people.
+"""Structured log: a constant message and named values, one line each, as JSON or as text for people.
 
-Messages are ours and constant; whatever comes from outside goes into the values, which are escaped and cut.
-The `_rarely` forms are for what a client can cause at will.
+Messages are constants. Everything that comes from outside goes into values, which are escaped and
+truncated. The
+`_rarely` methods are for events that a client can cause at will.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SEVERITY = {level: severity for severity, level in enumerate(LoggingLevel)}
 
 
 class Logger:
-    """Writes lines at or above a level."""
+    """Logger that writes lines at or above a level."""
 
     def __init__(
         self,
@@ -56,16 +57,18 @@ class Logger:
         self._line(LoggingLevel.WARNING, message, fields)
 
     def error(self, message: str, problem: BaseException | None = None, **fields: object) -> None:
-        """With `problem`: what it was, and its traceback unless it is a kind that is expected to happen."""
+        """Log an error. `problem` is added, with its traceback unless it is of an expected kind."""
         self._line(LoggingLevel.ERROR, message, fields | _describe(problem))
 
     def warning_rarely(self, message: str, **fields: object) -> None:
-        """A few times in a window at most; the next line then says how many were left out."""
+        """Log a warning at most a few times in a window. The next line tells how many were suppressed."""
         if (suppressed := self._limiter.admit(message)) is not None:
             self._line(LoggingLevel.WARNING, message, fields | suppressed)
 
     def error_rarely(self, message: str, problem: BaseException, **fields: object) -> None:
-        """As `error`; a peer's or the system's fault is only a warning."""
+        """Log an error as in `error`, at most a few times in a window. Faults of a peer or the system are
+        warnings.
+        """
         if (suppressed := self._limiter.admit(message)) is not None:
             level = LoggingLevel.WARNING if _is_ordinary(problem) else LoggingLevel.ERROR
             self._line(level, message, fields | _describe(problem) | suppressed)
@@ -77,14 +80,14 @@ class Logger:
 
 
 class _Limiter:
-    """Admits a few lines of each message in a window of time. Messages are constants, so they are few."""
+    """Rate limit for log lines, by message. Messages are constants, so there are few."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._windows: dict[str, tuple[float, int]] = {}
 
     def admit(self, message: str) -> dict[str, object] | None:
-        """None to leave the line out; else what to add to it."""
+        """Fields to add to the line, or None to suppress it."""
         now = self._clock.monotonic()
         started, count = self._windows.get(message, (now, 0))
         added: dict[str, object] = {}
@@ -110,7 +113,7 @@ def _describe(problem: BaseException | None) -> dict[str, object]:
 
 
 def open_logger(config: BrokerConfig, clock: Clock, stream: TextIO, *, no_color: bool = False) -> Logger:
-    """The log of a process, in the form and from the level its settings ask for; NO_COLOR switches colours off."""
+    """Logger of a process, with the configured format and level. NO_COLOR disables colors."""
     on_terminal = stream.isatty()
     form = config[LOGGING_FORMAT]
     if form is LoggingFormat.JSON or (form is LoggingFormat.AUTO and not on_terminal):

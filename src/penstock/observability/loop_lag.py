@@ -1,4 +1,4 @@
-"""How late the event loop is: a timer that looks how long after its time it was called."""
+"""Lag of the event loop: a timer that measures how late it is called."""
 
 from __future__ import annotations
 

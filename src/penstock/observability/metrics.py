@@ -1,7 +1,8 @@
-"""What a broker counts: plain integers and lists that cost nothing to bump, read only when somebody scrapes.
+"""Metrics of a broker: plain integers and lists that are cheap to update and read only at a scrape.
 
-No global state: the broker makes one `BrokerMetrics` and hands it down; `exposition` turns it into text.
-The number of label values is bounded everywhere, whatever clients send. Loop thread only.
+No global state: the broker creates one `BrokerMetrics` and passes it on, and `exposition` renders it. The
+number of label
+values is bounded everywhere. Loop thread only.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ OTHER = "other"
 
 
 class Histogram:
-    """Durations in buckets; an observation is one bisection and two additions."""
+    """Histogram of durations. An observation is one bisection and two additions."""
 
     __slots__ = ("counts", "total_seconds")
 
@@ -55,7 +56,7 @@ class Histogram:
 
 
 class CappedCounter:
-    """A counter per label value; values beyond the cap are counted together."""
+    """Counter by label value. Values beyond the limit are counted together."""
 
     __slots__ = ("_limit", "counts")
 
@@ -72,7 +73,7 @@ class CappedCounter:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A number that lives elsewhere and is read when scraped."""
+    """Metric whose value is read elsewhere at each scrape."""
 
     name: str
     doc: str
@@ -106,7 +107,7 @@ class BrokerMetrics:
         self.failovers = Histogram()
         self.refusals = CappedCounter(MAX_REASONS)
         self.http_requests: dict[str, Histogram] = {}
-        """By endpoint, of which there are few."""
+        """Durations by endpoint, of which there are few."""
         self.http_answers = CappedCounter(MAX_REASONS)
         self.produce_errors: dict[ErrorCode, int] = {}
         self.readings: list[Reading] = []
@@ -115,21 +116,21 @@ class BrokerMetrics:
         self.group_lags: Callable[[], Iterable[GroupLag]] = tuple
 
     def observe_request(self, api_key: int, seconds: float) -> None:
-        """One request was answered, so long after its frame was complete."""
+        """Count a request and its duration in seconds, from the complete frame to the response."""
         self.requests[api_key].observe(seconds)
 
     def refused(self, reason: str) -> None:
-        """A connection or frame was turned away; `reason` is a word of ours, never a client's."""
+        """Count a refused connection or frame. `reason` is one of our constants, never a client's text."""
         self.refusals.increment(reason)
 
     def produce_failed(self, code: ErrorCode) -> None:
-        """A partition of a Produce was answered with an error."""
+        """Count a partition of a Produce request that got an error."""
         self.produce_errors[code] = self.produce_errors.get(code, 0) + 1
 
     def add_gauge(self, name: str, doc: str, read: Callable[[], float]) -> None:
-        """Show a number that goes up and down, read at each scrape."""
+        """Add a gauge, read at each scrape."""
         self.readings.append(Reading(name, doc, read, is_counter=False))
 
     def add_counter(self, name: str, doc: str, read: Callable[[], float]) -> None:
-        """Show a number that only grows, read at each scrape; its name gets `_total` behind it."""
+        """Add a counter, read at each scrape. Its name gets the suffix `_total`."""
         self.readings.append(Reading(name, doc, read, is_counter=True))
