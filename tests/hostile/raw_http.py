@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)

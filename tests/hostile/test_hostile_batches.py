@@ -22,6 +22,7 @@ from penstock.records.varints import encode
 from support import raw
 from support.broker_process import BrokerProcess
 from support.eventually import eventually
+from support.stopwatch import Stopwatch
 
 CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP = 2, 10, 21, 32
 (
@@ -295,9 +296,9 @@ def test_a_decompression_bomb_is_refused_within_bounded_memory(
     codec, make = BOMBS[bomb]
     batch = with_body(make(), codec=codec, count=10)
     assert len(batch) <= MIB, "the bomb itself is too large to be looked at"
-    started = time.monotonic()
+    stopwatch = Stopwatch(watch.broker.pid)
     expect_refused(client, COMPACTED, batch, INVALID_RECORD, CORRUPT_MESSAGE)
-    assert time.monotonic() - started < 10
+    assert stopwatch.seconds < 10
 
 
 def test_bombs_on_many_connections_do_not_add_up(watch: Watch) -> None:
@@ -481,7 +482,7 @@ def test_bombs_and_bad_records_that_were_stored_before_a_topic_was_compacted_do_
     resource = {"resource_type": 2, "resource_name": topic, "configs": [setting]}
     altered = client.call(raw.INCREMENTAL_ALTER_CONFIGS, 0, resources=[resource])
     assert altered.responses[0].error_code == 0
-    eventually(lambda: stored_bytes(watch, topic) < before - 20_000, within_s=20)
+    eventually(lambda: stored_bytes(watch, topic) < before - 20_000)
     assert produce(client, topic, good_batch()).error_code == 0
 
 

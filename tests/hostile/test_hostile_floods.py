@@ -99,12 +99,12 @@ def test_a_client_that_never_reads_is_held_back(watch: Watch, pipeline: str) -> 
 
 
 def test_a_client_that_never_reads_is_closed_in_the_end(watch: Watch) -> None:
-    eventually(lambda: watch.established_connections() > 0, within_s=5)
+    eventually(lambda: watch.established_connections() > 0)
     before = watch.established_connections()
     with watch.client() as client, watch.counts_refusals():
         send_as_far_as_possible(client, PIPELINES["fetch"], 0.5)
         assert watch.established_connections() == before + 1
-        eventually(lambda: watch.established_connections() <= before, within_s=8)
+        eventually(lambda: watch.established_connections() <= before)
 
 
 def test_many_clients_that_never_read_share_one_limit(watch: Watch) -> None:
@@ -170,7 +170,7 @@ def test_one_address_cannot_take_all_connections(watch: Watch, crowd: list[socke
         with contextlib.closing(connect_from(OTHER_ADDRESS, port)) as connection:
             return is_served(connection)
 
-    eventually(has_room, within_s=5)
+    eventually(has_room)
 
 
 def test_all_addresses_together_cannot_take_more_than_the_limit(
@@ -187,7 +187,7 @@ def test_connections_that_come_and_go_hold_up_nobody(watch: Watch) -> None:
     for _ in range(3000):
         with contextlib.suppress(OSError):
             connect_from(OTHER_ADDRESS, watch.broker.port).close()
-    eventually(lambda: watch.established_connections() < 50, within_s=10)
+    eventually(lambda: watch.established_connections() < 50)
 
 
 def test_running_out_of_file_descriptors_harms_only_new_connections(
@@ -204,7 +204,7 @@ def test_running_out_of_file_descriptors_harms_only_new_connections(
         assert sum(process.cpu_times()[:2]) - used < 0.7, "the broker spins"
     finally:
         process.rlimit(psutil.RLIMIT_NOFILE, limits)
-    eventually(lambda: sum(is_served(connection) for connection in crowd[:5]) == 5, within_s=5)
+    eventually(lambda: sum(is_served(connection) for connection in crowd[:5]) == 5)
 
 
 def test_producer_ids_are_given_out_once_however_many_are_asked_for(watch: Watch) -> None:
@@ -239,7 +239,7 @@ def test_many_producers_of_one_partition_take_bounded_memory(watch: Watch) -> No
             for _ in range(50):
                 answer = raw.decode_response(raw.PRODUCE, 7, client.read_frame())
                 assert answer.responses[0].partition_responses[0].error_code == 0
-        eventually(lambda: log_end(client, TOPIC) == before + 5_000, within_s=5)
+        eventually(lambda: log_end(client, TOPIC) == before + 5_000)
         newest = produce(client, TOPIC, idempotent_batch(1_000_000 + 4_999, 0))
         assert newest.base_offset == before + 4_999, "the newest producer is still known, so this is a retry"
 

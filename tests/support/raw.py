@@ -19,7 +19,7 @@ from typing import Any
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 CORRELATION_ID = 77
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
