@@ -56,12 +56,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(scope="session")
 def starts_processes() -> None:
-    """Marks a test as one that starts processes; fixtures that start them depend on it."""
+    """Mark of a test that starts processes; fixtures that start processes depend on this one."""
 
 
 @pytest.fixture(scope="session")
 def starts_clusters() -> None:
-    """Marks a test as one that starts a cluster of processes."""
+    """Mark of a test that starts a cluster of processes."""
 
 
 @pytest.fixture(scope="session", params=["external"] if EXTERNAL_BOOTSTRAP else ["uvloop", "asyncio"])

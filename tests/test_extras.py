@@ -27,7 +27,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def install_copy(monkeypatch: pytest.MonkeyPatch, directory: Path, url: str | None) -> None:
-    """As if the package were in site-packages, and pip had noted where it came from."""
+    """Pretend that the package is in site-packages and that pip recorded its origin."""
     monkeypatch.setattr(extras, "__file__", str(directory / "lib/site-packages/penstock/extras.py"))
     noted = None if url is None else json.dumps({"url": url, "dir_info": {}})
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""The pools that blocking work runs in."""
+"""Thread pools for blocking work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def test_work_runs_off_the_loop_and_its_result_comes_back() -> None:
     threads.close()
 
 
-async def test_what_the_work_raises_comes_back() -> None:
+async def test_exceptions_of_the_work_reach_the_caller() -> None:
     threads = ThreadPools()
 
     def fail() -> None:
@@ -67,7 +67,7 @@ async def test_pools_do_not_wait_for_each_other() -> None:
     threads.close()
 
 
-async def test_closing_waits_for_what_was_asked_for_and_takes_no_more() -> None:
+async def test_close_waits_for_submitted_work_and_accepts_no_more() -> None:
     threads = ThreadPools()
     done: list[int] = []
     futures = [threads.run("background", lambda number=number: done.append(number)) for number in range(20)]

@@ -1,4 +1,4 @@
-"""What the cluster's measurements are computed from: latencies by the second, processor time by stretches, columns."""
+"""Calculations of the cluster benchmarks: latencies by second, CPU time by interval, columns."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def latencies_of(by_second_ms: list[float]) -> Latencies:
     return latencies
 
 
-def test_latencies_are_told_by_when_messages_were_due() -> None:
+def test_latencies_count_from_the_due_time() -> None:
     latencies = latencies_of([5, 5, 900, 20])
     assert latencies.percentile_ms(0.99, 0, 2) == pytest.approx(5)
     assert latencies.percentile_ms(0.99, 0, 4) == pytest.approx(900)
 
 
-def test_it_has_settled_when_no_later_second_is_above_the_limit() -> None:
+def test_load_has_settled_when_no_later_second_exceeds_the_limit() -> None:
     latencies = latencies_of([5, 900, 500, 50, 500, 20, 20])
     assert latencies.settled_s(2, 7, 100) == 3
     assert latencies.settled_s(5, 7, 100) == 0

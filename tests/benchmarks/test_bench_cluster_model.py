@@ -1,4 +1,4 @@
-"""Larger clusters on paper: the formulas of docs/performance.md."""
+"""Predictions for larger clusters: the formulas of docs/performance.md."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def test_throughput_grows_with_the_brokers() -> None:
     assert Model(3, COSTS).requests_per_s == pytest.approx(50_000)
 
 
-def test_a_broker_follows_no_more_leaders_than_it_has_copies_of_others() -> None:
+def test_broker_follows_at_most_one_leader_per_follower_replica() -> None:
     assert Model(3, COSTS).followed == 2
     assert Model(1_000, COSTS).followed == 200
     assert Model(1_000, COSTS).idle_fetch_cores == pytest.approx(200 * 2 * 100e-6)
 
 
-def test_what_a_death_costs_grows_with_the_square_of_the_brokers() -> None:
+def test_failover_cost_grows_with_the_square_of_the_brokers() -> None:
     small, large = Model(100, COSTS), Model(1_000, COSTS)
     assert small.reads_after_a_death == pytest.approx(100 * (100 + 300 * 1.2))
     assert large.death_known_s / small.death_known_s > 10

@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmark report: ratios within rounds, medians with ranges, bars."""
+"""Calculations of the benchmark report: ratios within rounds, medians with ranges, bars."""
 
 from __future__ import annotations
 

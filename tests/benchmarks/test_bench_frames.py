@@ -1,4 +1,4 @@
-"""The raw driver's frames are what the broker's own code reads and writes."""
+"""Frames of the raw benchmark driver, read and written by the broker's code."""
 
 from __future__ import annotations
 

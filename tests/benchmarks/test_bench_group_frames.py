@@ -1,4 +1,4 @@
-"""The raw driver's group requests are what the broker's own code reads, and it reads what the broker answers."""
+"""Group requests and responses of the raw benchmark driver, read and written by the broker's code."""
 
 from __future__ import annotations
 

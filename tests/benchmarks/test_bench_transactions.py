@@ -1,4 +1,4 @@
-"""The driver of transactions commits what it counts, in transactions of the size that was asked for."""
+"""The transaction driver commits the messages that it counts, in transactions of the requested size."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_small_transactions_are_counted_and_committed(broker: Address, topic_nam
     assert sum(ends) >= done["messages"] + WARM_UP * PRODUCERS * 10
 
 
-def test_transactions_stay_open_for_the_time_asked_for(broker: Address, topic_name: str) -> None:
+def test_transactions_stay_open_for_the_requested_time(broker: Address, topic_name: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic_name, PARTITIONS, BROKERS)])[topic_name].result(60)
     place = {"bootstrap": broker.bootstrap, "topic": topic_name, "partitions": PARTITIONS}

@@ -1,4 +1,4 @@
-"""`penstock broker` as a process: what it says when it serves, stops, and cannot start."""
+"""`penstock broker` as a process: output when it serves, stops, and cannot start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START_SECONDS = 30
 
 
 def run_broker(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A broker that is expected to end by itself."""
+    """Run a broker that is expected to exit by itself."""
     command = [sys.executable, "-m", "penstock.cli.main", "broker", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
 
@@ -92,7 +92,7 @@ def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("starts_processes")
-def test_listening_beyond_the_machine_without_authentication_is_said(tmp_path: Path) -> None:
+def test_listening_on_all_addresses_without_authentication_is_logged(tmp_path: Path) -> None:
     port, http_port = free_ports(2)
     command = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""The commands against a real broker, on each event loop."""
+"""CLI commands against a real broker, on each event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Penstock = Callable[..., bytes]
 def penstock(
     broker: Address, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> Penstock:
-    """Runs a command line, with what is piped in, and returns what it printed; any error fails the test."""
+    """Run a command with piped input and return its output; an error fails the test."""
     monkeypatch.setenv("PENSTOCK_BOOTSTRAP", broker.bootstrap)
 
     def call(*arguments: str, piped: bytes = b"", code: int = 0) -> bytes:
@@ -92,7 +92,7 @@ def test_a_file_is_one_record_byte_for_byte(penstock: Penstock, topic_name: str,
     assert penstock("consume", topic_name, "--format", "{key}:{value}") == b"image:" + file.read_bytes()
 
 
-def test_reading_begins_where_it_is_told_to(penstock: Penstock, topic_name: str) -> None:
+def test_reading_starts_at_the_given_position(penstock: Penstock, topic_name: str) -> None:
     lines = "".join(
         json.dumps({"value": str(number), "timestamp": 1_700_000_000_000 + number}) + "\n"
         for number in range(10)
@@ -130,7 +130,7 @@ def test_truncation_goes_up_to_an_offset_or_a_time(penstock: Penstock, topic_nam
     assert penstock("consume", topic_name) == b""
 
 
-def test_follow_goes_on_with_what_arrives(penstock: Penstock, broker: Address, topic_name: str) -> None:
+def test_follow_prints_new_records(penstock: Penstock, broker: Address, topic_name: str) -> None:
     penstock("topic", "create", topic_name)
     command = [sys.executable, "-m", "penstock.cli.main", "consume", topic_name, "--follow", "--max", "2"]
     with subprocess.Popen([*command, "-b", broker.bootstrap], stdout=subprocess.PIPE) as following:
@@ -150,7 +150,7 @@ def test_follow_goes_on_with_what_arrives(penstock: Penstock, broker: Address, t
         (["topic", "create", "bad-setting", "--set", "durability=maybe"], b"", b"give auto, os or fsync"),
     ],
 )
-def test_what_the_broker_refuses_is_explained(
+def test_refusal_of_the_broker_is_explained(
     penstock: Penstock, arguments: list[str], piped: bytes, complaint: bytes
 ) -> None:
     assert complaint in penstock(*arguments, piped=piped, code=1)

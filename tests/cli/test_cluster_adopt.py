@@ -1,4 +1,6 @@
-"""`penstock cluster adopt` refuses what is not a stopped broker's; what it does is in tests/docs, on real brokers."""
+"""`penstock cluster adopt` refuses all but the directory of a stopped broker; tests/docs runs it on real
+brokers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock cluster up|status|kill|start|down`: a ZooKeeper and brokers on this machine, as real processes."""
+"""`penstock cluster up|status|kill|start|down`: ZooKeeper and brokers on this machine, as real processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUICK = ("--set", "durability=os", "--set", "offsets.topic.num.partitions=3")
 
 
 class Cluster:
-    """The commands, for one directory; a command that should fail gives what it said."""
+    """Commands for one cluster directory; a command that should fail returns its error output."""
 
     def __init__(self, directory: Path, brokers: int) -> None:
         self.directory = directory
@@ -79,7 +79,7 @@ class Cluster:
 
 
 def free_port_ranges(length: int) -> tuple[int, int]:
-    """Two runs of ports that nobody uses, with one to spare below."""
+    """Two ranges of consecutive free ports, with one free port below."""
     first = free_range(1 + 2 * length) + 1
     return first, first + length
 
@@ -105,7 +105,7 @@ def small_cluster(starts_clusters: None, tmp_path: Path) -> Iterator[Cluster]:
     yield from make_cluster(tmp_path / "cluster", 1)
 
 
-def test_a_cluster_is_started_broken_mended_stopped_and_started_again(cluster: Cluster) -> None:
+def test_cluster_survives_kill_start_down_and_up(cluster: Cluster) -> None:
     said = cluster.penstock(*cluster.up_command("--detach"))
     for number in range(3):
         assert f"broker {number + 1} at 127.0.0.1:{cluster.port + number}, " in said
@@ -219,7 +219,7 @@ def test_without_the_extra_its_command_is_named_and_no_cluster_is_saved(
     assert file.load_if_there() is None
 
 
-def test_the_last_words_of_a_broker_that_does_not_start_are_shown_and_nothing_runs(
+def test_failed_broker_start_shows_its_log_and_leaves_no_process(
     small_cluster: Cluster,
 ) -> None:
     directory = ClusterFile(small_cluster.directory).broker_directory(1)
@@ -232,7 +232,7 @@ def test_the_last_words_of_a_broker_that_does_not_start_are_shown_and_nothing_ru
     assert small_cluster.nothing_runs()
 
 
-def test_a_zookeeper_that_does_not_start_is_told_and_nothing_runs(
+def test_failed_zookeeper_start_is_reported_and_leaves_no_process(
     small_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     java = tmp_path / "jdk/bin/java"
@@ -317,7 +317,7 @@ def test_a_status_needs_to_know_of_which_cluster(
     assert "cannot reach a broker at 127.0.0.1:1" in capsys.readouterr().err
 
 
-def test_where_there_is_no_cluster_nothing_is_stopped_or_made(
+def test_without_a_cluster_nothing_is_stopped_or_created(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for command in (["down"], ["start", "1"], ["kill", "1"], ["status"]):

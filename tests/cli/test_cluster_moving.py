@@ -1,4 +1,4 @@
-"""How moves of replicas are begun, waited for and refused; what they do is in tests/docs, on real brokers."""
+"""Reassignments by the CLI: how they start, wait and are refused; tests/docs runs them on real brokers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Responding(Routes):
 
 @pytest.fixture
 def follow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Has each look at the cluster show the next of these situations, the last one for ever."""
+    """Show these cluster states one after the other, and the last one from then on."""
 
     def show(*situations: Situation) -> None:
         shown = list(situations)
@@ -82,7 +82,7 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return show
 
 
-def test_what_changes_is_moved_and_what_is_under_way_is_waited_for() -> None:
+def test_changed_replicas_are_reassigned_and_running_moves_awaited() -> None:
     now = situation(
         {FIRST: ids(1), SECOND: ids(1)},
         moving=frozenset({SECOND}),
@@ -110,7 +110,7 @@ async def test_moves_are_begun_waited_for_and_the_preferred_replicas_lead(
     assert election["topic_partitions"] == [{"topic": "orders", "partitions": [0, 1]}]
 
 
-async def test_a_move_that_somebody_calls_off_ends_the_waiting(follow: Callable[..., None]) -> None:
+async def test_cancelled_reassignment_ends_the_wait(follow: Callable[..., None]) -> None:
     before = situation({FIRST: ids(1)})
     follow(before)
     with pytest.raises(Failure, match="orders-0 was called off"):
@@ -124,7 +124,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_not_waited_for(follow: Calla
     await carry_out(InternalClient(routes), before, moves_of(before, {FIRST: ids(2)}))
 
 
-async def test_a_move_that_is_refused_is_told(follow: Callable[..., None]) -> None:
+async def test_refused_reassignment_is_reported(follow: Callable[..., None]) -> None:
     before = situation({FIRST: ids(1)})
     routes = Responding(ErrorCode.invalid_replica_assignment)
     with pytest.raises(BrokerError, match=r"orders-0: invalid_replica_assignment"):
@@ -140,7 +140,7 @@ async def test_a_move_that_is_refused_is_told(follow: Callable[..., None]) -> No
         (["balance", "--replication-factor", "4"], "orders-0 would have 4 replicas on 3 brokers"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_moves(
+def test_impossible_plan_is_refused_before_anything_moves(
     arguments: list[str],
     complaint: str,
     follow: Callable[..., None],
@@ -151,7 +151,7 @@ def test_what_cannot_be_is_refused_before_anything_moves(
     assert complaint in capsys.readouterr().err
 
 
-def test_a_partition_that_only_the_lost_broker_has_is_told(
+def test_partition_without_other_replicas_is_reported(
     follow: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     follow(situation({FIRST: ids(7)}, leaders={FIRST: -1}))
@@ -188,7 +188,7 @@ def test_a_cluster_has_to_be_named(
 
 
 @pytest.mark.parametrize("throttle", [None, 1_000])
-def test_what_is_placed_on_a_broker_until_it_is_gone_is_moved_too(
+def test_replicas_created_during_a_drain_are_moved_too(
     throttle: int | None,
     follow: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
@@ -221,7 +221,7 @@ def test_what_is_placed_on_a_broker_until_it_is_gone_is_moved_too(
 
 
 @pytest.mark.parametrize("throttle", [[], ["--throttle", "1000"]])
-def test_who_breaks_off_a_move_is_told_what_goes_on(
+def test_interrupted_wait_names_the_running_reassignments(
     throttle: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def interrupted(*_: Any) -> None:

@@ -1,4 +1,6 @@
-"""The garbage collector of a broker process: young cycles go soon, and what lives long is not walked through."""
+"""Garbage collection of a broker process: young cycles are freed soon, and long-lived objects are not
+scanned.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from penstock.cli.collector import tame_collector
 
 
 class Node:
-    """Something that holds itself."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.itself = self

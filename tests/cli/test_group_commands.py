@@ -32,13 +32,13 @@ def penstock(
 
 
 class Penstock:
-    """Runs command lines in this process."""
+    """Runs CLI commands in this process."""
 
     def __init__(self, captured: pytest.CaptureFixture[bytes]) -> None:
         self._captured = captured
 
     def __call__(self, *arguments: str) -> str:
-        """What it printed; any error fails the test."""
+        """Run a command and return its output; an error fails the test."""
         code = run(arguments)
         shown = self._captured.readouterr()
         assert code == 0, shown.err.decode()
@@ -48,14 +48,14 @@ class Penstock:
         return json.loads(self(*arguments, "--json"))
 
     def refused(self, *arguments: str, code: int = 1) -> str:
-        """What it said against it."""
+        """Run a command that must fail, and return its error output."""
         assert run(arguments) == code
         return self._captured.readouterr().err.decode()
 
 
 @pytest.fixture
 def topic(penstock: Penstock, topic_name: str, tmp_path: Any) -> str:
-    """Two partitions; ten records in partition 0, a second apart."""
+    """A topic with two partitions, and ten records in partition 0, one per second."""
     penstock("topic", "create", topic_name, "--partitions", "2")
     lines = (
         json.dumps({"value": str(number), "timestamp": STARTED_MS + number * 1_000, "partition": 0})
@@ -73,13 +73,13 @@ def group(topic_name: str) -> str:
 
 
 def _heed_interrupts() -> None:
-    """Whoever runs the tests in the background has them ignored, and children inherit that."""
+    """Restore the default SIGINT: a background shell ignores it, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
 def member(broker: Address, topic: str, group: str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`penstock consume --group --follow` in a process of its own; ends with the test."""
+    """Run `penstock consume --group --follow` as a process that ends with the test."""
     command = [sys.executable, "-m", "penstock.cli.main", "consume", topic, "--group", group, "--follow"]
     process = subprocess.Popen(
         [*command, "-b", broker.bootstrap, *more],
@@ -102,7 +102,7 @@ def offsets(described: dict[str, Any]) -> dict[int, tuple[int | None, int | None
     return {each["partition"]: (each["committed_offset"], each["lag"]) for each in described["partitions"]}
 
 
-def test_a_group_goes_on_where_it_was(penstock: Penstock, topic: str, group: str) -> None:
+def test_group_resumes_after_its_last_message(penstock: Penstock, topic: str, group: str) -> None:
     assert penstock("consume", topic, "--group", group, "--max", "4").split() == ["0", "1", "2", "3"]
     assert penstock("consume", topic, "--group", group).split() == [str(n) for n in range(4, 10)]
     assert penstock("consume", topic, "--group", group) == ""
@@ -241,7 +241,7 @@ def test_groups_are_deleted_with_their_offsets(penstock: Penstock, topic: str, g
     assert len(penstock("consume", topic, "--group", group).split()) == 10
 
 
-def test_a_group_of_others_is_said_to_be_one_and_can_be_deleted(
+def test_group_of_another_protocol_type_is_listed_and_deleted(
     penstock: Penstock, broker: Address, group: str
 ) -> None:
     asyncio.run(work_and_leave(broker, group))
@@ -251,7 +251,7 @@ def test_a_group_of_others_is_said_to_be_one_and_can_be_deleted(
 
 
 async def work_and_leave(broker: Address, group: str) -> None:
-    """As a worker of Kafka Connect does."""
+    """Join with the protocol type of Kafka Connect."""
     host, _, port = broker.bootstrap.rpartition(":")
     client = await BrokerConnection.connect(TcpNetwork(), host, int(port))
     await client.request(FIND_COORDINATOR, 2, {"key": group, "key_type": 0})
@@ -286,7 +286,7 @@ async def work_and_leave(broker: Address, group: str) -> None:
         (("consume", "nothing-here", "--group", "nobody"), "there is no topic"),
     ],
 )
-def test_what_is_not_there_is_named(penstock: Penstock, arguments: tuple[str, ...], complaint: str) -> None:
+def test_unknown_names_are_reported(penstock: Penstock, arguments: tuple[str, ...], complaint: str) -> None:
     assert complaint in penstock.refused(*arguments)
 
 

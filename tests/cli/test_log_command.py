@@ -96,7 +96,7 @@ def test_reading_changes_nothing(directory: Path, capsys: pytest.CaptureFixture[
     assert {path: path.read_bytes() for path in directory.iterdir()} == before
 
 
-def test_a_path_without_segments_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_path_without_segments_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["log", "check", str(tmp_path)]) == 1
     assert f"no segment files in {tmp_path}" in capsys.readouterr().err
     assert run(["log", "show", str(tmp_path / "nothing")]) == 2

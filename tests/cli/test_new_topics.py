@@ -1,4 +1,4 @@
-"""A topic that was made just now, seen through brokers that have yet to hear of it."""
+"""CLI commands on a new topic, with brokers that do not have it in their metadata yet."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Hearing(Cluster):
         return found
 
 
-def test_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_topic_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "HEARD_SECONDS", 0.001)
     assert Hearing(3).partitions_when_known("orders") == [0, 1]
 
 
-def test_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_topic_is_not_waited_for_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "HEARD_SECONDS", 0.001)
     monkeypatch.setattr(cluster, "REQUEST_SECONDS", 0.01)
     with pytest.raises(Failure, match="there is no topic 'orders'"):

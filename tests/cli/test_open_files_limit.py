@@ -18,7 +18,7 @@ NEEDED = 1_000
 
 
 class Limits:
-    """The process's limits, and what was asked for."""
+    """Limits of the process, and the requested limits."""
 
     def __init__(self, soft: int, hard: int, *, grants: bool = True) -> None:
         self.soft, self.hard, self.grants = soft, hard, grants

@@ -1,4 +1,4 @@
-"""`penstock pipeline`, as far as it gets without Spark; what Spark says, in one line."""
+"""`penstock pipeline` without Spark, and errors of Spark as one line."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ Current State: ACTIVE
         ("", "RuntimeError"),
     ],
 )
-def test_of_what_spark_says_the_cause_is_told(text: str, cause: str | None) -> None:
+def test_cause_of_a_spark_error_is_printed(text: str, cause: str | None) -> None:
     assert cause_of(RuntimeError(text)) == (cause or "Syntax error at or near 'selct'.")
 
 
-def test_what_is_wrong_is_told_and_what_is_our_bug_is_not_hidden() -> None:
+def test_user_errors_are_one_line_and_bugs_have_a_traceback() -> None:
     assert str(failure_of(OptionError("give topics"))) == "give topics"
     assert "the cluster says" in str(failure_of(BrokerError(ErrorCode.policy_violation, "no")))
     assert failure_of(AttributeError("x")) is None
@@ -107,7 +107,7 @@ def test_an_archive_of_nothing_new_is_made_without_spark(
         (["stats", "--topics", "missing", "--to", "{place}"], "there is no topic 'missing'"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line_before_spark_starts(
+def test_wrong_options_are_reported_in_one_line_before_spark_starts(
     penstock_session_broker: BrokerProcess,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],

@@ -27,7 +27,7 @@ def test_a_bar_on_a_terminal_changes_nothing_that_is_read(
     assert "/s" in capsys.readouterr().err
 
 
-def test_nothing_is_shown_where_nobody_watches(content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_progress_bar_without_a_terminal(content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.BytesIO(content)
     with reading_progress([]) as progress:
         assert progress.watch(stream) is stream

@@ -27,7 +27,7 @@ def lines(content: bytes, form: InputFormat = InputFormat.LINES, **options: obje
 
 
 @given(contents, contents, header_lists)
-def test_what_consume_writes_as_json_produce_reads_back(
+def test_produce_reads_the_json_of_consume(
     key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
 ) -> None:
     record = incoming(key, value, headers)

@@ -28,7 +28,7 @@ def test_a_time_is_absolute_or_so_long_ago(text: str, time_ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "12", "2h30m", "2023-13-01", "-5m"])
-def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
+def test_invalid_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(Failure) as refusal:
         parse_time_ms(text, NOW_MS)
     assert "2026-03-01T12:00:00Z" in refusal.value.hint

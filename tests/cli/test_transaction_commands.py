@@ -33,7 +33,7 @@ def producer(broker: Address, penstock: Penstock, topic_name: str, transactional
 
 
 def _open(bootstrap: str, penstock: Penstock, topic_name: str, transactional_id: str) -> Producer:
-    """With an open transaction that has written to both partitions."""
+    """A producer with an open transaction that wrote to both partitions."""
     penstock("topic", "create", topic_name, "--partitions", "2")
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0}
@@ -92,12 +92,12 @@ def test_open_transaction_is_aborted_and_its_producer_fenced(
     assert "no open transaction" in penstock.refused("transaction", "abort", transactional_id, "--yes")
 
 
-def test_id_that_nobody_has_is_not_there(penstock: Penstock) -> None:
+def test_unknown_transactional_id_is_reported(penstock: Penstock) -> None:
     assert "no transactional id" in penstock.refused("transaction", "describe", "nobody's")
 
 
 def lose_coordinators(broker: BrokerProcess) -> None:
-    """As after a disk went bad under `__transaction_state`, and nothing else."""
+    """Lose only the logs of `__transaction_state`, as after a disk failure."""
     broker.kill()
     directories = list((broker.data_dir / "logs").glob("__transaction_state-*"))
     assert directories

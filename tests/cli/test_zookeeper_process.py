@@ -41,7 +41,7 @@ def test_a_server_serves_when_it_has_started_and_not_when_stopped(server: ZooKee
         assert server_mode(server.port) is None
 
 
-def test_a_taken_port_is_told_and_leaves_no_process(server: ZooKeeperProcess, tmp_path: Path) -> None:
+def test_port_in_use_is_reported_and_leaves_no_process(server: ZooKeeperProcess, tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", server.port))
         other.listen()
@@ -94,7 +94,7 @@ def test_jars_are_taken_from_an_installation_before_the_package(
     assert find_jars() == f"{tmp_path}/lib/zookeeper-3.8.4.jar:{tmp_path}/lib/zookeeper-jute-3.8.4.jar"
 
 
-def test_what_is_missing_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_parts_are_reported_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ZOOKEEPER_HOME", raising=False)
     monkeypatch.setattr(zookeeper_process, "find_spec", lambda name: None)
     monkeypatch.setattr(zookeeper_process, "SYSTEM_JARS", "/nowhere")

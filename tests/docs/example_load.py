@@ -1,4 +1,4 @@
-"""Clients that write and read a topic all the while, and know afterwards whether anything is missing."""
+"""Clients that write and read a topic during the examples, and check that no message is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REFRESH_MS = 500
 
 
 class Load:
-    """One producer and a group of one, in threads of their own."""
+    """One producer and one group member, in threads."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._bootstrap = bootstrap
@@ -35,7 +35,7 @@ class Load:
             thread.start()
 
     def stop(self) -> None:
-        """No more is written; returns when all that was acknowledged has been read, or does not come."""
+        """Stop writing, and return when all acknowledged messages were read, or when no more arrive."""
         self._is_over.set()
         for thread in self._threads:
             if thread.is_alive():

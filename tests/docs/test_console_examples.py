@@ -1,4 +1,4 @@
-"""What the documents show is what happens: their examples run, in order, against a real broker."""
+"""Examples of the documents, run in order against a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/operations.md is done, command by command, on real brokers, while clients write and read."""
+"""Commands of docs/operations.md, run in order on real brokers while clients write and read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTITIONS_AT_LAST = 6
 
 
 class Ground:
-    """A directory to run the examples in, with ports in place of the document's that nobody uses."""
+    """A directory for the examples, with free ports in place of the document's ports."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -85,7 +85,7 @@ def ground(starts_clusters: None, tmp_path: Path) -> Iterator[Ground]:
 
 
 @pytest.mark.timeout(300)
-def test_what_the_document_shows_happens_and_clients_lose_nothing(ground: Ground) -> None:
+def test_examples_of_operations_work_and_clients_lose_nothing(ground: Ground) -> None:
     load = Load(ground.bootstrap, "orders")
     try:
         for example in examples(DOCUMENT):

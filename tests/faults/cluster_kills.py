@@ -1,6 +1,6 @@
-"""`kill -9` of brokers of a cluster under load, at random moments: mostly one, sometimes several at a time.
+"""`kill -9` of brokers of a cluster under load, at random moments: usually one, sometimes several at a time.
 
-While a majority is in sync, writes go on; with fewer they stop, and go on when those that were killed are back.
+While a majority is in sync, writes continue; with fewer replicas they stop until killed brokers are back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST_DEATH_S = 2.0
 
 @dataclass(slots=True)
 class ClusterKills:
-    """One cluster through its cycles."""
+    """A cluster during the cycles of one block."""
 
     cluster: ClusterProcesses
     source: random.Random
@@ -46,7 +46,7 @@ class ClusterKills:
         time.sleep(self.source.random() * LONGEST_DEATH_S)
         self.source.shuffle(victims)
         if self.source.random() < 0.2:
-            # The next kill may meet them while they still start.
+            # The next kill may hit brokers that are still starting.
             for victim in victims:
                 self.cluster.brokers[victim].spawn()
             return
@@ -58,12 +58,14 @@ class ClusterKills:
 def run_cluster_block(
     directory: Path, seed: int, cycles: int, say: Callable[[str], None], size: int = 3
 ) -> BlockResult:
-    """Kill and start again, `cycles` times; then heal, read everything, stop and compare."""
+    """Kill and restart `cycles` times; then wait until all replicas are in sync, read everything, stop and
+    compare.
+    """
     source = random.Random(seed)
     cluster = ClusterProcesses(directory, size, source.choice(SETTINGS))
     try:
         cluster.start()
-        # Small segments, so that kills meet rolls as well as appends.
+        # Small segments, so that kills hit segment rolls as well as appends.
         with under_load(cluster, TOPIC, config={"segment.bytes": str(1 << 20)}) as load:
             kills = ClusterKills(cluster, source)
             for cycle in range(cycles):

@@ -1,4 +1,4 @@
-"""Clusters that the fault tests maltreat, and which of these tests a plain run leaves out."""
+"""Clusters for the fault tests. Skips the long tests unless PENSTOCK_ALL_FAULTS is set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def start_cluster(starts_clusters: None, tmp_path: Path) -> Iterator[StartCluster]:
-    """Starts clusters of the test's own."""
+    """Start clusters for this test alone."""
     try:
         find_java()
         find_jars()

@@ -1,4 +1,7 @@
-"""Copies a topic exactly once until it is killed: `copier_program.py BOOTSTRAP SOURCE SINK GROUP TRANSACTIONAL_ID`."""
+"""Copy a topic exactly once until the process is killed.
+
+copier_program.py BOOTSTRAP SOURCE SINK GROUP TRANSACTIONAL_ID
+"""
 
 from __future__ import annotations
 

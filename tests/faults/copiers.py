@@ -1,9 +1,10 @@
-"""Copiers of one group move messages in transactions, while brokers and copiers are killed with -9 at random.
+"""Copiers of one group move messages in transactions while brokers and copiers are killed at random.
 
     copiers.py --messages 100000 --kills 30
 
-There is always something to copy, so that a kill falls into transactions. What was sent to the source is in the sink
-afterwards, each message exactly once, and nothing stays open.
+The source always has messages to copy, so that kills hit open transactions. At the end the sink contains
+each message of
+the source exactly once, and no transaction is open.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ SOURCE, SINK, GROUP = "source", "sink", "copiers"
 PARTITIONS = 6
 COPIERS = 3
 AHEAD = 600
-"""Messages that wait to be copied: enough for all copiers, few beside those that are copied between two kills."""
+"""Number of messages ahead of the copiers: enough for all of them, and few compared to the messages between
+two kills.
+"""
 DEATH_S = 3.0
-"""The longest that a killed broker stays away."""
+"""Longest downtime of a killed broker, in seconds."""
 STALL_S = 120.0
 SETTINGS = (
     "transaction.state.log.num.partitions=6",
@@ -38,11 +41,13 @@ SETTINGS = (
     "group.initial.rebalance.delay.ms=0",
 )
 VICTIMS = ("broker", "broker", "copier", "broker", "cluster")
-"""Who is killed, in turns; the cluster is all brokers at once."""
+"""Victims of the kills in turn; `cluster` means all brokers at once."""
 
 
 class Copiers:
-    """Each has a transactional id of its own, which its successor gets: what one left open is aborted at once."""
+    """Copier processes. A replacement inherits the transactional id, so that open transactions are aborted at
+    once.
+    """
 
     def __init__(self, bootstrap: str, directory: Path, count: int = COPIERS) -> None:
         self._bootstrap = bootstrap
@@ -52,7 +57,7 @@ class Copiers:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def keep_running(self) -> None:
-        """One that has ended is replaced by another."""
+        """Replace copiers that have ended."""
         for number in range(self._count):
             transactional_id = f"copier-{number}"
             process = self._running.get(transactional_id)
@@ -75,7 +80,7 @@ class Copiers:
 
 
 class Feeder:
-    """Keeps the source ahead of the copiers."""
+    """Writes to the source, so that it stays ahead of the copiers."""
 
     def __init__(self, bootstrap: str, messages: int | None) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -99,7 +104,7 @@ class Feeder:
         self.check()
 
     def end(self) -> None:
-        """Send no more."""
+        """Stop writing."""
         self._messages = self.sent
 
     def check(self) -> None:
@@ -112,7 +117,7 @@ class Feeder:
 
 
 class Reader:
-    """What readers of committed data have seen of the sink."""
+    """Reader of committed messages in the sink."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -132,7 +137,7 @@ class Reader:
                     self._ends[message.partition()] = message.offset()
 
     def read_to_end(self) -> None:
-        """Until nothing is open in the sink, and then whatever is there."""
+        """Wait until no transaction is open in the sink, then read up to its end."""
         everything = self._connect("read_uncommitted")
         deadline = time.monotonic() + STALL_S
         while self._ends != (ends := [self._end(everything, each) for each in self._partitions]):
@@ -161,7 +166,7 @@ class Reader:
 
 
 class Experiment:
-    """Without a number of messages there is always another to copy, until `finish`."""
+    """Copiers on a cluster, and the checks. Without a number of messages, copying continues until `finish`."""
 
     def __init__(
         self, cluster: ClusterProcesses, directory: Path, messages: int | None = None, copiers: int = COPIERS
@@ -172,7 +177,7 @@ class Experiment:
         self._copiers = Copiers(cluster.bootstrap, directory, copiers)
 
     def run(self, messages: int, kills: int, say: Callable[[str], None]) -> None:
-        """AssertionError as by `finish`."""
+        """Copy this many messages with this many kills; raise the AssertionErrors of `finish`."""
         for number, due in enumerate(sorted(random.sample(range(messages), kills))):
             self._copy_until(due)
             victim = VICTIMS[number % len(VICTIMS)]
@@ -182,7 +187,9 @@ class Experiment:
         self.finish()
 
     def finish(self) -> int:
-        """How many were copied; AssertionError where a message is missing, or there twice, or no more come."""
+        """Return the number of copied messages; AssertionError if a message is missing or duplicated, or if
+        copying stalls.
+        """
         self._feeder.end()
         self._copy_until(self._feeder.sent)
         self._copiers.close()

@@ -1,7 +1,8 @@
-"""What producers sent and had acknowledged, and the check of what is stored in the end. Pure.
+"""History of sent and acknowledged messages, and the check of the messages that are stored in the end. No IO.
 
-Each message says who sent it, to which partition, and its number there, so that a stored log can be judged:
-nothing acknowledged is lost, nothing is there twice, a producer's messages are in the order it sent them.
+Each message carries its producer, partition and number, so that a stored log can be checked: no
+acknowledged message is
+lost, none is duplicated, and messages of a producer are in send order.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ MOST_SHOWN = 10
 
 @dataclass(frozen=True, slots=True, order=True)
 class Sent:
-    """The identity of a message: unique, and increasing in send order for a producer and a partition."""
+    """Identity of a message: unique, and increasing in send order for each producer and partition."""
 
     producer: int
     partition: int
@@ -32,7 +33,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A message as it was read back."""
+    """A message that was read back."""
 
     partition: int
     offset: int
@@ -41,15 +42,15 @@ class Stored:
 
 @dataclass(slots=True)
 class History:
-    """What is known of every message; unacknowledged ones may be stored or not, but at most once."""
+    """Outcomes of all messages. An unacknowledged message may be stored, but at most once."""
 
     sent: set[Sent] = field(default_factory=set)
     acknowledged: dict[Sent, int] = field(default_factory=dict)
-    """With the offset that was answered; below zero where the client was not told."""
+    """Acknowledged messages with their offset; a negative offset means that the client did not get one."""
     refused: list[str] = field(default_factory=list)
 
     def violations(self, stored: Iterable[Stored]) -> list[str]:
-        """What is wrong with the stored messages, which come in read order; empty if all is well."""
+        """Violations in the stored messages, which are given in read order; empty if there are none."""
         found = list(stored)
         first = {message.sent: message for message in reversed(found)}
         checks = (

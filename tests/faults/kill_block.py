@@ -1,6 +1,6 @@
-"""What blocks of kills and of restarts have in common: their settings, their result, and how they are run one by one.
+"""Blocks of kills and restarts: settings, result, and the loop over blocks.
 
-A run writes down each finished block, so that one that was broken off goes on where it was.
+A run records each finished block, so that an interrupted run continues with the next block.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SETTINGS = (
     ("durability=os", "event.loop=asyncio"),
     ("durability=fsync", "event.loop=uvloop"),
 )
-"""One of these for each block, by its seed."""
+"""Result of a block, identified by its seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,17 @@ class BlockResult:
     stored: int
     violations: tuple[str, ...]
     longest_pause_s: float = 0.0
-    """Until all writers had an acknowledgement again, after one broker of a healed cluster was killed or stopped."""
+    """Seconds until all writers had an acknowledgement again, after one broker of a cluster in sync was
+    killed or stopped.
+    """
 
 
 RunBlock = Callable[[Path, int, int, Callable[[str], None]], BlockResult]
-"""Directory, seed, cycles, and where to say what happens."""
+"""Function that runs a block: directory, seed, number of cycles, and a function that prints progress."""
 
 
 def run_blocks(run: RunBlock, state: Path, cycles: int, cycles_a_block: int, seed: int, what: str) -> int:
-    """Run blocks until there were so many cycles in all; 1 where one has violations, which keeps its data."""
+    """Run blocks up to this number of cycles; returns 1 if a block has violations, and keeps its data."""
     state.mkdir(parents=True, exist_ok=True)
     progress = state / "progress.json"
     done: list[dict[str, int]] = json.loads(progress.read_text()) if progress.exists() else []

@@ -1,7 +1,8 @@
-"""`kill -9` under load at random moments, in blocks of cycles on one data directory, each judged at its end.
+"""`kill -9` under load at random moments, in blocks of cycles on one data directory, each checked at its end.
 
-`make kill-cycles CYCLES=200` runs this file, with BROKERS=3 on a cluster; it writes down each finished block, so that a
-run that was broken off goes on where it was. A failing block says its seed and keeps its data directories.
+`make kill-cycles CYCLES=200` runs this file, with BROKERS=3 on a cluster. The run records each finished
+block, so that an
+interrupted run continues. A failing block prints its seed and keeps its data directories.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LONGEST_LIFE_S = 1.5
 
 
 def run_block(directory: Path, seed: int, cycles: int, say: Callable[[str], None]) -> BlockResult:
-    """Start, write, kill, start again, `cycles` times; then read everything and judge it."""
+    """Start, write, kill and restart `cycles` times; then read everything and check it."""
     source = random.Random(seed)
     broker = BrokerProcess(directory, source.choice(SETTINGS))
     broker.start()
@@ -47,7 +48,7 @@ def run_block(directory: Path, seed: int, cycles: int, say: Callable[[str], None
 
 
 def _live_and_die(broker: BrokerProcess, source: random.Random) -> None:
-    """Most lives are killed while they serve, some already while they start."""
+    """Kill most runs while they serve, and some while they start."""
     if not broker.running:
         broker.spawn()
         if source.random() < 0.8:
@@ -73,7 +74,7 @@ def _judge(broker: BrokerProcess, writers: Sequence[Writer], cycles: int) -> Blo
 
 def _create_topic(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    # Small segments, so that kills meet rolls as well as appends.
+    # Small segments, so that kills hit segment rolls as well as appends.
     topic = NewTopic(TOPIC, PARTITIONS, 1, config={"segment.bytes": str(1 << 20)})
     admin.create_topics([topic])[TOPIC].result(30)
 

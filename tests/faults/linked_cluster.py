@@ -1,7 +1,8 @@
-"""A cluster whose links are in the test's hands: between brokers, from clients, and to ZooKeeper.
+"""A cluster whose links a test controls: between brokers, from clients, and to ZooKeeper.
 
-Brokers tell everybody the address of a proxy; their numbers, CLIENTS and ZOOKEEPER name the ends of a link. A killed
-broker's proxy still accepts, so that failover waits for the session here.
+Brokers advertise the address of a proxy. Broker ids, CLIENTS and ZOOKEEPER name the ends of a link. The
+proxy of a killed
+broker still accepts connections, so failover waits for the session timeout.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class LinkedCluster(ClusterProcesses):
         return ",".join(self.addresses.values())
 
     def cut(self, one: int, other: int) -> None:
-        """Two brokers, whoever of them connects to the other."""
+        """Cut the link between two brokers, in both directions."""
         self.links.cut(one, other)
         self.links.cut(other, one)
 
     def hold(self, one: int, other: int) -> None:
-        """The same without a word: what is sent does not arrive."""
+        """Hold the link between two brokers: bytes do not arrive, and connections stay open."""
         self.links.hold(one, other)
         self.links.hold(other, one)
 
@@ -55,7 +56,7 @@ class LinkedCluster(ClusterProcesses):
 
     def _who_connects(self, port: int) -> int | str:
         for number in self.running:
-            with suppress(psutil.NoSuchProcess, AssertionError):  # it may be killed at this moment
+            with suppress(psutil.NoSuchProcess, AssertionError):  # the broker may be killed at this moment
                 own = psutil.Process(self.brokers[number].pid).net_connections("tcp4")
                 if any(each.laddr.port == port for each in own):
                     return number
@@ -63,4 +64,4 @@ class LinkedCluster(ClusterProcesses):
 
 
 StartCluster = Callable[..., LinkedCluster]
-"""Starts a cluster of the test's own, with these settings."""
+"""Function that starts a cluster with these settings for one test."""

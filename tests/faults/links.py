@@ -1,7 +1,9 @@
-"""TCP links that a test cuts, holds and slows: a proxy before each listener, in an event loop of a thread of its own.
+"""TCP links that a test cuts, holds and slows down: a proxy before each listener, in an event loop of its own
+thread.
 
-A link is known by who connects and to whom, so that two brokers can be parted while clients still reach both. What
-is held is kept and goes on when the link is healed, as TCP would bring it; what is cut is reset.
+A link is identified by both ends, so that two brokers can be partitioned while clients reach both. Held
+bytes are kept
+and arrive when the link is healed, as with TCP; cut connections are reset.
 """
 
 from __future__ import annotations
@@ -21,16 +23,16 @@ SETTLE_S = 0.01
 
 Result = TypeVar("Result")
 WhoConnects = Callable[[int], Hashable]
-"""Who has this local port; called once for each connection."""
+"""Function that finds the owner of a local port; called once per connection."""
 
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """What happens on the way from one to another; `Links` changes it."""
+    """State of the link from one end to another; `Links` changes it."""
 
     is_cut: bool = False
     delay_s: float = 0.0
-    """Each piece of up to 64 KiB takes this long, so that a delay bounds the rate too."""
+    """Delay of each piece of up to 64 KiB, in seconds; a delay also bounds the rate."""
     requests_pass: asyncio.Event = field(default_factory=asyncio.Event)
     answers_pass: asyncio.Event = field(default_factory=asyncio.Event)
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -43,7 +45,7 @@ class Link:
 
 
 class Links:
-    """All links of a test. Each method comes back when what it asks for holds."""
+    """All links of a test. A method returns when the new state holds."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -53,12 +55,12 @@ class Links:
         self._servers: list[asyncio.Server] = []
 
     def listen(self, target: Hashable, target_port: int, who_connects: WhoConnects) -> int:
-        """A port that leads to the target's."""
+        """Open a port that forwards to the target's port."""
 
         async def serve() -> int:
             async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 port = writer.get_extra_info("peername")[1]
-                # In a pool: it takes long, and what passes on other links must not wait for it.
+                # In a thread pool, because the lookup is slow and other links must not wait for it.
                 try:
                     source = await self._loop.run_in_executor(None, who_connects, port)
                 except asyncio.CancelledError:
@@ -74,7 +76,7 @@ class Links:
         return self._run(serve())
 
     def cut(self, source: Hashable, target: Hashable) -> None:
-        """Reset all connections, and new ones as they come."""
+        """Reset all connections, and new connections as they arrive."""
 
         async def change() -> None:
             link = self._link(source, target)
@@ -87,7 +89,7 @@ class Links:
     def hold(
         self, source: Hashable, target: Hashable, *, requests: bool = True, answers: bool = True
     ) -> None:
-        """Nothing arrives any more, one way or both; nobody is told."""
+        """Stop delivery, in one direction or both, without closing connections."""
 
         async def change() -> None:
             link = self._link(source, target)
@@ -105,7 +107,7 @@ class Links:
         self._run(change())
 
     def heal(self) -> None:
-        """Everything passes again."""
+        """Deliver everything again."""
 
         async def change() -> None:
             for link in self._links.values():
@@ -125,7 +127,7 @@ class Links:
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
-            await asyncio.sleep(SETTLE_S)  # transports that were closed close their sockets
+            await asyncio.sleep(SETTLE_S)  # closed transports close their sockets
             await self._loop.shutdown_default_executor()
 
         self._run(change())

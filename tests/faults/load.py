@@ -1,4 +1,4 @@
-"""Writers and readers on a cluster while it is maltreated, and the verdict of all checkers at the end."""
+"""Writers and readers on a cluster during faults, and the checks of all records at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COPIES = 3
 WRITERS = 4
 POLL_S = 0.02
 WRITE_EVERY_S = 0.003
-"""Three brokers and all clients share a small machine with other tests."""
+"""Interval of the writers in seconds: three brokers and all clients share a small machine with other tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Verdict:
 
 
 class Load:
-    """Idempotent writers with acks=all and a group of two readers, on a topic of its own with three copies."""
+    """Idempotent writers with acks=all and a group of two readers, on a topic with three replicas."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Load:
             each.start()
 
     def wait_for_more(self, count: int = 100, within_s: float = PATIENCE_S) -> float:
-        """Until each writer has had this many more messages acknowledged; how long that took."""
+        """Wait until each writer has this many more acknowledgements, and return the seconds that it took."""
         started = time.monotonic()
         goals = [len(writer.history.acknowledged) + count for writer in self.writers]
 
@@ -76,20 +76,20 @@ class Load:
         return time.monotonic() - started
 
     def keep_writing(self, seconds: float) -> None:
-        """For this long; everybody's messages are acknowledged all the while."""
+        """Expect acknowledgements for every writer during this time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.wait_for_more(10)
 
     def is_stuck_for(self, seconds: float) -> bool:
-        """Whether nothing is acknowledged for so long."""
+        """Whether no message is acknowledged for this long."""
         before, deadline = self.acknowledged, time.monotonic() + seconds
         while time.monotonic() < deadline and self.acknowledged == before:
             time.sleep(POLL_S)
         return self.acknowledged == before
 
     def abandon(self) -> None:
-        """End the threads without waiting for brokers that may be gone."""
+        """End the threads without waiting for brokers that may be down."""
         for each in (*self.writers, *self._readers):
             each.abandon()
 
@@ -98,7 +98,7 @@ class Load:
         assert not violations, "\n".join(violations)
 
     def judge(self) -> Verdict:
-        """All is stopped in the end: the files of brokers that are stopped are compared too."""
+        """Stop everything and check it; the files of stopped brokers are compared too."""
         for writer in self.writers:
             writer.stop()
         self._cluster.wait_until_healed()
@@ -124,7 +124,7 @@ class Load:
         return Verdict(self.acknowledged, len(stored), tuple(violations))
 
     def seen(self) -> int:
-        """How many messages the group has read."""
+        """Number of messages that the group has read."""
         return len({place for reader in self._readers for place in list(reader.seen)})
 
 
@@ -132,7 +132,7 @@ class Load:
 def under_load(
     cluster: ClusterProcesses, topic: str, partitions: int = 3, config: Mapping[str, str] | None = None
 ) -> Iterator[Load]:
-    """Load that runs; the test has it judged. Ended also when the test fails."""
+    """Running load; the test calls the checks. Ends when the test ends."""
     load = Load(cluster, topic, partitions, config)
     load.start()
     try:

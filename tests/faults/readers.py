@@ -1,6 +1,7 @@
-"""A member of a group that reads through crashes, and what must hold of all it was shown and told.
+"""A group member that reads through crashes, and the invariants of the records and commits that it saw.
 
-Whatever it read is still there in the end, at the same offset; what it was told is committed is never taken back.
+A record that was read is still stored at the same offset at the end. An acknowledged commit never moves
+back.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ PATIENCE_S = 60.0
 
 
 class Reader:
-    """A consumer in a thread of its own."""
+    """A consumer in a thread."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self.seen: dict[tuple[int, int], Sent] = {}
@@ -78,7 +79,7 @@ class Reader:
             self.changed.append(f"was shown {message.sent} at {place}, before that {self.seen[place]}")
 
     def _commit(self) -> None:
-        """What could not be committed now may or may not be."""
+        """A failed commit may have taken effect or not."""
         try:
             for place in self._consumer.commit(asynchronous=False):
                 if place.error is None:
@@ -90,7 +91,7 @@ class Reader:
 
 
 def forgotten(bootstrap: str, group: str, topic: str, readers: Iterable[Reader]) -> list[str]:
-    """What members were told is committed, and the group does not know any more."""
+    """Acknowledged commits that the group no longer has."""
     told: dict[int, int] = {}
     for reader in readers:
         for partition, offset in reader.committed.items():

@@ -1,4 +1,4 @@
-"""Whether the copies of a partition are byte-identical, by the files of brokers that are stopped."""
+"""Comparison of the replicas of a partition, byte by byte, in the files of stopped brokers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from penstock.storage.segment import LOG_SUFFIX
 
 TOPIC_ID_CHARACTERS = 22
 Digest = tuple[int, int, str]
-"""Where a batch starts, the offset after it, and what its bytes are."""
+"""Position of a batch, the offset after it, and its bytes."""
 
 
 def differences(
     data_dirs: Mapping[int, Path], topic: str, replicas: Sequence[Collection[int]], ends: Sequence[int]
 ) -> list[str]:
-    """What is wrong with the copies of a topic's partitions, on these brokers, below these high watermarks."""
+    """Differences between the replicas of a topic on these brokers, below these high watermarks."""
     found: list[str] = []
     for partition, (numbers, end) in enumerate(zip(replicas, ends, strict=True)):
         copies = {number: find_log(data_dirs[number], topic, partition) for number in numbers}
@@ -29,7 +29,7 @@ def differences(
 
 
 def compare(name: str, replicas: Mapping[int, Path], end: int) -> list[str]:
-    """What is wrong with the copies of one partition; each must hold everything below `end`."""
+    """Differences between the replicas of one partition; each replica must have all batches below `end`."""
     groups: dict[tuple[Digest, ...], list[int]] = defaultdict(list)
     found = []
     for number, directory in replicas.items():
@@ -44,7 +44,7 @@ def compare(name: str, replicas: Mapping[int, Path], end: int) -> list[str]:
 
 
 def find_log(data_dir: Path, topic: str, partition: int) -> Path:
-    """Its directory; the name ends with the topic's id."""
+    """Directory of the partition; its name ends with the topic id."""
     pattern = f"{topic}-{partition}-" + "?" * TOPIC_ID_CHARACTERS
     [directory] = (data_dir / "logs").glob(pattern)
     return directory

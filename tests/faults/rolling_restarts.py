@@ -1,8 +1,10 @@
-"""Orderly restarts of the brokers of a cluster, one after the other, under idempotent and transactional load.
+"""Clean restarts of the brokers of a cluster, one after the other, under idempotent and transactional load.
 
-`make rolling-restarts CYCLES=100` runs this file in blocks of restarts, each judged at its end, and goes on where an
-earlier run was broken off. Writers pipeline batches to several partitions; beside them copiers move messages in
-transactions. Afterwards nothing is lost and nothing is there twice, in either topic.
+`make rolling-restarts CYCLES=100` runs this file in blocks of restarts, each checked at its end; an
+interrupted run
+continues with the next block. Writers pipeline batches to several partitions, and copiers move messages in
+transactions.
+At the end no message is lost or duplicated in either topic.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ LONGEST_AWAY_S = 0.5
 
 
 class Copying:
-    """Copiers at work in a thread of their own, until they are told to finish."""
+    """Copiers in a thread, until `finish`."""
 
     def __init__(self, cluster: ClusterProcesses, directory: Path) -> None:
         self._experiment = Experiment(cluster, directory, copiers=COPIERS)
@@ -43,7 +45,7 @@ class Copying:
         self._thread.start()
 
     def finish(self) -> list[str]:
-        """What is wrong with the copy; empty if all is well."""
+        """Violations in the copied topic; empty if there are none."""
         self._stop()
         if not self._failures:
             self._check(self._experiment.finish)
@@ -72,7 +74,7 @@ class Copying:
 def run_restart_block(
     directory: Path, seed: int, restarts: int, say: Callable[[str], None], size: int = 3
 ) -> BlockResult:
-    """Restart the brokers in turn, so many times; then read everything, stop and compare."""
+    """Restart the brokers in turn, this many times; then read everything, stop and compare."""
     source = random.Random(seed)
     cluster = ClusterProcesses(directory, size, (*source.choice(SETTINGS), *COPIER_SETTINGS))
     longest_pause_s = 0.0

@@ -1,4 +1,4 @@
-"""A byte of a stored record changes while its broker is stopped: nobody is given the wrong value afterwards."""
+"""A byte of a stored record changes while its broker is stopped: no client gets the wrong value afterwards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def broker(starts_processes: None, tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def fill(broker: BrokerProcess) -> None:
-    """Twenty records, each in a batch of its own."""
+    """Write twenty records, each in its own batch."""
     Admin(broker.bootstrap).topics.create(TOPIC)
     with Producer(broker.bootstrap) as producer:
         for number in range(COUNT):
@@ -86,7 +86,7 @@ def test_consumer_raises_at_the_damage_and_reads_on_behind_it(broker: BrokerProc
         assert place == (TOPIC, 0, DAMAGED)
         assert names_the_place(str(raised.value))
         if what in ("length", "magic", "delta"):
-            return  # a frame that is not known to end anywhere
+            return  # a frame without a known end
         consumer.seek(TopicPartition(TOPIC, 0), DAMAGED + 1)
         for message in consumer:
             check(message)
@@ -241,7 +241,7 @@ def test_scrub_finds_the_damage_and_health_shows_its_range(tmp_path: Path) -> No
         process.kill()
 
 
-def test_receive_tells_of_a_damaged_message_and_goes_on_behind_it(broker: BrokerProcess) -> None:
+def test_receive_reports_a_damaged_message_and_continues_after_it(broker: BrokerProcess) -> None:
     with http(broker) as client:
         for number in range(3):
             body = {"from_user": "a", "to_user": "b", "message": f"text-{number};"}

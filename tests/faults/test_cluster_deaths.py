@@ -1,6 +1,6 @@
-"""Three real brokers under load whose processes die, sleep, lose their disks, restart and move.
+"""Three brokers under load that are killed, paused, emptied, restarted and reassigned.
 
-Each test ends with the verdict over everything, as in test_cluster_links.py.
+Each test ends with the checks of test_cluster_links.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from support.cluster_processes import ClusterProcesses
 pytestmark = pytest.mark.timeout(240)
 TOPIC = "orders"
 LONGEST_PAUSE_S = 10.0
-"""Of a controlled move. Far above what it takes: other tests run beside this one."""
+"""Bound for a controlled leader change, in seconds; generous because other tests run at the same time."""
 
 
 def others(cluster: ClusterProcesses, number: int) -> list[int]:
@@ -26,7 +26,7 @@ def stored_bytes(cluster: ClusterProcesses, number: int) -> int:
     return sum(path.stat().st_size for path in cluster.brokers[number].data_dir.rglob(f"{TOPIC}-*/*.log"))
 
 
-def test_brokers_that_are_all_killed_at_once_come_back_with_everything(start_cluster: StartCluster) -> None:
+def test_killing_all_brokers_at_once_loses_nothing(start_cluster: StartCluster) -> None:
     cluster = start_cluster(linked=False)
     with under_load(cluster, TOPIC) as load:
         for order in ([1, 2, 3], [3, 1, 2]):
@@ -37,7 +37,7 @@ def test_brokers_that_are_all_killed_at_once_come_back_with_everything(start_clu
         load.expect_all_kept()
 
 
-def test_a_leader_that_slept_through_its_session_follows_when_it_wakes(start_cluster: StartCluster) -> None:
+def test_leader_paused_beyond_its_session_becomes_a_follower(start_cluster: StartCluster) -> None:
     cluster = start_cluster(linked=False)
     with under_load(cluster, TOPIC) as load:
         cluster.wait_until_healed()
@@ -52,7 +52,7 @@ def test_a_leader_that_slept_through_its_session_follows_when_it_wakes(start_clu
 
 
 @pytest.mark.long_faults
-def test_a_controller_that_slept_finds_another_in_its_place(start_cluster: StartCluster) -> None:
+def test_paused_controller_is_replaced(start_cluster: StartCluster) -> None:
     cluster = start_cluster(linked=False)
     with under_load(cluster, TOPIC) as load:
         old = cluster.controller()
@@ -78,7 +78,7 @@ def test_an_emptied_disk_is_filled_again_from_the_others(start_cluster: StartClu
 
 
 @pytest.mark.long_faults
-def test_an_emptied_disk_that_held_the_only_whole_copy_leads_nobody(start_cluster: StartCluster) -> None:
+def test_emptied_disk_with_the_only_complete_replica_does_not_lead(start_cluster: StartCluster) -> None:
     cluster = start_cluster(linked=False)
     with under_load(cluster, TOPIC, partitions=1) as load:
         sole = cluster.leader(TOPIC)
@@ -100,7 +100,7 @@ def test_an_emptied_disk_that_held_the_only_whole_copy_leads_nobody(start_cluste
 
 
 @pytest.mark.long_faults
-def test_a_stale_copy_leads_nobody_until_a_whole_one_is_back(start_cluster: StartCluster) -> None:
+def test_stale_replica_does_not_lead_until_a_complete_one_is_back(start_cluster: StartCluster) -> None:
     cluster = start_cluster(linked=False)
     with under_load(cluster, TOPIC, partitions=1) as load:
         last = cluster.leader(TOPIC)
@@ -134,7 +134,7 @@ def test_a_rolling_restart_is_hardly_noticed(start_cluster: StartCluster) -> Non
 
 @pytest.mark.long_faults
 @pytest.mark.parametrize("victim", [1, 2, 4], ids=["leaves", "stays", "comes"])
-def test_copies_move_while_a_broker_is_killed(start_cluster: StartCluster, victim: int) -> None:
+def test_reassignment_completes_while_a_broker_is_killed(start_cluster: StartCluster, victim: int) -> None:
     cluster = start_cluster(linked=False, size=4)
     with under_load(cluster, TOPIC, partitions=1) as load:
         move(cluster, [1, 2, 3])

@@ -1,4 +1,4 @@
-"""What a broker must refuse although it does not know better yet, asked by a client that can say anything."""
+"""Requests that a fenced broker must refuse although it does not know yet that it is fenced."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def produce_request(value: bytes, acks: int) -> bytes:
 
 
 def answered(client: raw.RawClient) -> int | None:
-    """The error code of the partition; None where the connection was closed instead."""
+    """Error code of the partition; None if the broker closed the connection."""
     try:
         response = raw.decode_response(raw.PRODUCE, 9, client.read_frame())
     except ConnectionError:
@@ -38,7 +38,7 @@ def followers(cluster: LinkedCluster, leader: int) -> list[int]:
     return [number for number in cluster.brokers if number != leader]
 
 
-def test_what_reached_a_leader_in_its_sleep_is_not_acknowledged(start_cluster: StartCluster) -> None:
+def test_records_that_reached_a_paused_leader_are_not_acknowledged(start_cluster: StartCluster) -> None:
     cluster = start_cluster(linked=False)
     create(cluster, NewTopic(TOPIC, 1, 3))
     cluster.wait_until_healed()
@@ -78,7 +78,7 @@ def test_a_client_that_says_it_is_a_replica_moves_nothing(start_cluster: StartCl
 
 
 def fetch_as(client: raw.RawClient, replica_id: int) -> int:
-    """Says it has the record; the error code of the answer."""
+    """Fetch as a follower that has the record, and return the error code."""
     partition = {"partition": 0, "fetch_offset": 1, "current_leader_epoch": -1, "partition_max_bytes": 1000}
     response = client.call(
         raw.FETCH,
@@ -105,7 +105,7 @@ def commit_offset(port: int, offset: int) -> int:
 
 
 def fetch_stable_offset(port: int) -> tuple[int, int | None]:
-    """The error of the group, and the offset."""
+    """Error code of the group, and the committed offset."""
     topics = [{"name": TOPIC, "partition_indexes": [0]}]
     with raw.RawClient(port, patience_seconds=60) as client:
         client.send(raw.request(raw.OFFSET_FETCH, 7, group_id=GROUP, topics=topics, require_stable=True))

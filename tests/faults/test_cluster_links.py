@@ -1,7 +1,8 @@
-"""Three real brokers under load that lose each other or ZooKeeper.
+"""Three brokers under load that are partitioned from each other or from ZooKeeper.
 
-Each test ends with the verdict over everything: nothing acknowledged lost, nothing twice, order kept, nothing that was
-shown or committed taken back, copies byte-identical. docs/faults.md lists which scenario is tested where.
+Each test ends with all checks: no acknowledged record lost or duplicated, order kept, no record or commit
+that a client
+saw taken back, replicas byte-identical. docs/faults.md lists which scenario is tested where.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def others(cluster: LinkedCluster, number: int) -> list[int]:
 @pytest.mark.parametrize(
     "seconds", [1.5 * SESSION_S, pytest.param(20.0, marks=pytest.mark.long_faults)], ids=["short", "long"]
 )
-def test_writing_goes_on_while_zookeeper_is_away(start_cluster: StartCluster, seconds: float) -> None:
+def test_writes_continue_without_zookeeper(start_cluster: StartCluster, seconds: float) -> None:
     cluster = start_cluster()
     with under_load(cluster, TOPIC) as load:
         cluster.kill_zookeeper()
@@ -37,7 +38,7 @@ def test_writing_goes_on_while_zookeeper_is_away(start_cluster: StartCluster, se
 
 
 @CUT_OR_HELD
-def test_a_follower_that_cannot_reach_its_leader_leaves_the_set_and_writing_goes_on(
+def test_follower_without_its_leader_leaves_the_isr_and_writes_continue(
     start_cluster: StartCluster, how: str
 ) -> None:
     cluster = start_cluster(SHORT_LAG)
@@ -102,7 +103,7 @@ def test_a_leader_that_has_lost_zookeeper_is_replaced(start_cluster: StartCluste
 
 @pytest.mark.long_faults
 @pytest.mark.parametrize("how", ["cut", "hold"])
-def test_a_leader_alone_with_its_clients_acknowledges_nothing_and_is_replaced(
+def test_partitioned_leader_with_clients_acknowledges_nothing_and_is_replaced(
     start_cluster: StartCluster, how: str
 ) -> None:
     cluster = start_cluster()
@@ -126,7 +127,7 @@ def test_a_leader_alone_with_its_clients_acknowledges_nothing_and_is_replaced(
 def test_a_leader_without_followers_acknowledges_nothing_until_they_are_back(
     start_cluster: StartCluster, how: str
 ) -> None:
-    """It still has ZooKeeper, so nobody may lead in its place."""
+    """The partitioned broker keeps its ZooKeeper session, so no other broker may become leader."""
     cluster = start_cluster(SHORT_LAG)
     with under_load(cluster, TOPIC, partitions=1) as load:
         leader = cluster.leader(TOPIC)

@@ -1,4 +1,4 @@
-"""Compacted topics whose replicas are copied anew and killed before their first checkpoint."""
+"""Compacted topics whose replicas are fetched again and killed before their first checkpoint."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fill(cluster: ClusterProcesses) -> None:
 
 
 def read(cluster: ClusterProcesses) -> tuple[int, dict[bytes, bytes]]:
-    """The first offset that is read from the log start on, and the last value of each key."""
+    """The first offset read from the log start, and the last value of each key."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none"})
     try:
         place = TopicPartition(TOPIC, 0, 0)

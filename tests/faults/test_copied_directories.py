@@ -1,4 +1,4 @@
-"""Real brokers whose data directories were restored from copies, or have lost a log: nothing acknowledged is lost."""
+"""Brokers whose data directories were restored from copies or lost a log: no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def create(bootstrap: str, *topics: NewTopic) -> None:
 
 
 def write(bootstrap: str, topic: str, first: int, count: int) -> None:
-    """Returns when all records are acknowledged by all replicas in sync."""
+    """Write records, and return when all of them are acknowledged by all in-sync replicas."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
     failed: list[object] = []
     for number in range(first, first + count):
@@ -65,7 +65,9 @@ def three_replicas(cluster: ClusterProcesses, **configs: str) -> None:
 
 
 def start_when_let_in(cluster: ClusterProcesses, number: int) -> None:
-    """Start a broker again until the session of the process before it has expired: a copy might be a second one."""
+    """Start a broker again until the cluster accepts it: a copied directory might be a second broker, so the
+    session of the previous process must expire first.
+    """
 
     def has_started() -> bool:
         try:

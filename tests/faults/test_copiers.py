@@ -1,4 +1,4 @@
-"""Exactly once while brokers and copiers are killed; `make copy-cycles` does more of it."""
+"""Exactly once while brokers and copiers are killed; `make copy-cycles` runs longer."""
 
 from __future__ import annotations
 

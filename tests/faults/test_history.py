@@ -1,4 +1,4 @@
-"""The checker itself: each kind of violation is found, and a good log passes."""
+"""The checker of histories: it finds each kind of violation, and accepts a correct log."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_finds_a_message_at_another_offset_than_was_answered() -> None:
     assert [sentence[:17] for sentence in made.violations(stored(0, 1))] == ["answered offset 7"]
 
 
-def test_finds_a_message_nobody_sent_there() -> None:
+def test_finds_a_message_that_was_not_sent_to_this_partition() -> None:
     assert any("never sent" in sentence for sentence in history(1).violations(stored(0, 5)))
     elsewhere = [Stored(3, 0, Sent(1, 0, 0))]
     assert any("never sent" in sentence for sentence in history(1).violations(elsewhere))

@@ -1,4 +1,4 @@
-"""The links themselves: what is cut is reset, what is held arrives when it is healed, others notice nothing."""
+"""The links of the fault tests: cut, held and healed connections, without effect on other links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_S = 10.0
 
 
 class Echo:
-    """A server that sends back what it gets."""
+    """A server that echoes its input."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -45,7 +45,7 @@ class Echo:
 
 
 class Ends:
-    """Connections of one who says who it is, through the links, to an echo."""
+    """Connections of a named end, through the links, to an echo server."""
 
     def __init__(self) -> None:
         self.links = Links()
@@ -82,7 +82,7 @@ def ended(connection: socket.socket) -> bool:
         return True
 
 
-def test_what_is_cut_is_reset_and_refused_until_it_is_healed(ends: Ends) -> None:
+def test_cut_link_resets_and_refuses_connections_until_healed(ends: Ends) -> None:
     with ends.connect("anna") as anna, ends.connect("bert") as bert:
         assert echoed(anna, b"1") == b"1"
         assert echoed(bert, b"1") == b"1"
@@ -98,7 +98,7 @@ def test_what_is_cut_is_reset_and_refused_until_it_is_healed(ends: Ends) -> None
 
 
 @pytest.mark.parametrize("way", ["requests", "answers"])
-def test_what_is_held_arrives_when_it_is_healed(ends: Ends, way: str) -> None:
+def test_held_bytes_arrive_when_the_link_is_healed(ends: Ends, way: str) -> None:
     with ends.connect("anna") as anna, ends.connect("bert") as bert:
         assert echoed(anna, b"1") == b"1"
         ends.links.hold("anna", "echo", requests=way == "requests", answers=way == "answers")

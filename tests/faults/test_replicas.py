@@ -1,4 +1,4 @@
-"""The comparison of copies itself: what differs below the high watermark is found, what lies above is not looked at."""
+"""The comparison of replicas: it finds differences below the high watermark, and ignores batches above it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def batch(offset: int, value: bytes = b"value", epoch: int = 1) -> bytes:
 
 
 def copy(root: Path, number: int, *segments: list[bytes]) -> Path:
-    """A copy whose segments hold these batches, one record each."""
+    """A replica whose segments contain these batches of one record each."""
     directory = root / str(number)
     directory.mkdir()
     offset = 0
@@ -30,11 +30,11 @@ def judge(root: Path, end: int, *copies: list[list[bytes]]) -> list[str]:
     return compare("orders-0", {n: copy(root, n, *segments) for n, segments in enumerate(copies, 1)}, end)
 
 
-def test_equal_copies_pass_wherever_their_segments_end(tmp_path: Path) -> None:
+def test_equal_replicas_pass_with_different_segment_boundaries(tmp_path: Path) -> None:
     assert judge(tmp_path, 3, [[batch(0), batch(1), batch(2)]], [[batch(0)], [batch(1), batch(2)]]) == []
 
 
-def test_what_is_not_committed_may_differ(tmp_path: Path) -> None:
+def test_uncommitted_batches_may_differ(tmp_path: Path) -> None:
     assert judge(tmp_path, 1, [[batch(0), batch(1, b"one")]], [[batch(0), batch(1, b"other")]]) == []
 
 
@@ -43,7 +43,7 @@ def test_finds_other_bytes_and_says_where(tmp_path: Path) -> None:
     assert told.startswith("orders-0: copies differ: batch 1: brokers [1]: (1, 2,")
 
 
-def test_finds_a_copy_that_ends_too_early(tmp_path: Path) -> None:
+def test_finds_a_replica_that_ends_too_early(tmp_path: Path) -> None:
     assert judge(tmp_path, 2, [[batch(0), batch(1)]], [[batch(0)]])[0] == (
         "orders-0: broker 2 ends at 1, committed is 2"
     )

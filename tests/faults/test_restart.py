@@ -1,4 +1,4 @@
-"""A clean stop loses nothing, also under load, and the next start finds everything as it was."""
+"""A clean stop loses nothing, also under load, and the next start finds everything unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def restart(broker: BrokerProcess) -> None:
     broker.start()
 
 
-def test_a_clean_stop_under_load_loses_and_doubles_nothing(start_broker: StartBroker) -> None:
+def test_clean_stop_under_load_loses_and_duplicates_nothing(start_broker: StartBroker) -> None:
     broker = start_broker()
     create(broker, "orders", partitions=2)
     writers = [Writer(number, broker.bootstrap, "orders", 2) for number in range(2)]
@@ -49,7 +49,7 @@ def test_a_clean_stop_under_load_loses_and_doubles_nothing(start_broker: StartBr
 
 
 def wait_for_more(writers: list[Writer], count: int) -> None:
-    """Until every writer has this many more acknowledgements."""
+    """Wait until every writer has this many more acknowledgements."""
     wanted = [len(writer.history.acknowledged) + count for writer in writers]
     for writer, goal in zip(writers, wanted, strict=True):
         eventually(
@@ -91,7 +91,7 @@ def test_a_deleted_topic_stays_deleted(start_broker: StartBroker) -> None:
     assert "gone" not in admin.list_topics(timeout=5).topics
 
 
-def test_an_idempotent_producer_goes_on_over_a_kill(start_broker: StartBroker) -> None:
+def test_idempotent_producer_continues_after_a_kill(start_broker: StartBroker) -> None:
     broker = start_broker()
     create(broker, "orders")
     settings = {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "log_level": 0}

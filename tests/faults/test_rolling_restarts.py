@@ -1,4 +1,4 @@
-"""Nothing is lost or doubled by orderly restarts under load; `make rolling-restarts` does more of it."""
+"""No record is lost or duplicated by clean restarts under load; `make rolling-restarts` runs longer."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from rolling_restarts import run_restart_block
 
 @pytest.mark.usefixtures("starts_clusters")
 @pytest.mark.timeout(300)
-def test_nothing_is_lost_or_doubled_by_a_rolling_restart_under_load(tmp_path: Path) -> None:
+def test_rolling_restart_under_load_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     result = run_restart_block(tmp_path, seed=1, restarts=3, say=print)
     assert result.violations == ()

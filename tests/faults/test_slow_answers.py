@@ -1,4 +1,4 @@
-"""Our client on a link whose answers take their time."""
+"""The Penstock client on a link with slow responses."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.testing import Broker
 
 DELAY_S = 0.1
 LOOKED_UP_AGAIN_S = 1.5
-"""librdkafka asks for the start of a partition again half a second after an answer it could not use."""
+"""Interval after which librdkafka requests the start of a partition again, in seconds, with a margin."""
 
 
 @pytest.fixture
 def bootstrap(starts_processes: None) -> Iterator[str]:
-    """Of a broker with a topic of 0 to 9."""
+    """Address of a broker with a topic that contains 0 to 9."""
     broker = Broker()
     with closing(Links()) as links:
         port = links.listen("broker", broker.port, lambda _: "client")

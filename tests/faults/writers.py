@@ -1,4 +1,4 @@
-"""Idempotent producers that go on through crashes of the broker, and the final reading of all they wrote."""
+"""Idempotent producers that continue through crashes of the broker, and the final read of all records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_S = 60.0
 
 
 class Writer:
-    """A producer in a thread of its own; what it knows goes into a history of its own."""
+    """A producer in a thread, with its history."""
 
     def __init__(
         self, number: int, bootstrap: str, topic: str, partitions: int, interval_s: float = 0.0005
@@ -49,7 +49,7 @@ class Writer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no more, and wait until everything sent has been answered."""
+        """Stop sending, and wait for all responses."""
         self._stopping.set()
         self._thread.join(PATIENCE_S)
         left = self._producer.flush(PATIENCE_S)
@@ -57,7 +57,7 @@ class Writer:
             self.history.refused.append(f"{left} messages of producer {self._number} were never answered")
 
     def abandon(self) -> None:
-        """Send no more, whatever was not answered."""
+        """Stop sending, without waiting for responses."""
         self._stopping.set()
         self._thread.join(PATIENCE_S)
         self._producer.purge()
@@ -92,7 +92,7 @@ class Writer:
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[Stored]:
-    """Every stored message, in offset order within a partition, up to the ends as they are now."""
+    """All stored messages up to the current log ends, in offset order within a partition."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "log_level": 0}
     )

@@ -1,7 +1,8 @@
 """The first hour of a new user, command by command, with the text that each one prints.
 
-Each test is a part of that hour on a broker or cluster of its own. Commands run as a shell runs them: a traceback, a
-missing hint or a hint that does not work fails the test.
+Each test uses a broker or cluster of its own. Commands run as in a shell: a traceback, a missing hint or a
+hint that does
+not work fails the test.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def mistype_an_option(shell: Shell) -> None:
 
 
 def start_a_worker_before_its_topic(shell: Shell) -> None:
-    """The worker waits and says so once; it reads what is sent after the topic was created."""
+    """The worker waits and prints one line; it reads the records that are sent after the topic was created."""
     program = (
         "from penstock import Consumer\n"
         'with Consumer("late", group="workers", start="earliest", idle_timeout_s=60) as consumer:\n'
@@ -258,7 +259,7 @@ def test_server_properties_of_kafka_start_a_broker_and_all_problems_are_named(tm
 
 @pytest.fixture
 def small_disk(starts_processes: None, tmp_path: Path) -> Iterator[Path]:
-    """A file system of 24 MiB; skips where the tests may not mount one."""
+    """A file system of 24 MiB. Skips the test if it may not be mounted."""
     place = tmp_path / "small"
     place.mkdir()
     mounted = subprocess.run(
@@ -355,7 +356,7 @@ def test_pipeline_archives_with_and_without_a_java_of_the_system(
 
 
 def hide_java(shell: Shell, directory: Path) -> None:
-    """Leave a path with all commands of the system but java."""
+    """A PATH with all system commands but java."""
     directory.mkdir()
     for place in ("/usr/bin", "/bin"):
         for command in Path(place).iterdir():

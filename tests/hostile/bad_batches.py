@@ -1,4 +1,4 @@
-"""Record batches that no honest client sends, with a CRC that fits (unless that is what is wrong)."""
+"""Record batches that no correct client sends, with a valid CRC unless the CRC is the defect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def good(count: int = 1, *, key: bytes | None = b"key", codec: Codec = Codec.NON
 
 
 def with_header(batch: bytes | bytearray, **fields: int) -> bytes:
-    """The batch with other values in its header, and the CRC that goes with them."""
+    """A batch with other header values and a matching CRC."""
     changed = bytearray(batch)
     write_header(changed, read_header(changed)._replace(**fields))
     write_crc(memoryview(changed))
@@ -31,7 +31,7 @@ def with_crc(batch: bytes | bytearray, crc: int) -> bytes:
 
 
 def with_body(body: bytes, *, codec: int = Codec.NONE, count: int = 1) -> bytes:
-    """A batch whose header is right and whose records are these bytes."""
+    """A batch with a correct header and these bytes as its records."""
     template = build_batch([NewRecord(b"key", b"value", now_ms())])
     batch = bytearray(template[:HEADER_SIZE]) + body
     return with_header(
@@ -48,6 +48,6 @@ def record(
     offset_delta: int = 0,
     length: int | None = None,
 ) -> bytes:
-    """One record, any part of it replaced by other bytes; its length fits unless it is given."""
+    """One record with any part replaced by other bytes; its length matches unless it is given."""
     content = b"\x00" + timestamp_delta + encode(offset_delta) + key + value + headers
     return encode(len(content) if length is None else length) + content

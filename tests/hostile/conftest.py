@@ -1,4 +1,4 @@
-"""One broker a module, attacked by every test of it, and a watch over each test."""
+"""One broker per module for all its tests, and a watch over each test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASE_SETTINGS = ("auto.create.topics.enable=false",)
 def broker(
     starts_processes: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
-    """The module's broker, with the settings its `SETTINGS` names."""
+    """Broker of the module, with the settings in its `SETTINGS`."""
     settings = (*BASE_SETTINGS, *getattr(request.module, "SETTINGS", ()))
     process = BrokerProcess(tmp_path_factory.mktemp("hostile"), settings)
     process.start()
@@ -30,7 +30,7 @@ def broker(
 
 
 def prepare(process: BrokerProcess) -> None:
-    """Make the innocent client's topic, and wait for HTTP, which starts a little later."""
+    """Create the topic of the innocent client, and wait for HTTP, which starts a little later."""
     with raw.RawClient(process.port) as client:
         assert create_topic(client, INNOCENT_TOPIC).error_code == 0
     wait_for_http(process.http_port)

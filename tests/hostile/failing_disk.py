@@ -1,7 +1,8 @@
-"""Starts a broker whose system calls fail while a file says so: `python failing_disk.py FILE broker ...`.
+"""Starts a broker whose system calls fail while a file exists: `python failing_disk.py FILE broker ...`.
 
-FILE holds `CALL ERRNO` (for example `fdatasync EIO`), or `CALL ERRNO PART` to fail only for files whose path
-has PART in it; without the file everything works.
+FILE contains `CALL ERRNO` (for example `fdatasync EIO`), or `CALL ERRNO PART` to fail only for paths that
+contain PART.
+Without the file all calls succeed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tiny blocking HTTP client that can say anything, and a reading of whatever comes back. Every wait has an end."""
+"""A small blocking HTTP client that can send anything, and a parser of the responses. Every wait is bounded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RawAnswer:
     headers: dict[str, str]
     body: bytes
     is_closed: bool
-    """Whether the server closed the connection after it."""
+    """Whether the server closed the connection after the response."""
 
     @property
     def json(self) -> Any:
@@ -25,7 +25,7 @@ class RawAnswer:
 
 
 class RawHttp:
-    """One connection."""
+    """An HTTP connection."""
 
     def __init__(self, port: int, receive_buffer_bytes: int | None = None) -> None:
         self.socket = socket.socket()
@@ -45,7 +45,7 @@ class RawHttp:
         self.socket.sendall(data)
 
     def receive(self, seconds: float = PATIENCE_SECONDS) -> RawAnswer:
-        """The next answer; EOFError where there is none."""
+        """Read the next response; EOFError if the server closes the connection."""
         self.socket.settimeout(seconds)
         while b"\r\n\r\n" not in self._unread:
             self._more()
@@ -82,7 +82,7 @@ class RawHttp:
 
 
 def ask(port: int, data: bytes) -> RawAnswer:
-    """What bytes on a fresh connection are answered with."""
+    """Send bytes on a new connection and return the response."""
     with RawHttp(port) as client:
         client.send(data)
         return client.receive()
@@ -96,7 +96,7 @@ def request(
     content_type: str = "application/json",
     **headers: str,
 ) -> RawAnswer:
-    """A proper request, but for what is in it."""
+    """Send a well-formed request with this content."""
     lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}"]
     if body:
         lines.append(f"Content-Type: {content_type}")
@@ -105,7 +105,7 @@ def request(
 
 
 def wait_until_ended(client: RawHttp, seconds: float) -> float:
-    """How long it took until the connection had ended."""
+    """Wait until the connection has ended, and return the seconds that it took."""
     started = time.monotonic()
     client.socket.settimeout(seconds)
     try:

@@ -1,6 +1,7 @@
-"""A good request of every API that one broker serves, to be damaged in all ways.
+"""A valid request of every API that a single broker serves, for tests that damage it.
 
-Long waits are left out and nothing they name exists, so an answer comes at once and nothing changes.
+The requests have no long waits and name nothing that exists, so that a response comes at once and nothing
+changes.
 """
 
 from __future__ import annotations
@@ -161,5 +162,5 @@ def header(api_key: int, version: int) -> bytes:
 
 
 def known_versions(api_key: int) -> set[int]:
-    """The versions that there are schemas for."""
+    """Versions that have a schema."""
     return set(schema_name_map[api_key_map[api_key]])

@@ -1,4 +1,4 @@
-"""Small requests for much work or a large answer (K13, K14); made-up sessions and offsets (K29, K33, K36)."""
+"""Small requests for much work or large responses (K13, K14); invalid sessions and offsets (K29, K33, K36)."""
 
 from __future__ import annotations
 
@@ -62,14 +62,12 @@ def expect_bounded(watch: Watch, client: raw.RawClient, frame: bytes, max_answer
 
 
 def repeat_array(content: bytes, element: bytes, count: int) -> bytes:
-    """A request that ends with an empty legacy array, with `count` times the element in it instead."""
+    """A request whose last field, an empty legacy array, is replaced by `count` copies of an element."""
     assert content.endswith(bytes(4))
     return raw.framed(content[:-4] + struct.pack(">i", count) + element * count)
 
 
-def test_metadata_of_one_topic_asked_for_a_hundred_thousand_times(
-    watch: Watch, client: raw.RawClient
-) -> None:
+def test_metadata_with_one_topic_a_hundred_thousand_times(watch: Watch, client: raw.RawClient) -> None:
     content = raw.header(raw.METADATA, 1) + raw.body(raw.METADATA, 1, topics=[])
     element = struct.pack(">h", len(TOPIC)) + TOPIC.encode()
     expect_bounded(watch, client, repeat_array(content, element, REPETITIONS), 200 * len(element) * 10)
@@ -87,9 +85,7 @@ def fetch_body(**fields: Any) -> bytes:
     return raw.header(raw.FETCH, 4) + raw.body(raw.FETCH, 4, replica_id=-1, max_bytes=1000, **fields)
 
 
-def test_fetch_of_one_partition_asked_for_a_hundred_thousand_times(
-    watch: Watch, client: raw.RawClient
-) -> None:
+def test_fetch_with_one_partition_a_hundred_thousand_times(watch: Watch, client: raw.RawClient) -> None:
     element = struct.pack(">h", len(TOPIC)) + TOPIC.encode() + struct.pack(">iiqi", 1, 0, 0, 1000)
     expect_bounded(watch, client, repeat_array(fetch_body(), element, REPETITIONS), 100_000)
 
@@ -152,7 +148,7 @@ def test_a_partition_twice_in_a_produce_is_written_at_most_once(client: raw.RawC
     ],
     ids=lambda value: str(value) if isinstance(value, int) else "",
 )
-def test_the_same_thing_asked_for_many_times_stays_bounded(
+def test_repeated_elements_in_a_request_stay_bounded(
     watch: Watch, client: raw.RawClient, api_key: int, version: int, fields: dict[str, Any]
 ) -> None:
     frame = raw.request(api_key, version, **fields)
@@ -168,7 +164,7 @@ def fetched_bytes(answer: Any) -> int:
     return sum(len(result.records or b"") for topic in answer.responses for result in topic.partitions)
 
 
-def test_a_fetch_of_everything_is_cut_to_the_brokers_limit(client: raw.RawClient) -> None:
+def test_fetch_of_everything_is_limited_by_the_broker(client: raw.RawClient) -> None:
     answer = fetch_all(client, max_bytes=INT_MAX, min_bytes=INT_MAX, max_wait=0)
     assert BATCH_BYTES / 2 < fetched_bytes(answer) <= FETCH_MAX_BYTES
 
@@ -188,7 +184,7 @@ def test_a_partition_with_no_room_gets_one_batch_at_most(client: raw.RawClient, 
 
 
 @pytest.mark.parametrize("max_wait", [INT_MAX, 100_000])
-def test_a_long_poll_is_cut_to_the_brokers_limit(client: raw.RawClient, max_wait: int) -> None:
+def test_long_poll_is_limited_by_the_broker(client: raw.RawClient, max_wait: int) -> None:
     started = time.monotonic()
     end = log_end(client, TOPIC)
     topics = [
@@ -215,7 +211,7 @@ def test_a_fetch_of_an_absurd_partition_does_not_exist(client: raw.RawClient, pa
 
 
 def test_dead_long_polls_are_not_kept(watch: Watch) -> None:
-    """A poll dies with its connection, so those of the past do not add up until their waits end."""
+    """A long poll ends with its connection, so polls of closed connections do not add up."""
     watch.max_growth_bytes = 24 * MIB
     with watch.client() as client:
         end = log_end(client, TOPIC)
@@ -265,7 +261,7 @@ def test_a_made_up_fetch_session_is_not_found(client: raw.RawClient, session_id:
     assert not answer.responses
 
 
-def test_somebody_elses_fetch_session_is_not_found(watch: Watch, client: raw.RawClient) -> None:
+def test_fetch_session_of_another_client_is_not_found(watch: Watch, client: raw.RawClient) -> None:
     session_id = open_session(client).session_id
     assert session_id
     with watch.client() as thief:
@@ -304,7 +300,7 @@ def test_a_fetch_session_opened_over_and_over_takes_one_place(client: raw.RawCli
 
 
 def test_a_fetch_session_does_not_grow_without_end(watch: Watch, client: raw.RawClient) -> None:
-    """An incremental fetch can add partitions; they must not be remembered by the million."""
+    """An incremental fetch can add partitions; the broker must not remember millions of them."""
     watch.max_growth_bytes = 96 * MIB
     session_id = open_session(client).session_id
     for turn in range(12):

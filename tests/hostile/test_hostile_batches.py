@@ -1,4 +1,4 @@
-"""Record batches that may not be stored (K15 to K20, K22): the right error, nothing appended."""
+"""Record batches that must not be stored (K15 to K20, K22): the right error code, and nothing appended."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def client(watch: Watch) -> Iterator[raw.RawClient]:
 
 
 def expect_refused(client: raw.RawClient, topic: str, batch: bytes, *codes: int) -> None:
-    """The batch is answered with one of the codes, nothing is appended, and the connection goes on."""
+    """Expect one of the error codes, nothing appended, and an open connection."""
     before = log_end(client, topic)
     result = produce(client, topic, batch)
     assert result.error_code in codes, (result.error_code, result.error_message)
@@ -199,7 +199,7 @@ def test_a_corrupt_compressed_stream_is_refused(client: raw.RawClient, codec: Co
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
-def test_a_compressed_stream_cut_anywhere_is_refused(client: raw.RawClient, codec: Codec) -> None:
+def test_truncated_compressed_stream_is_refused(client: raw.RawClient, codec: Codec) -> None:
     whole = bytes(bad_batches.good(20, codec=codec))[HEADER_SIZE:]
     for cut in range(1, len(whole), 3):
         batch = with_body(whole[:cut], codec=codec, count=20)
@@ -208,7 +208,7 @@ def test_a_compressed_stream_cut_anywhere_is_refused(client: raw.RawClient, code
 
 
 def gzip_bomb(size: int) -> bytes:
-    """A member of so many zeros (a multiple of 1 MiB), made of one block over and over."""
+    """A gzip member of this many zeros (a multiple of 1 MiB), made of one repeated block."""
     deflate = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
     block = deflate.compress(bytes(MIB)) + deflate.flush(zlib.Z_FULL_FLUSH)
     head = gzip.compress(b"", 9, mtime=0)[:10]
@@ -220,7 +220,7 @@ def zstd_bomb(size: int) -> bytes:
 
 
 def zstd_of_unknown_size(size: int) -> bytes:
-    """A frame of run-length blocks with the largest window: no content size, 4 bytes for each 128 KiB."""
+    """A zstd frame of run-length blocks with the largest window: no content size, 4 bytes for each 128 KiB."""
     blocks = size // 131_072
     head = struct.pack("<I", 0xFD2FB528) + bytes((0x00, 17 << 3))
     run = struct.pack("<I", 131_072 << 3 | 1 << 1)[:3] + b"\x00"
@@ -229,7 +229,7 @@ def zstd_of_unknown_size(size: int) -> bytes:
 
 
 def zstd_huge_window() -> bytes:
-    """A window of 2 TiB less a little, and one block."""
+    """A zstd frame with a window of almost 2 TiB and one block."""
     return (
         struct.pack("<I", 0xFD2FB528)
         + bytes((0x00, 0xFF))
@@ -243,7 +243,7 @@ def lz4_bomb(size: int) -> bytes:
 
 
 def lz4_claims(size: int) -> bytes:
-    """A frame that says its content is so large, and holds nothing."""
+    """A zstd frame that declares a large content size and has no content."""
     frame = bytearray(compress(Codec.LZ4, b"x"))
     flags = frame[4] | 0x08
     return bytes(frame[:4]) + bytes((flags, 0x70)) + struct.pack("<Q", size) + bytes(frame[6:])
@@ -337,7 +337,7 @@ def test_zstd_in_a_produce_version_that_cannot_have_it_is_refused(client: raw.Ra
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_a_produce_version_before_record_batches_is_refused(watch: Watch, version: int) -> None:
-    """Advertised for old clients' sake (KAFKA-18659), but its message format is not taken."""
+    """The version is advertised for old clients (KAFKA-18659), but its message format is refused."""
     records = raw.framed(bytes(30))
     body = struct.pack(">hiih5sii", 1, 1000, 1, len(PLAIN), PLAIN.encode(), 1, 0) + records
     with watch.client() as client:
@@ -425,7 +425,7 @@ def test_pipelined_bad_and_good_batches_to_a_compacted_topic_keep_their_order(cl
 
 
 def slow_batch() -> bytes:
-    """A batch that takes a while to look into."""
+    """A batch whose validation takes a while."""
     records = [NewRecord(b"%d" % number, b"", int(time.time() * 1000)) for number in range(100_000)]
     return bytes(build_batch(records, codec=Codec.GZIP))
 
@@ -462,10 +462,8 @@ def test_a_topic_deleted_while_its_batches_are_looked_into_takes_nothing_more(
     assert not list(watch.broker.data_dir.glob("logs/short-lived*"))
 
 
-def test_bombs_and_bad_records_that_were_stored_before_a_topic_was_compacted_do_no_harm(
-    watch: Watch, client: raw.RawClient
-) -> None:
-    """A plain topic takes bodies unseen; compaction opens them all."""
+def test_bombs_stored_before_a_topic_was_compacted_do_no_harm(watch: Watch, client: raw.RawClient) -> None:
+    """A topic with cleanup.policy=delete stores record bodies unread; compaction reads all of them."""
     watch.max_growth_bytes = 320 * MIB
     topic = "compacted-later"
     assert create_topic(client, topic, segment_bytes="20000", min_cleanable_dirty_ratio="0").error_code == 0

@@ -1,4 +1,4 @@
-"""H16: one address asks far more than it may, as fast as it is answered; another does not notice."""
+"""A client far above its request quota, and the latency of a client at another address (H16)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTINGS = (f"gateway.client.max.request.rate={RATE}",)
 GREEDY_CONNECTIONS = 20
 OTHERS_REQUESTS = 40
 NOISE_SECONDS = 0.02
-"""What a busy machine may add to a p99 of a millisecond or two."""
+"""Noise of a busy machine on top of a p99 of a millisecond or two."""
 
 
 class Greedy:
@@ -79,5 +79,5 @@ def test_a_burst_above_the_quota_is_refused_and_others_do_not_notice(broker: Bro
     assert beside <= 2 * quiet + NOISE_SECONDS
     assert set(greedy.statuses) == {200, 429}
     assert greedy.statuses[200] <= RATE * (seconds + 2)
-    # Each connection is refused once in a second, and not as often as it asks.
+    # A connection is refused once per second, not once per request.
     assert greedy.statuses[429] <= GREEDY_CONNECTIONS * (seconds + 2)

@@ -1,4 +1,4 @@
-"""A disk that is full, fails, or gives back other bytes than it was given (T09, T11, T12)."""
+"""A disk that is full, fails, or returns changed bytes (T09, T11, T12)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def set_broker_config(client: raw.RawClient, name: str, value: str) -> None:
 
 
 def read_all(client: raw.RawClient, topic: str) -> list[bytes]:
-    """Every value of partition 0, each batch checked, in offset order without a gap."""
+    """All values of partition 0 in offset order; checks each batch, and that no offset is missing."""
     end, offset = log_end(client, topic), 0
     values = []
     while offset < end:
@@ -95,7 +95,7 @@ def test_a_broker_that_starts_below_the_floor_serves_reads(start_broker: StartBr
 
 @pytest.fixture
 def small_disk(starts_processes: None, tmp_path: Path) -> Iterator[Path]:
-    """A file system of 24 MiB; skips where the tests may not mount one."""
+    """A file system of 24 MiB. Skips the test if it may not be mounted."""
     place = tmp_path / "small"
     place.mkdir()
     mounted = subprocess.run(
@@ -160,7 +160,7 @@ def test_a_crash_on_a_full_disk_loses_nothing_acknowledged(small_disk: Path) -> 
 
 
 def fill_disk(client: raw.RawClient) -> list[bytes]:
-    """Produce until the disk is full; the values that were acknowledged."""
+    """Produce until the disk is full, and return the acknowledged values."""
     acknowledged: list[bytes] = []
     for number in range(10_000):
         value = struct.pack(">i", number) + bytes(50_000)
@@ -173,7 +173,7 @@ def fill_disk(client: raw.RawClient) -> list[bytes]:
 
 
 class FailingDiskBroker(BrokerProcess):
-    """A broker whose disk calls fail while the test says so."""
+    """A broker whose system calls fail on command."""
 
     def __init__(self, directory: Path, settings: Sequence[str] = ()) -> None:
         super().__init__(directory, settings)
@@ -243,8 +243,10 @@ def test_a_write_without_space_leaves_the_log_usable(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_could_not_be_started_harms_no_later_one(tmp_path: Path) -> None:
-    """The large batch finds no space for a new segment, a small one still fits the old: no file may be left that
-    a recovery takes for what comes next, and everything after it for garbage."""
+    """The large batch finds no space for a new segment, and a small one still fits into the old segment. The
+    failed roll must
+    leave no file behind, because recovery would take it for the next segment.
+    """
     with running(FailingDiskBroker(tmp_path, ["log.segment.bytes=10000"])) as broker:
         with raw.RawClient(broker.port) as client:
             assert create_topic(client, TOPIC).error_code == 0
@@ -287,7 +289,7 @@ def fill_segments(client: raw.RawClient, count: int) -> list[bytes]:
 
 
 def collect(client: raw.RawClient, values: list[bytes]) -> list[int]:
-    """Read every offset by itself; those that did not come back as sent, which must be noticeable."""
+    """Read every offset separately, and return the offsets with an error or another value."""
     damaged = []
     for offset, value in enumerate(values):
         result = fetch(client, TOPIC, offset, max_bytes=1)
@@ -305,7 +307,7 @@ def collect(client: raw.RawClient, values: list[bytes]) -> list[int]:
     return damaged
 
 
-# Of base offset, length, magic, CRC, attributes, last offset delta, record count and records: (byte, bit).
+# (byte, bit) of base offset, length, magic, CRC, attributes, last offset delta, record count and records.
 DAMAGES = (
     (0, 0),
     (7, 0),
@@ -353,7 +355,7 @@ def test_a_flipped_bit_in_a_closed_segment_is_noticed_and_costs_only_what_is_nea
 def test_a_flipped_bit_in_the_newest_segment_loses_nothing_else_over_a_crash(
     start_broker: StartBroker,
 ) -> None:
-    """The high watermark on disk says that all of it was committed: what lies behind is no torn tail."""
+    """The stored high watermark says that all batches are committed, so a damaged batch is not a torn tail."""
     broker = start_broker(["replica.high.watermark.checkpoint.interval.ms=100"])
     with raw.RawClient(broker.port) as client:
         assert create_topic(client, TOPIC).error_code == 0

@@ -1,4 +1,4 @@
-"""Too much of everything: pipelines nobody reads, connections, producer ids (K34, K35, K37)."""
+"""Floods: pipelined requests without reads, connections, producer ids (K34, K35, K37)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def topics(broker: BrokerProcess) -> None:
 
 
 def send_as_far_as_possible(client: raw.RawClient, content: bytes, seconds: float) -> int:
-    """Send until the broker takes no more for a while; returns the bytes it took."""
+    """Send until the broker stops reading for a while, and return the number of bytes sent."""
     client.socket.settimeout(seconds)
     sent = 0
     view = memoryview(content)
@@ -183,7 +183,7 @@ def test_all_addresses_together_cannot_take_more_than_the_limit(
         assert sum(is_served(connection) for connection in crowd) <= 1000
 
 
-def test_connections_that_come_and_go_hold_up_nobody(watch: Watch) -> None:
+def test_short_connections_delay_no_other_client(watch: Watch) -> None:
     for _ in range(3000):
         with contextlib.suppress(OSError):
             connect_from(OTHER_ADDRESS, watch.broker.port).close()
@@ -207,7 +207,7 @@ def test_running_out_of_file_descriptors_harms_only_new_connections(
     eventually(lambda: sum(is_served(connection) for connection in crowd[:5]) == 5)
 
 
-def test_producer_ids_are_given_out_once_however_many_are_asked_for(watch: Watch) -> None:
+def test_producer_ids_are_unique_under_many_requests(watch: Watch) -> None:
     count = 5000
     with watch.client(30) as client:
         client.socket.settimeout(30)

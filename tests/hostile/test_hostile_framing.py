@@ -1,4 +1,4 @@
-"""Frames that are none: wrong sizes, other protocols, and senders who stop half-way (K01, K02, K04, K05)."""
+"""Invalid frames: wrong sizes, other protocols, and incomplete requests (K01, K02, K04, K05)."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_request_sent_byte_by_byte_is_answered(watch: Watch) -> None:
     assert answer.error_code == 0
 
 
-def test_two_hundred_slow_senders_hold_up_nobody(watch: Watch) -> None:
+def test_two_hundred_slow_senders_delay_no_other_client(watch: Watch) -> None:
     clients = [watch.client() for _ in range(200)]
     frame = raw.request(raw.API_VERSIONS, 0)
     for byte in frame:
@@ -156,7 +156,9 @@ def test_a_client_that_vanishes_in_a_request_leaves_nothing_behind(watch: Watch)
 def test_half_sent_requests_that_fill_the_memory_are_given_up(
     start_broker: Callable[..., BrokerProcess],
 ) -> None:
-    """Ten senders stop in the middle of 100 MiB each, and a thousand idle clients make everybody's share small."""
+    """Ten clients stop in the middle of 100 MiB each, and a thousand idle clients reduce the share of each
+    client.
+    """
     broker = start_broker(["queued.max.request.bytes=16777216"])
     with contextlib.ExitStack() as stack:
         idle = [stack.enter_context(raw.RawClient(broker.port)) for _ in range(1000)]

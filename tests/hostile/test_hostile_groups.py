@@ -1,4 +1,4 @@
-"""Members that are none, far too many or far too large (K31), and commits of nonsense (K32)."""
+"""Group members that are forged, too many or too large (K31), and invalid commits (K32)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def committed(client: raw.RawClient, group: str) -> int:
 
 
 def settle(client: raw.RawClient, group: str) -> tuple[str, int]:
-    """An ordinary member, once the group lets it in: id and generation."""
+    """Join as an ordinary member, once the group accepts it, and return id and generation."""
     settled: list[tuple[str, int]] = []
 
     def is_in() -> bool:
@@ -98,7 +98,7 @@ def settle(client: raw.RawClient, group: str) -> tuple[str, int]:
 
 
 def expect_usable(watch: Watch, group: str) -> None:
-    """Whatever happened to the group, an ordinary consumer can join it, commit, read and leave."""
+    """Expect that an ordinary consumer can join the group, commit, read and leave."""
     with watch.client(30) as client:
         member_id, generation = settle(client, group)
         assert beat(client, group, member_id, generation) == 0
@@ -138,7 +138,7 @@ def test_absurd_rebalance_timeouts(watch: Watch, rebalance_ms: int) -> None:
     expect_usable(watch, f"rebalance{rebalance_ms}")
 
 
-def test_a_hundred_thousand_members_asked_for(watch: Watch) -> None:
+def test_describe_of_a_hundred_thousand_members(watch: Watch) -> None:
     asked = 100_000
     with watch.client(60) as client:
         sender = send_all(client, raw.request(raw.JOIN_GROUP, 4, **joining("many", session_ms=500)) * asked)
@@ -165,7 +165,7 @@ def test_ten_thousand_members_join_and_leave(watch: Watch) -> None:
     expect_usable(watch, group)
 
 
-def test_members_that_join_and_are_never_heard_of_again(watch: Watch) -> None:
+def test_members_that_join_and_never_return_are_removed(watch: Watch) -> None:
     for _ in range(2_000):
         with watch.client() as client:
             client.send(raw.request(raw.JOIN_GROUP, 3, **joining("abandoned", session_ms=300)))
@@ -223,7 +223,7 @@ def test_strangers_and_forged_generations_change_nothing(watch: Watch) -> None:
         assert sync(honest, group, member_id, generation).assignment == b"yours"
 
 
-def test_forged_assignments_are_given_to_nobody(watch: Watch) -> None:
+def test_forged_assignments_reach_no_member(watch: Watch) -> None:
     group = "forged"
     with watch.client(30) as leader, watch.client(30) as follower:
         first = join(leader, group)
@@ -319,7 +319,7 @@ def test_one_partition_committed_fifty_thousand_times_in_a_request(watch: Watch)
         assert committed(client, "again") == 7
 
 
-def test_all_offsets_of_a_group_asked_for_again_and_again(watch: Watch) -> None:
+def test_repeated_fetch_of_all_offsets_of_a_group(watch: Watch) -> None:
     with watch.client(30) as client:
         assert commit(client, "asked", committed_metadata="x" * 4_000) == 0
         groups = [{"group_id": "asked", "topics": None}] * 20_000

@@ -1,4 +1,4 @@
-"""HTTP as no client should speak it: rows H01 to H10 and H15 to H25 of the reliability catalogue."""
+"""Invalid and excessive HTTP: rows H01 to H10 and H15 to H25 of docs/faults.md."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_chunked_body_is_read_like_any_other(broker: BrokerProcess) -> None:
     assert ask(broker.http_port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks).status == 200
 
 
-def test_what_follows_a_request_does_not_take_its_answer(broker: BrokerProcess) -> None:
+def test_junk_after_a_request_does_not_affect_its_response(broker: BrokerProcess) -> None:
     proper = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
     for junk in (b"\x00\x01\x02\r\n\r\n", b"GET /a HTTP/1.1\r\n\r\n", b"BREW / HTTP/1.1\r\nHost: x\r\n\r\n"):
         with RawHttp(broker.http_port) as client:
@@ -155,9 +155,7 @@ def test_a_slow_head_is_given_up(broker: BrokerProcess) -> None:
         assert answer.is_closed
 
 
-def test_a_client_that_does_not_read_is_closed_and_holds_up_nobody(
-    broker: BrokerProcess, watch: Watch
-) -> None:
+def test_client_that_does_not_read_is_closed_and_delays_no_other(broker: BrokerProcess, watch: Watch) -> None:
     for _ in range(8):
         value = {"messages": [{"value": "a" * 150_000, "partition": 0}]}
         assert (
@@ -195,7 +193,7 @@ def test_compressed_bodies_are_not_taken(broker: BrokerProcess, encoding: str) -
         "application/json; charset=utf-16",
     ],
 )
-def test_what_a_web_page_may_post_unasked_is_not_taken(broker: BrokerProcess, content_type: str) -> None:
+def test_cross_origin_post_without_preflight_is_refused(broker: BrokerProcess, content_type: str) -> None:
     assert request(broker.http_port, "POST", "/send", BODY, content_type).status == 415
 
 
@@ -399,7 +397,7 @@ def test_other_origins_are_not_let_in(broker: BrokerProcess) -> None:
         (b"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", {400}),
     ],
 )
-def test_requests_that_are_none_get_the_answer_that_says_so(
+def test_malformed_requests_get_the_matching_status(
     broker: BrokerProcess, data: bytes, statuses: set[int]
 ) -> None:
     answer = ask(broker.http_port, data)
@@ -433,7 +431,7 @@ def test_an_upgrade_hides_no_second_request(broker: BrokerProcess) -> None:
         assert client.is_closed()
 
 
-def test_a_body_is_only_asked_for_when_it_will_be_read(broker: BrokerProcess) -> None:
+def test_body_is_requested_only_if_it_will_be_read(broker: BrokerProcess) -> None:
     with RawHttp(broker.http_port) as client:
         client.send(HEAD + b"Content-Length: 999999999\r\nExpect: 100-continue\r\n\r\n")
         assert client.receive().status == 413

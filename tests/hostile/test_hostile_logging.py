@@ -1,4 +1,4 @@
-"""What clients send never shapes the log or the metrics (K38)."""
+"""Log and metrics under hostile input: client text adds no lines and no label values (K38)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXT_LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} [A-Z]+ |    )")
 
 
 def say(port: int, text: str) -> None:
-    """Put the text everywhere a client can: client id, names of topics and settings."""
+    """Send the text in every place that a client controls: client id, topic names, config names."""
     encoded = text.encode()
     with raw.RawClient(port) as client:
         client.send(raw.framed(struct.pack(">hhih", 999, 0, 1, len(encoded)) + encoded))
@@ -65,7 +65,7 @@ def say(port: int, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", NASTY_TEXTS.values(), ids=NASTY_TEXTS)
-def test_what_a_client_says_is_escaped_and_cut_in_the_log(watch: Watch, text: str) -> None:
+def test_client_text_is_escaped_and_truncated_in_the_log(watch: Watch, text: str) -> None:
     say(watch.broker.port, text)
     lines = watch.log_lines()
     assert not any(line["message"] == "forged" for line in lines)
@@ -94,7 +94,7 @@ def test_refusals_do_not_fill_the_log(watch: Watch) -> None:
 def test_names_that_clients_make_up_do_not_become_metrics(watch: Watch) -> None:
     with watch.client() as client:
         client.call(raw.METADATA, 1, topics=[{"name": "first"}])
-        watch.metrics()  # the first look is itself in the second
+        watch.metrics()  # the second scrape counts the first
         before = len(watch.metrics().splitlines())
         for number in range(100):
             client.send(

@@ -1,4 +1,4 @@
-"""Requests that are not as their API says: unknown, cut, overlong, with lengths that lie (K06 to K12)."""
+"""Requests that violate their schema: unknown, truncated, too long, with wrong lengths (K06 to K12)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.broker_process import BrokerProcess
 UNSUPPORTED_VERSION = 35
 INT_MAX = 2**31 - 1
 
-# What a length, count, id or number is at its worst, in each of the encodings.
+# Extreme values of lengths, counts, ids and numbers in each encoding.
 NASTY = (
     b"\x7f\xff\xff\xff",
     b"\x80\x00\x00\x00",
@@ -30,7 +30,7 @@ by_api = pytest.mark.parametrize("api_key", specimens.API_KEYS, ids=specimens.AP
 
 @pytest.fixture(scope="module")
 def served(broker: BrokerProcess) -> dict[int, list[int]]:
-    """The versions of each API that the broker says it serves and that there are schemas for."""
+    """Versions of each API that the broker advertises and that have a schema."""
     with raw.RawClient(broker.port) as client:
         keys = client.call(raw.API_VERSIONS, 0).api_keys
     ranges = {key.api_key: range(key.min_version, key.max_version + 1) for key in keys}
@@ -38,7 +38,7 @@ def served(broker: BrokerProcess) -> dict[int, list[int]]:
 
 
 def probe(watch: Watch, content: bytes) -> bytes:
-    """What the broker says to these bytes before it closes."""
+    """Send bytes, and return the response before the broker closes the connection."""
     with watch.client() as client:
         client.send(content)
         client.finish_sending()
@@ -113,7 +113,7 @@ def test_a_client_id_that_is_not_utf8_does_no_harm(watch: Watch) -> None:
 
 
 @by_api
-def test_a_body_that_is_cut_closes_the_connection(
+def test_truncated_body_closes_the_connection(
     watch: Watch, served: dict[int, list[int]], api_key: int
 ) -> None:
     for version in {served[api_key][0], served[api_key][-1]}:
@@ -126,7 +126,7 @@ def test_a_body_that_is_cut_closes_the_connection(
 def test_bytes_behind_the_end_of_a_request_are_ignored(
     watch: Watch, served: dict[int, list[int]], api_key: int
 ) -> None:
-    """As Kafka does, and some clients rely on it."""
+    """Kafka does the same, and some clients rely on it."""
     for version in {served[api_key][0], served[api_key][-1]}:
         content = specimens.header(api_key, version) + specimens.body(api_key, version)
         for junk in (b"\x00", b"junk" * 100):
@@ -167,7 +167,7 @@ def test_an_array_longer_than_the_request_closes_the_connection(watch: Watch, co
 
 @pytest.mark.parametrize("api_key", [raw.PRODUCE, raw.FETCH])
 @pytest.mark.parametrize("count", [INT_MAX, 1 << 20, -1, -2])
-def test_an_array_longer_than_the_request_closes_the_connection_of_a_hand_written_codec(
+def test_array_longer_than_the_request_is_refused_by_hand_written_codecs(
     watch: Watch, api_key: int, count: int
 ) -> None:
     version = 7 if api_key == raw.PRODUCE else 4
@@ -183,7 +183,7 @@ def test_a_compact_array_longer_than_the_request_closes_the_connection(watch: Wa
 
 
 def test_an_array_of_as_many_elements_as_bytes_is_refused_before_it_is_built(watch: Watch) -> None:
-    """The count is below the bytes that are left, but above what the elements need."""
+    """The count is smaller than the number of bytes left, but larger than the elements allow."""
     watch.max_growth_bytes = 96 * MIB
     filling = b"\x00" * (8 * MIB)
     watch.refuses(

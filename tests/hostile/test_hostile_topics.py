@@ -1,4 +1,4 @@
-"""Names and numbers of topics that must not get through (K24, K25)."""
+"""Topic names and partition counts that must be refused (K24, K25)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def client(watch: Watch) -> Iterator[raw.RawClient]:
 
 
 def all_paths(broker: BrokerProcess) -> set[str]:
-    """Every path near the data directory that is not the data itself."""
+    """All paths beside the data directory."""
     found: set[str] = set()
     for directory, subdirectories, files in os.walk(broker.data_dir.parent):
         if directory == str(broker.data_dir):

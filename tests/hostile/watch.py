@@ -1,7 +1,8 @@
-"""What must stay true of a broker while somebody attacks it: alive, fair to others, small, and quiet.
+"""Invariants of a broker under attack: it lives, serves other clients, keeps its memory, and logs no errors.
 
-An innocent client writes and reads on a connection of its own the whole time; its slowest round trip and the
-broker's largest memory are what the attack cost the others.
+An innocent client produces and fetches on its own connection during the attack. Its slowest round trip and
+the peak
+memory of the broker measure the damage.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ def now_ms() -> int:
 def produce(
     client: raw.RawClient, topic: str, batch: bytes | bytearray, *, partition: int = 0, acks: int = -1
 ) -> Any:
-    """One batch to one partition: the partition's part of the answer."""
+    """Produce one batch to one partition, and return the response of the partition."""
     data = [{"name": topic, "partition_data": [{"index": partition, "records": bytes(batch)}]}]
     answer = client.call(raw.PRODUCE, PRODUCE_VERSION, acks=acks, timeout=10_000, topic_data=data)
     return answer.responses[0].partition_responses[0]
 
 
 def fetch(client: raw.RawClient, topic: str, offset: int, *, partition: int = 0, max_bytes: int = MIB) -> Any:
-    """What one partition holds from an offset on: the partition's part of the answer."""
+    """Fetch one partition from an offset, and return the response of the partition."""
     partitions = [{"partition": partition, "fetch_offset": offset, "partition_max_bytes": max_bytes}]
     answer = client.call(
         raw.FETCH,
@@ -58,7 +59,7 @@ def fetch(client: raw.RawClient, topic: str, offset: int, *, partition: int = 0,
 
 
 def log_end(client: raw.RawClient, topic: str, partition: int = 0) -> int:
-    """The offset that the next record of a partition will get."""
+    """Log end offset of a partition."""
     answer = client.call(
         raw.LIST_OFFSETS,
         7,
@@ -71,7 +72,7 @@ def log_end(client: raw.RawClient, topic: str, partition: int = 0) -> int:
 
 
 def create_topic(client: raw.RawClient, name: str, *, partitions: int = 1, **configs: str) -> Any:
-    """Create a topic (config names with underscores for dots): its part of the answer."""
+    """Create a topic (config names with underscores for dots), and return the response of the topic."""
     topic = {
         "name": name,
         "num_partitions": partitions,
@@ -82,7 +83,7 @@ def create_topic(client: raw.RawClient, name: str, *, partitions: int = 1, **con
 
 
 class InnocentClient(threading.Thread):
-    """Produces a record and fetches it back, over and over, on one connection."""
+    """Produces a record and fetches it, again and again, on one connection."""
 
     def __init__(self, broker: BrokerProcess, process: psutil.Process) -> None:
         super().__init__(daemon=True)
@@ -124,7 +125,7 @@ class InnocentClient(threading.Thread):
 
 
 class Watch:
-    """Watches one broker from its making to `finish`, which fails when somebody was harmed."""
+    """Watch over one broker until `finish`, which fails if the broker or the innocent client was harmed."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.max_seconds = 3.0
@@ -145,7 +146,7 @@ class Watch:
         return int(self._process.memory_info().rss)
 
     def established_connections(self) -> int:
-        """Connections the broker holds, as the operating system counts them."""
+        """Connections of the broker, counted by the operating system."""
         port = self.broker.port
         held = (
             entry
@@ -167,14 +168,14 @@ class Watch:
             assert "traceback" not in line, line
 
     def _wait_for_a_round_trip(self) -> None:
-        """At least one whole round trip after the attack."""
+        """Wait for one whole round trip of the innocent client after the attack."""
         seen = self._innocent.round_trips
         eventually(
             lambda: self._innocent.round_trips >= seen + 2 or self._innocent.problem is not None, within_s=60
         )
 
     def log_lines(self) -> list[dict[str, Any]]:
-        """The log since the watch began; every line must be one short JSON object."""
+        """Log lines since the watch began; each must be a short JSON object."""
         with self.broker.log_path.open("rb") as log:
             log.seek(self._log_start)
             text = log.read().decode("ascii")
@@ -196,14 +197,14 @@ class Watch:
 
     @contextmanager
     def counts_refusals(self, least: int = 1) -> Iterator[None]:
-        """What is done inside must be counted as refused."""
+        """Expect that requests inside the block are counted as refused."""
         before = self.refusals()
         yield
         counted = self.refusals() - before
         assert counted >= least, f"{counted} refusals counted, at least {least} expected"
 
     def refuses(self, *contents: bytes) -> None:
-        """Each of these, on a connection of its own, is answered by closing and counted."""
+        """Expect that the broker closes the connection for each of these contents, and counts a refusal."""
         with self.counts_refusals(len(contents)):
             for content in contents:
                 with self.client() as client:

@@ -1,4 +1,6 @@
-"""What tests against a real broker process share; the process itself is the one that users' tests get."""
+"""Helpers for tests against a broker process. The process is the one of the public package
+`penstock.testing`.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ MakeTopic = Callable[..., str]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where clients connect to."""
+    """Bootstrap address of a broker or cluster."""
 
     bootstrap: str
 
 
 class StartBroker(Protocol):
-    """Starts a broker of the test's own, with fresh data."""
+    """Function that starts a broker with fresh data for one test."""
 
     def __call__(self, settings: Sequence[str] = ()) -> BrokerProcess: ...
 

@@ -1,4 +1,4 @@
-"""Changing single bytes in the segments of a broker that is stopped."""
+"""Changes of single bytes in the segments of a stopped broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Segment:
         return self.path.read_bytes()
 
     def batch_at(self, offset: int) -> int:
-        """The position of the batch that has an offset."""
+        """Position of the batch that contains an offset."""
         content, position = self.content, 0
         while position + HEADER_SIZE <= len(content):
             header = read_header(content, position)

@@ -1,7 +1,9 @@
-"""Seeds of the simulation that are drawn from the commit: every commit tries others, and all runs of it the same.
+"""Simulation seeds derived from the commit: each commit has its own seeds, and all runs of a commit share
+them.
 
-They are printed at the end of each run of the tests. A seed that fails is replayed with
-`python -m penstock.simulation --broker --seed N` or `--cluster --seed N`.
+Each test run prints them at its end. Replay a failed seed with `python -m penstock.simulation --broker
+--seed N` or
+`--cluster --seed N`.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ from pathlib import Path
 import pytest
 
 PROPERTY = "seeds of this commit"
-"""The property under which a test records the seeds that it ran."""
+"""Name of the test property in which a test records its seeds."""
 _FIRST, _LAST = 10_000, 9_999_999
 _NO_COMMIT = "no commit"
 
 
 def commit() -> str:
-    """The commit that is checked out; sources without a repository have none."""
+    """The commit that is checked out, or a placeholder outside of a repository."""
     command = ["git", "rev-parse", "HEAD"]
     try:
         found = subprocess.run(

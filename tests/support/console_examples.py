@@ -1,5 +1,8 @@
-"""Examples in documents: ```console blocks, in which `$ ` begins a command and what follows is its output, and
-```python blocks, whose output is in the ```text block that follows, if there is one.
+"""Examples in documents.
+
+A ```console block has commands after `$ `, each followed by its output. The output of a ```python block is
+in the
+```text block after it, if there is one.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ class Example:
     expected: tuple[str, ...]
 
     def matches(self, output: str) -> bool:
-        """Line by line without trailing blanks; `...` is anything within a line, and alone any lines."""
+        """Compare line by line, without trailing blanks; `...` matches any text within a line, and alone any
+        lines.
+        """
         pattern = "".join(
             r"(?:.*\n)*" if line == ANYTHING else ".*".join(map(re.escape, line.split(ANYTHING))) + r"\n"
             for line in self.expected
@@ -46,7 +51,7 @@ class Program:
 
     @property
     def is_test(self) -> bool:
-        """Whether it is for pytest."""
+        """Whether the program is a test for pytest."""
         return "def test_" in self.code
 
 

@@ -1,4 +1,4 @@
-"""Ways to copy a data directory and to restore the copy, as operators and backup tools do."""
+"""Ways in which operators and backup tools copy a data directory and restore the copy."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 Restore = Callable[[Path, Path], None]
-"""Put a copy, the first path, in the place of a data directory."""
+"""Function that replaces a data directory (second path) by a copy (first path)."""
 
 
 def copy_directory(data: Path, copy: Path) -> None:
-    """Copy with times, as `cp -a` does. The logs are an hour old, so that no test depends on the clock's resolution."""
+    """Copy with times, like `cp -a`. The copied logs are an hour old, so that no test depends on the clock's
+    resolution.
+    """
     shutil.copytree(data, copy, symlinks=True)
     for path in [copy / "logs", *(copy / "logs").rglob("*")]:
         if path.is_dir() or path.suffix == ".log":
@@ -31,7 +33,7 @@ def copy_back(copy: Path, data: Path) -> None:
 
 
 def overwrite_files(copy: Path, data: Path) -> None:
-    """As `cp -r copy/. data`: files keep their inodes and get new times."""
+    """Restore like `cp -r copy/. data`: files keep their inodes and get new times."""
     for path in copy.rglob("*"):
         target = data / path.relative_to(copy)
         if path.is_file():
@@ -40,7 +42,7 @@ def overwrite_files(copy: Path, data: Path) -> None:
 
 
 def rename_over(copy: Path, data: Path) -> None:
-    """As a tool that writes each file beside its target and renames it."""
+    """Restore like a tool that writes each file beside its target and renames it."""
     for path in copy.rglob("*"):
         if path.is_file():
             target = data / path.relative_to(copy)
@@ -50,7 +52,7 @@ def rename_over(copy: Path, data: Path) -> None:
 
 
 def synchronize(copy: Path, data: Path) -> None:
-    """As `rsync -a --delete`: what has the same size and time is skipped, and times are preserved."""
+    """Restore like `rsync -a --delete`: skip files of equal size and time, and preserve times."""
     for path in sorted(data.rglob("*"), reverse=True):
         if not (copy / path.relative_to(data)).exists():
             path.rmdir() if path.is_dir() else path.unlink()

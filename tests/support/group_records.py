@@ -1,4 +1,4 @@
-"""Any record of groups, for property tests and for the fuzzer."""
+"""Hypothesis strategy for records of the offsets topic."""
 
 from __future__ import annotations
 

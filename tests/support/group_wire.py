@@ -1,4 +1,4 @@
-"""Requests of the group APIs with every field that any version has, and a member that has joined."""
+"""Requests of the group APIs with the fields of all versions, and a member that has joined."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def topic_offsets(
 
 
 def fetch_fields(group_id: str = "g", topics: Mapping[str, Sequence[int]] | None = None) -> Fields:
-    """Both forms: that of one group and that of several."""
+    """Fields for one group (old versions) and for several groups (new versions)."""
     asked = None
     if topics is not None:
         asked = [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
@@ -127,14 +127,14 @@ def consumer_fields(group_id: str = "g", member_id: str = "m", epoch: int = 0, *
 
 
 async def find(broker: Harness, group_id: str = "g") -> Any:
-    """Find the coordinator, which makes the broker ready for groups."""
+    """Find the coordinator. The first call creates the offsets topic."""
     found = await broker.ask(FIND_COORDINATOR, 2, {"key": group_id, "key_type": GROUP})
     assert found.error_code == 0
     return found
 
 
 async def joined(broker: Harness, group_id: str = "g", **changed: Any) -> Member:
-    """One member, alone in the group, with an assignment."""
+    """Join as the only member of a group, and get an assignment."""
     await find(broker, group_id)
     answer = await broker.ask(JOIN_GROUP, 3, join_fields(group_id, **changed))
     assert answer.error_code == 0
@@ -147,7 +147,7 @@ async def joined(broker: Harness, group_id: str = "g", **changed: Any) -> Member
 async def committed(
     broker: Harness, topic: str, offsets: Mapping[int, int], group_id: str = "g", **fields: Any
 ) -> list[int]:
-    """Commit from outside the group: the codes."""
+    """Commit as a client outside of the group, and return the error codes."""
     await find(broker, group_id)
     answer = await broker.ask(
         OFFSET_COMMIT, 9, commit_fields(group_id, [topic_offsets(topic, offsets, **fields)])

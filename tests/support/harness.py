@@ -1,4 +1,4 @@
-"""A whole broker in the test's own process, asked through its dispatcher: real frames, no sockets."""
+"""A broker in the test's own process, called through its dispatcher: real frames, no sockets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Right = tuple[Operation, ResourceType, str]
 
 
 class Denying:
-    """Allows everything but the rights it is told to deny."""
+    """Authorizer that allows everything but the listed rights."""
 
     def __init__(self, *denied: tuple[Operation, ResourceType, str]) -> None:
         self.denied = set(denied)
@@ -66,7 +66,7 @@ class Harness:
         self.context.authorizer = DenyAll()
 
     async def ask(self, api_key: int, version: int, fields: Fields, *, client_id: str | None = "test") -> Any:
-        """The decoded response; AssertionError where the connection would have been closed."""
+        """Send a request and decode the response. A closed connection is an AssertionError."""
         frame = encode_request_frame(api_key, version, 7, client_id, fields)
         answer = self._broker._dispatcher.dispatch(self.session, memoryview(frame)[SIZE_PREFIX:])
         if isinstance(answer, Later):
@@ -88,7 +88,7 @@ class Harness:
         return response.topics[0]
 
     async def append(self, topic: str, *values: bytes, partition: int = 0, timestamp: int = 1_000) -> int:
-        """Store one batch, and wait until it is committed; its first offset."""
+        """Append one batch, wait until it is committed, and return its first offset."""
         records = [NewRecord(b"k", value, timestamp + place) for place, value in enumerate(values)]
         batch = memoryview(build_batch(records, codec=Codec.NONE))
         replica = self.context.replicas.get(topic, partition)

@@ -1,4 +1,4 @@
-"""Random messages of any API and version, as the nested mappings that the encoder takes."""
+"""Random messages of any API and version, as nested mappings for the encoder."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def _random_struct(random: Random, entity: Entity) -> dict[str, Any]:
     return {
         field.name: _random_field(random, field)
         for field in entity_fields(entity)
-        if random.random() < 0.9  # some are left to their default
+        if random.random() < 0.9  # some fields keep their default
     }
 
 
 def _random_field(random: Random, field: SchemaField) -> Any:
-    # a tagged field that is null is one that is not there
+    # A tagged field that is null is absent.
     if field.is_nullable and field.tag is None and random.random() < 0.3:
         return None
     if field.is_array:

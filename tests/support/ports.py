@@ -1,4 +1,4 @@
-"""Ports in a row, for what is given the first of several."""
+"""Consecutive free ports, for commands that take the first port of several."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import random
 import socket
 
 BELOW_OUTGOING = range(20_000, 31_000)
-"""The system takes none of these for connections that somebody makes meanwhile."""
+"""Ports outside of the range that Linux uses for outgoing connections."""
 
 
 def free_range(count: int) -> int:
-    """The first of so many that nobody listens on."""
+    """Find this many consecutive ports without a listener, and return the first."""
     while True:
         first = random.choice(BELOW_OUTGOING)
         probes = [socket.socket() for _ in range(count)]

@@ -1,7 +1,8 @@
-"""A tiny blocking client that can say anything: whole requests by their API and version, or any bytes at all.
+"""A small blocking Kafka client that can send anything: requests of any API and version, or arbitrary bytes.
 
-Encoding and decoding are kio's, not the broker's own, so that a mistake in the broker's wire layer is not
-shared. Every wait has an end: a peer that neither answers nor closes in time fails the test.
+kio encodes and decodes, not the broker's code, so that both do not share a mistake. Every wait is bounded:
+a peer that
+neither responds nor closes the connection in time fails the test.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 def body(api_key: int, version: int, **fields: Any) -> bytes:
-    """A request without its header: dicts and lists of them become entities, what is left out is empty."""
+    """A request body. Dicts and lists of dicts become entities; missing fields are empty."""
     return encode(load_request_schema(api_key, version), fields)
 
 
 def request(api_key: int, version: int, *, client_id: str | None = "hostile", **fields: Any) -> bytes:
-    """A whole frame of a request."""
+    """A request frame with size and header."""
     return framed(header(api_key, version, client_id) + body(api_key, version, **fields))
 
 
@@ -78,7 +79,7 @@ def encode(entity: Any, fields: dict[str, Any]) -> bytes:
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> Any:
-    """The message of a response frame (without its size); checks that nothing is left over."""
+    """Decode a response frame without its size, and check that no bytes remain."""
     schema = load_response_schema(api_key, version)
     _, size = entity_reader(schema.__header_schema__)(frame, 0)
     message, read = entity_reader(schema)(frame, size)
@@ -162,7 +163,7 @@ class RawClient:
         self.socket.shutdown(socket.SHUT_WR)
 
     def read_frame(self) -> bytes:
-        """The content of the next frame; ConnectionError when the broker closed instead."""
+        """Read the content of the next frame; ConnectionError if the broker closes the connection."""
         (size,) = struct.unpack(">i", self._read(4))
         return self._read(size)
 
@@ -176,12 +177,12 @@ class RawClient:
         return bytes(content)
 
     def call(self, api_key: int, version: int, **fields: Any) -> Any:
-        """Send a request and decode its answer."""
+        """Send a request and decode its response."""
         self.send(request(api_key, version, **fields))
         return decode_response(api_key, version, self.read_frame())
 
     def read_until_closed(self) -> bytes:
-        """Everything until the broker closes; NotClosed when it does not in time."""
+        """Read until the broker closes the connection; NotClosed if it does not close in time."""
         deadline = time.monotonic() + self.patience_seconds
         content = bytearray()
         while True:
@@ -200,6 +201,6 @@ class RawClient:
             content += part
 
     def expect_refused(self) -> None:
-        """The broker closes without a word."""
+        """Expect that the broker closes the connection without a response."""
         answer = self.read_until_closed()
         assert answer == b"", f"an answer came before the close: {answer[:80]!r}"

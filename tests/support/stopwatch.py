@@ -1,8 +1,8 @@
 """Elapsed time without the time that processes waited for a processor.
 
 Tests that bound a latency would fail on a busy machine for no fault of the broker. Linux counts, for each thread, the
-time that the thread was ready to run and did not (`/proc/PID/task/TID/schedstat`), and a stopwatch subtracts it. An idle
-machine and a system without these counts show the elapsed time unchanged.
+time that the thread was ready to run and did not (`/proc/PID/task/TID/schedstat`), and a stopwatch subtracts it. An
+idle machine and a system without these counts show the elapsed time unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A transactional producer and a reader over the frames of the protocol, of either version of transactions."""
+"""A transactional producer and a reader on frames of the protocol, for both versions of transactions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def ask_raw(broker: Harness, frame: bytes) -> memoryview:
 
 
 async def find_coordinator(broker: Harness, kind: int, key: str) -> int:
-    """The broker that coordinates a group (0) or a transactional id (1), when it is ready."""
+    """Wait for the coordinator of a group (0) or a transactional id (1), and return its broker."""
     async with asyncio.timeout(20):
         while True:
             asked = {"key_type": kind, "coordinator_keys": [key]}
@@ -60,7 +60,7 @@ async def find_coordinator(broker: Harness, kind: int, key: str) -> int:
 
 @dataclass
 class Producer:
-    """All it needs is at one broker, unless it is told where else to ask."""
+    """Producer that uses one broker for all requests, unless another coordinator is given."""
 
     broker: Harness
     transactional_id: str = "mine"
@@ -113,7 +113,7 @@ class Producer:
         version: int | None = None,
         leader: Harness | None = None,
     ) -> ErrorCode:
-        """Without adding the partition before; by hand for version 1."""
+        """Produce without adding the partition first; version 1 adds it explicitly."""
         place = (topic, partition)
         base_sequence = self.sequences.get(place, 0) if sequence is None else sequence
         batch = build_batch(
@@ -239,7 +239,7 @@ async def fetch(
 
 
 def seen(result: FetchResult) -> list[bytes]:
-    """The values a client hands out of one answer."""
+    """Values that a client returns for one Fetch response."""
     aborted = sorted(result.aborted_transactions or (), key=lambda each: each.first_offset)
     left_out = set[int]()
     values: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Several whole brokers in the test's own process: one coordination store in memory, real logs, real sockets."""
+"""Several brokers in the test's own process: one coordination store in memory, real logs, real sockets."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Brokers:
         await self.running.pop(number).stop()
 
     def members(self, number: int, topic: str, partition: int = 0) -> set[int]:
-        """The in-sync set, as this broker knows it."""
+        """In-sync replicas in the metadata of this broker."""
         found = self.running[number]._metadata.image.topics[topic]
         return set(found.partitions[partition].isr)
 

@@ -1,4 +1,4 @@
-"""Brokers that users' tests get: the context managers, and the fixtures in a pytest run of their own."""
+"""The package `penstock.testing`: its context managers, and its fixtures in a pytest run of their own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_broker_serves_within_its_block_and_leaves_nothing() -> None:
     assert not directory.exists()
 
 
-def test_it_keeps_its_data_when_it_is_killed_and_started_again() -> None:
+def test_broker_keeps_its_data_over_a_kill() -> None:
     with Broker() as broker:
         with Producer(broker.bootstrap) as producer:
             producer.send_and_wait("t", "x")

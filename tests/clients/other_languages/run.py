@@ -1,7 +1,9 @@
-"""Clients of other languages against a cluster of three, of which a leader is killed while they write: `make clients`.
+"""Clients in other languages against a cluster of three brokers, with a leader killed while they write: `make
+clients`.
 
-Each program makes a topic, produces, reads as groups, runs transactions, administers, and fails when something is not
-as it should be. What cannot be built here, for want of its tools, is named and left out.
+Each program creates a topic, produces, consumes in groups, runs transactions and admin requests, and exits
+with an error
+if a result is wrong. Programs whose build tools are missing are named and skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ PATIENCE_S = 300.0
 LIFE_S = 0.7
 DEATH_S = 2.0
 PRODUCING = "PRODUCING"
-"""What a program says before it starts to write."""
+"""Line that a program prints before it starts to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Foreign:
     folder: str
     tools: tuple[str, ...]
     build: tuple[tuple[str, ...], ...]
-    """Run in a copy of the folder."""
+    """Run the program in a copy of its directory."""
     run: tuple[str, ...]
 
     @property
@@ -97,7 +99,7 @@ def main(chosen: Sequence[str]) -> int:
 
 
 def build(client: Foreign) -> str:
-    """What went wrong, or nothing."""
+    """Description of the failure, or an empty string."""
     shutil.copytree(HERE / client.folder, BUILD / client.folder, dirs_exist_ok=True)
     for command in client.build:
         done = subprocess.run(
@@ -123,7 +125,7 @@ def try_out(client: Foreign) -> str:
 
 
 def run(client: Foreign, cluster: ClusterProcesses) -> str:
-    """The program, with a leader killed and started again while it writes."""
+    """Run the program, and kill and restart a leader while it writes."""
     topic = f"from-{client.folder}"
     process = subprocess.Popen(
         [*client.run, cluster.bootstrap, topic],

@@ -1,4 +1,4 @@
-"""What the client's tests share: a broker for all of them, and topics of their own."""
+"""Fixtures of the client tests: one shared broker, and a topic for each test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.cluster_processes import CLUSTER_SIZE, ClusterProcesses, serving
 
 QUICK_SETTINGS = [f"{name}={value}" for name, value in QUICK.items()]
 EXTERNAL_BOOTSTRAP = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
-"""Another server to test the client on, as in tests/conftest.py."""
+"""Another server to run the client tests against, see tests/conftest.py."""
 
 
 if CLUSTER_SIZE:

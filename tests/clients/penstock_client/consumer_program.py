@@ -1,8 +1,9 @@
-"""A consumer as a process that tests kill: it notes what it does in a file, and stops where it is told.
+"""A consumer process that tests kill. It appends its steps to a file, and stops at a chosen place.
 
     consumer_program.py BOOTSTRAP TOPIC DELIVERY NOTES STOP
 
-STOP is `before-work` (committed, not handed over), `after-work` (done, the next not asked for), or `never`.
+STOP is `before-work` (committed, not processed), `after-work` (processed, next message not requested) or
+`never`.
 """
 
 from __future__ import annotations

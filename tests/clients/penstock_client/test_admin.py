@@ -53,9 +53,7 @@ def test_a_topic_from_creation_to_deletion(admin: Admin, topic_name: str) -> Non
     eventually(lambda: topic_name not in admin.topics.list())
 
 
-def test_internal_topics_are_listed_when_asked_for(
-    admin: Admin, bootstrap: str, make_topic: MakeTopic
-) -> None:
+def test_internal_topics_are_listed_on_request(admin: Admin, bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic()
     send_hours(bootstrap, topic, 1)
     read_some(bootstrap, topic, topic, 1)
@@ -127,7 +125,7 @@ def test_a_group_is_reset_and_deleted(admin: Admin, bootstrap: str, make_topic: 
     assert topic not in [group.name for group in admin.groups.list()]
 
 
-def test_what_is_not_there_is_named(admin: Admin, topic_name: str) -> None:
+def test_unknown_names_are_reported(admin: Admin, topic_name: str) -> None:
     for call in (admin.topics.describe, admin.topics.delete, admin.topics.truncate):
         with pytest.raises(TopicUnknown, match=topic_name):
             call(topic_name)
@@ -136,7 +134,7 @@ def test_what_is_not_there_is_named(admin: Admin, topic_name: str) -> None:
             call(topic_name)
 
 
-def test_what_is_refused_says_why(admin: Admin, make_topic: MakeTopic) -> None:
+def test_refusal_names_its_reason(admin: Admin, make_topic: MakeTopic) -> None:
     topic = make_topic()
     with pytest.raises(ClientError, match=r"topics\.alter"):
         admin.topics.create(topic)
@@ -153,6 +151,6 @@ def test_a_broker_that_went_away_is_not_waited_for_forever(penstock_broker: Brok
             call()
 
 
-def test_nobody_there_is_said_at_once() -> None:
+def test_unreachable_broker_is_reported_at_once() -> None:
     with pytest.raises(BrokerUnreachable, match="Connection refused"):
         Admin("127.0.0.1:1", connect_timeout_s=0.05)

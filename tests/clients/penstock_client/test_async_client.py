@@ -1,4 +1,4 @@
-"""The async classes: the same promises, and the event loop is never held up."""
+"""The async client: same behaviour as the plain client, and the event loop is never blocked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_NEW_TOPICS = {"topic.metadata.propagation.max.ms": 200, "allow.auto.create.to
 PATIENCE_S = 20.0
 
 
-async def test_what_is_sent_is_read(bootstrap: str, topic_name: str) -> None:
+async def test_sent_messages_are_read(bootstrap: str, topic_name: str) -> None:
     async with AsyncAdmin(bootstrap) as admin:
         await admin.topics.create(topic_name, partitions=2)
         assert topic_name in await admin.topics.list()
@@ -43,7 +43,7 @@ async def test_what_is_sent_is_read(bootstrap: str, topic_name: str) -> None:
         assert [message.value for message in await consumer.batch(9, PATIENCE_S)] == [499, 500]
 
 
-async def test_a_group_goes_on_where_it_left(bootstrap: str, make_topic: MakeTopic) -> None:
+async def test_group_resumes_at_its_committed_offsets(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic()
     async with AsyncProducer(bootstrap) as producer:
         for number in range(10):
@@ -110,7 +110,9 @@ async def test_a_loop_begun_anew_gets_the_unfinished_message_again(
     assert found == [b"0", b"1", b"1", b"2"]
 
 
-async def test_the_loop_goes_on_while_a_consumer_waits(bootstrap: str, make_topic: MakeTopic) -> None:
+async def test_event_loop_is_not_blocked_while_a_consumer_waits(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
     topic = make_topic()
     longest_s = 0.0
 
@@ -128,7 +130,7 @@ async def test_the_loop_goes_on_while_a_consumer_waits(bootstrap: str, make_topi
     assert longest_s < 0.5
 
 
-async def test_a_failure_nobody_waited_for_is_raised_on_leaving(bootstrap: str, topic_name: str) -> None:
+async def test_unawaited_failure_is_raised_at_the_end_of_the_block(bootstrap: str, topic_name: str) -> None:
     with pytest.raises(NotDelivered):
         async with AsyncProducer(bootstrap, config=NO_NEW_TOPICS) as producer:
             await producer.send(topic_name, "x")
@@ -149,7 +151,7 @@ async def test_admin_tells_what_is_not_there(bootstrap: str, topic_name: str) ->
         assert topic_name not in [group.name for group in await admin.groups.list()]
 
 
-async def test_nobody_there_is_said_at_once() -> None:
+async def test_unreachable_broker_is_reported_at_once() -> None:
     for client in (
         AsyncProducer("127.0.0.1:1", connect_timeout_s=0.05),
         AsyncConsumer("t", bootstrap="127.0.0.1:1", connect_timeout_s=0.05),

@@ -1,4 +1,4 @@
-"""What the knobs ask of librdkafka, and what is refused."""
+"""Settings of the client: the librdkafka configuration they produce, and the combinations they refuse."""
 
 from __future__ import annotations
 

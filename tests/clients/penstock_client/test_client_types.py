@@ -1,4 +1,4 @@
-"""Programs that use the client can be checked with `mypy --strict`."""
+"""Type checks of programs that use the client, with `mypy --strict`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The consumer against a real broker: with a group and without, and what counts as done."""
+"""The consumer against a real broker: with and without a group, and which messages count as processed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROTOCOLS = pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
 
 @pytest.fixture
 def numbers(bootstrap: str, make_topic: MakeTopic) -> str:
-    """A topic with one partition that holds 0 to 9."""
+    """A topic with one partition that contains 0 to 9."""
     topic = make_topic()
     send(bootstrap, topic, range(10))
     return topic
@@ -81,7 +81,7 @@ def test_iteration_ends_when_nothing_comes(bootstrap: str, numbers: str) -> None
 
 @PROTOCOLS
 @pytest.mark.parametrize("delivery", ["at-most-once", "at-least-once"])
-def test_a_group_goes_on_where_it_left(
+def test_group_resumes_at_its_committed_offsets(
     bootstrap: str, numbers: str, delivery: str, group_protocol: str
 ) -> None:
     options = {"delivery": delivery, "group_protocol": group_protocol}
@@ -100,7 +100,7 @@ def test_at_least_once_what_raised_comes_again(bootstrap: str, numbers: str) -> 
         assert values(consumer, 2) == [3, 4]
 
 
-def test_at_most_once_what_raised_does_not_come_again(bootstrap: str, numbers: str) -> None:
+def test_at_most_once_skips_a_message_that_raised(bootstrap: str, numbers: str) -> None:
     options = {"delivery": "at-most-once"}
     with pytest.raises(ZeroDivisionError), open_consumer(bootstrap, numbers, numbers, **options) as consumer:
         fail_at_three(consumer)
@@ -130,14 +130,14 @@ def test_commit_says_that_all_is_done(bootstrap: str, numbers: str) -> None:
         assert values(consumer, 1) == [4]
 
 
-def test_what_is_done_is_committed_while_reading(bootstrap: str, numbers: str) -> None:
+def test_processed_messages_are_committed_while_reading(bootstrap: str, numbers: str) -> None:
     partition = TopicPartition(numbers, 0)
     with open_consumer(bootstrap, numbers, numbers, commit_interval_ms=50) as consumer:
         assert values(consumer, 4) == [0, 1, 2, 3]
         eventually(lambda: consumer.committed(partition) == 3)
 
 
-def test_a_batch_is_done_when_the_next_is_asked_for(bootstrap: str, numbers: str) -> None:
+def test_batch_is_processed_when_the_next_is_requested(bootstrap: str, numbers: str) -> None:
     consumer = open_consumer(bootstrap, numbers, numbers)
     assert [message.value for message in consumer.batch(3, PATIENCE_S)] == [0, 1, 2]
     assert [message.value for message in consumer.batch(3, PATIENCE_S)] == [3, 4, 5]
@@ -176,7 +176,7 @@ def test_a_member_that_joins_takes_over_what_is_not_done(
             while len(seen) < 100:
                 assert time.monotonic() < deadline, f"{len(seen)} came, {events}"
                 for each in (first, second):
-                    # Slowly, so that the group has changed long before all is read.
+                    # Read slowly, so that the group rebalances long before the end.
                     message = each.poll(0.1)
                     if message is not None:
                         seen.append(message.value)
@@ -291,7 +291,7 @@ def test_consumers_that_close_together_leave_no_member_behind(
         for thread in threads:
             thread.start()
         eventually(lambda group=group: bool(members(admin, group)))
-        stop.set()  # while the group still assigns
+        stop.set()  # while the group still rebalances
         for thread in threads:
             thread.join()
         eventually(lambda group=group: not members(admin, group), within_s=5)
@@ -304,7 +304,7 @@ def members(admin: Admin, group: str) -> Sequence[object]:
         return ()
 
 
-def test_reading_goes_on_when_the_broker_is_back(penstock_broker: Broker) -> None:
+def test_reading_continues_when_the_broker_is_back(penstock_broker: Broker) -> None:
     bootstrap = penstock_broker.bootstrap
     send(bootstrap, "t", [0])
     with open_consumer(bootstrap, "t", "g") as consumer:
@@ -316,7 +316,7 @@ def test_reading_goes_on_when_the_broker_is_back(penstock_broker: Broker) -> Non
         assert values(consumer, 1) == [1]
 
 
-def test_nobody_there_is_said_at_once() -> None:
+def test_unreachable_broker_is_reported_at_once() -> None:
     with pytest.raises(BrokerUnreachable, match="Connection refused"):
         Consumer("t", bootstrap="127.0.0.1:1", connect_timeout_s=0.05)
 

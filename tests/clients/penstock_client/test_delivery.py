@@ -1,4 +1,4 @@
-"""The delivery setting when consumers are killed: at most once never twice, at least once never lost."""
+"""The delivery setting when consumers are killed: at-most-once never repeats, at-least-once never loses."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TOPIC = "work"
 
 @pytest.fixture(scope="module")
 def quick_broker(starts_processes: None) -> Iterator[Broker]:
-    """Its members are given up soon after they were killed."""
+    """A broker with a short session timeout, so that killed members leave the group soon."""
     with Broker({"group.min.session.timeout.ms": "500"}) as broker:
         yield broker
 
 
 class Worker:
-    """A consumer in a process of its own, and the notes it takes."""
+    """A consumer process and the notes that it writes."""
 
     def __init__(self, broker: Broker, topic: str, delivery: str, notes: Path, stop: str = "never") -> None:
         self.notes = notes
@@ -61,7 +61,7 @@ def send(broker: Broker, topic: str, count: int) -> None:
 
 
 def go_on(broker: Broker, topic: str, count: int, **options: Any) -> list[str]:
-    """What the next member of the group gets."""
+    """Read as the next member of the group."""
     with Consumer(
         topic, group=topic, bootstrap=broker.bootstrap, value_deserializer="str", **options
     ) as consumer:
@@ -73,7 +73,7 @@ def go_on(broker: Broker, topic: str, count: int, **options: Any) -> list[str]:
         return found
 
 
-def test_at_least_once_what_was_done_and_not_committed_comes_again(
+def test_at_least_once_repeats_processed_messages_without_a_commit(
     quick_broker: Broker, tmp_path: Path, topic_name: str
 ) -> None:
     send(quick_broker, topic_name, 10)
@@ -84,7 +84,7 @@ def test_at_least_once_what_was_done_and_not_committed_comes_again(
     assert go_on(quick_broker, topic_name, 10) == [str(number) for number in range(10)]
 
 
-def test_at_most_once_what_was_committed_and_not_handed_over_does_not_come_again(
+def test_at_most_once_skips_committed_messages_that_were_not_processed(
     quick_broker: Broker, tmp_path: Path, topic_name: str
 ) -> None:
     send(quick_broker, topic_name, 10)
@@ -97,7 +97,7 @@ def test_at_most_once_what_was_committed_and_not_handed_over_does_not_come_again
     assert go_on(quick_broker, topic_name, len(expected), delivery="at-most-once") == expected
 
 
-def test_at_most_once_what_was_being_worked_on_does_not_come_again(
+def test_at_most_once_skips_the_message_in_progress(
     quick_broker: Broker, tmp_path: Path, topic_name: str
 ) -> None:
     send(quick_broker, topic_name, 4)
@@ -109,7 +109,7 @@ def test_at_most_once_what_was_being_worked_on_does_not_come_again(
 
 
 @pytest.mark.parametrize("delivery", ["at-most-once", "at-least-once"])
-def test_consumers_killed_at_any_moment_keep_the_promise(
+def test_delivery_guarantee_holds_when_consumers_are_killed(
     delivery: str, quick_broker: Broker, tmp_path: Path, topic_name: str
 ) -> None:
     notes = tmp_path / "notes"

@@ -1,4 +1,6 @@
-"""Exactly once: transactions of the client, and reading, changing and writing in one go."""
+"""Exactly once: transactions of the client, and `process`, which reads, transforms and writes in
+transactions.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def producing(bootstrap: str, transactional_id: str | None = None) -> Iterator[P
         yield producer
 
 
-def test_what_is_sent_in_a_transaction_counts_together(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_messages_of_a_transaction_are_committed_together(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(3)
     with producing(bootstrap) as producer:
         with producer.transaction():
@@ -93,7 +95,7 @@ def test_settings_of_transactions_need_exactly_once(option: str) -> None:
         Producer(**{option: "5"})  # type: ignore[arg-type]
 
 
-def test_successor_takes_over_and_the_old_one_is_told(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_successor_takes_over_and_the_old_producer_is_fenced(bootstrap: str, make_topic: MakeTopic) -> None:
     topic, name = make_topic(1), f"t-{uuid.uuid4().hex[:8]}"
     with producing(bootstrap, name) as old, pytest.raises(ProducerFenced):  # noqa: PT012, SIM117
         with old.transaction():
@@ -238,7 +240,7 @@ def test_producer_that_got_stuck_is_replaced_and_nothing_is_written_twice(
     calls: list[Transactions] = []
 
     def commit_without_an_answer(self: Transactions) -> None:
-        """The second is carried out though its producer does not hear of it, the third is not."""
+        """The second commit succeeds although its response is lost; the third commit fails."""
         calls.append(self)
         if len(calls) != 3:
             commit(self)
@@ -259,10 +261,10 @@ def test_producer_that_got_stuck_is_replaced_and_nothing_is_written_twice(
     assert read(bootstrap, sink) == sorted(str(number) for number in range(10))
 
 
-def test_work_goes_on_where_it_began_while_nothing_is_committed(
+def test_processing_restarts_at_its_first_record_without_a_commit(
     bootstrap: str, make_topic: MakeTopic
 ) -> None:
-    """Not at the beginning of a topic of which only what is new was asked for."""
+    """A group with auto.offset.reset=latest and no commit resumes at the first record that it read."""
     source = make_topic(1)
     latest = {"auto.offset.reset": "latest"}
     with (
@@ -305,9 +307,7 @@ async def test_async_producer_has_transactions_too(bootstrap: str, make_topic: M
     assert read(bootstrap, topic) == ["a", "b"]
 
 
-def test_a_producer_that_was_told_that_it_is_fenced_closes_in_peace(
-    bootstrap: str, make_topic: MakeTopic
-) -> None:
+def test_fenced_producer_closes_without_an_error(bootstrap: str, make_topic: MakeTopic) -> None:
     topic, options = (
         make_topic(1),
         ProducerOptions(delivery="exactly-once", transactional_id=f"t-{uuid.uuid4().hex}"),
@@ -318,11 +318,11 @@ def test_a_producer_that_was_told_that_it_is_fenced_closes_in_peace(
     MessageSender(bootstrap, options).close()
     with pytest.raises(ProducerFenced):
         transactions.commit()
-    for _ in range(3):  # nobody has polled meanwhile: librdkafka has it to tell once more
+    for _ in range(3):  # librdkafka reports the error again, because no poll happened since
         assert old.flush(0.5) == 0
     old.close()
 
 
-def test_aborted_transaction_is_an_error_that_can_be_told_from_others() -> None:
+def test_aborted_transaction_has_its_own_error() -> None:
     assert issubclass(TransactionAborted, ClientError)
     assert not issubclass(TransactionAborted, ProducerFenced)

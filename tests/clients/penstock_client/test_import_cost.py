@@ -1,4 +1,6 @@
-"""Importing the package loads nothing: a broker starts without the client, and the client without the broker."""
+"""Import cost: the package loads nothing by itself, a broker loads no client code, and a client no broker
+code.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer against a real broker: what it stores, and that no failure goes unheard."""
+"""The producer against a real broker: stored records, and errors that reach the caller."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_topic_that_is_not_there_is_named(bootstrap: str, topic_name: str) -> 
     producer.close()
 
 
-def test_a_failure_nobody_waited_for_is_raised_by_the_next_call(bootstrap: str, topic_name: str) -> None:
+def test_unawaited_failure_is_raised_by_the_next_call(bootstrap: str, topic_name: str) -> None:
     producer = Producer(bootstrap, config=NO_NEW_TOPICS)
     producer.send(topic_name, "lost", key="k", headers={"h": "1"})
     with pytest.raises(NotDelivered, match="a message was not delivered") as caught:
@@ -137,12 +137,12 @@ def test_a_message_that_is_too_large_is_refused(bootstrap: str, make_topic: Make
             producer.send(topic, b"x" * 2_000_000)
 
 
-def test_what_cannot_be_serialized_says_how_it_could(bootstrap: str) -> None:
+def test_serialization_error_names_a_serializer(bootstrap: str) -> None:
     with Producer(bootstrap) as producer, pytest.raises(NotSerializable, match="value_serializer='json'"):
         producer.send("t", {"id": 1})
 
 
-def test_nobody_there_is_said_at_once() -> None:
+def test_unreachable_broker_is_reported_at_once() -> None:
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1 \(Connection refused\).*PENSTOCK_BOOTSTRAP"):
         Producer(NOBODY, connect_timeout_s=0.05)
 

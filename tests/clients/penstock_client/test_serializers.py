@@ -1,4 +1,4 @@
-"""Keys and values as bytes and back, and messages that do not fit."""
+"""Serializers and deserializers of keys and values, and their errors."""
 
 from __future__ import annotations
 

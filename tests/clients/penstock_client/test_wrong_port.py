@@ -1,4 +1,4 @@
-"""Bootstrap addresses that belong to something else than a Kafka broker: each is recognised at once and named."""
+"""Bootstrap addresses of other protocols: the client recognises and names each of them at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLIENTS = (
 
 @contextmanager
 def listening(serve: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A port at which each connection is handed to `serve` and then closed."""
+    """Listen on a port, call `serve` for each connection, and close it afterwards."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def accept() -> None:

@@ -1,4 +1,4 @@
-"""The client as a program with strict types uses it: mypy checks this file, nobody runs it."""
+"""A program with strict types that uses the client. mypy checks this file; it never runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What mypy must refuse, line by line."""
+"""Lines with type errors that mypy must report."""
 
 from __future__ import annotations
 

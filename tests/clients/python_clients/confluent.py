@@ -1,4 +1,4 @@
-"""What the confluent-kafka tests share: creating, sending, reading, and waiting for a change to appear."""
+"""Helpers of the confluent-kafka tests: create topics, send, read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def create(admin: AdminClient, topic: NewTopic) -> None:
 
 
 def send(broker: Address, topic: str, samples: list[Sample], **config: Any) -> list[Message]:
-    """Produce to partition 0; the delivery reports, in order."""
+    """Produce to partition 0 and return the delivery reports in order."""
     settings = {name.replace("_", "."): value for name, value in config.items()}
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "linger.ms": 20} | settings)
     reports: list[Message] = []

@@ -1,4 +1,4 @@
-"""Fixtures of the confluent-kafka tests, and kafka-python loaded with its own warnings silenced."""
+"""Fixtures of the confluent-kafka tests. Imports kafka-python with its deprecation warnings silenced."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A member of a consumer group as a process of its own, to be killed: `group_member.py LIBRARY OPTIONS`.
+"""A group member process that tests kill: `group_member.py LIBRARY OPTIONS`.
 
-Prints a JSON object on each line: partitions assigned or revoked, and records. SIGTERM makes it leave in order.
+Prints one JSON object per line: partitions assigned or revoked, and records. SIGTERM makes it leave the
+group.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ def kafka_python(bootstrap: str, group: str, topics: list[str], config: dict[str
     )
     consumer.subscribe(topics, listener=Listener())
     while not stopping:
-        # Long: where a poll ends between JoinGroup and SyncGroup, 3.0.12 never takes the assignment up.
+        # A long poll: kafka-python 3.0.12 loses the assignment if a poll ends between JoinGroup and
+        # SyncGroup.
         for records in consumer.poll(timeout_ms=5_000).values():
             for record in records:
                 tell_record(record.topic, record.partition, record.offset, record.value)

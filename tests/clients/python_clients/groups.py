@@ -1,4 +1,4 @@
-"""What the group tests share: members in processes of their own, a steady feed, and what was read of it."""
+"""Helpers of the group tests: member processes, a steady feed, and checks of the records that members read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _KCAT_PLACE = re.compile(r"(\S+) \[(\d+)\]")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A client library and how it is told to use short sessions."""
+    """A client library with its configuration for short sessions."""
 
     name: str
     library: str
@@ -79,7 +79,7 @@ def each_kind(*kinds: Kind) -> Any:
 
 
 class Member:
-    """A process that belongs to a group, and everything it has told."""
+    """A group member process and the events that it printed."""
 
     def __init__(self, kind: Kind, broker: Address, group: str, topics: Sequence[str]) -> None:
         self.events: list[dict[str, Any]] = []
@@ -106,7 +106,7 @@ class Member:
 
     @property
     def rebalances(self) -> list[tuple[str, frozenset[Place]]]:
-        """What it was given and what was taken from it; nothing being given is not told."""
+        """Assigned and revoked partitions in order; empty assignments are left out."""
         told = [event for event in list(self.events) if event.get("partitions")]
         return [
             (event["event"], frozenset((topic, number) for topic, number in event["partitions"]))
@@ -147,7 +147,7 @@ class Member:
 
 
 class Group:
-    """Starts members, and ends them all with the test."""
+    """Start members, and end all of them with the test."""
 
     def __init__(self, broker: Address, name: str, stack: ExitStack) -> None:
         self.name = name
@@ -161,7 +161,7 @@ class Group:
 
 
 class Feed:
-    """Writes numbers to every partition of a topic, with the time, until it is stopped."""
+    """Writes numbers with timestamps to every partition of a topic until it is stopped."""
 
     def __init__(self, broker: Address, topic: str, partitions: int) -> None:
         self.counts = dict.fromkeys(range(partitions), 0)
@@ -186,7 +186,7 @@ class Feed:
             self._producer.poll(0)
 
     def all_read_by(self, *members: Member) -> bool:
-        """Whether every number was read, by whomever."""
+        """Whether the members together read every number."""
         seen = {(record["partition"], record["offset"]) for member in members for record in member.records}
         return all((partition, n) in seen for partition, count in self.counts.items() for n in range(count))
 
@@ -201,20 +201,22 @@ def feeding(broker: Address, topic: str, partitions: int) -> Iterator[Feed]:
 
 
 def duplicates(*members: Member) -> dict[tuple[int, int], int]:
-    """Partition and offset of what was read more than once."""
+    """Partition and offset of records that were read more than once."""
     read = Counter((record["partition"], record["offset"]) for member in members for record in member.records)
     return {place: count for place, count in read.items() if count > 1}
 
 
 def longest_wait_s(member: Member, partitions: Iterable[int], since: float) -> float:
-    """The longest time from a record's birth to its arrival, in these partitions, for records born `since`."""
+    """The longest time from the creation to the arrival of a record in these partitions, for records created
+    `since`.
+    """
     chosen = set(partitions)
     born = [(record, float(record["value"].split()[1])) for record in member.records]
     return max(r["at"] - at for r, at in born if at >= since and r["partition"] in chosen)
 
 
 def share(places: Iterable[Place], members: Sequence[Member]) -> bool:
-    """Whether every partition has exactly one owner, and no member has none."""
+    """Whether every partition has exactly one owner, and every member owns a partition."""
     owned = [member.owned for member in members]
     return all(owned) and Counter(place for each in owned for place in each) == Counter(places)
 

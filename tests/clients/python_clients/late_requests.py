@@ -1,7 +1,8 @@
-"""A proxy that keeps one request of a connection back and delivers it after its client has given the connection up.
+"""A proxy that delays one request and delivers it after its client has closed the connection.
 
-So what a network can do to a client of version 1 is done at a chosen moment: its request arrives late, on the old
-connection, when the client has gone on over a new one.
+A network can delay a request in this way. The request arrives late, on the old connection, while the
+client already
+works on a new connection.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ Result = TypeVar("Result")
 
 
 class LateRequests:
-    """Holds the first request of an API that comes after `hold`, and what follows it on the same connection."""
+    """Holds the first request of an API after `hold`, and the bytes that follow it on the same connection."""
 
     def __init__(self) -> None:
         self.target_port = 0
-        """Where requests go; set before anybody connects."""
+        """Port that requests are sent to; set before the first connection."""
         self._api_key = -1
         self._frame = b""
         self._old: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -40,7 +41,7 @@ class LateRequests:
         self._api_key = api_key
 
     def deliver(self) -> bytes:
-        """The broker's answer to what was held; none where it closes the connection instead."""
+        """Response of the broker to the held request; empty if the broker closes the connection."""
 
         async def work() -> bytes:
             await self._is_given_up.wait()
@@ -62,7 +63,7 @@ class LateRequests:
             await asyncio.gather(*others, return_exceptions=True)
             for writer in self._writers:
                 writer.transport.abort()
-            await asyncio.sleep(SETTLE_S)  # transports that were closed close their sockets
+            await asyncio.sleep(SETTLE_S)  # closed transports close their sockets
 
         self._run(work())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -86,7 +87,7 @@ class LateRequests:
             far_writer.close()
 
     async def _requests(self, reader: asyncio.StreamReader, far_writer: asyncio.StreamWriter) -> bool:
-        """Whether one was held, when the client has closed."""
+        """Whether a request was held, once its client has closed the connection."""
         is_old = False
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:

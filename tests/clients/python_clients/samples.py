@@ -1,4 +1,4 @@
-"""Messages the client tests send, and the form in which they are compared after coming back."""
+"""Messages that the client tests send, in a form that can be compared with the messages read back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One message; `offset` is where it must be found when the samples fill an empty partition."""
+    """One message; `offset` is its offset when the samples are written to an empty partition."""
 
     offset: int
     timestamp_ms: int
@@ -24,7 +24,9 @@ class Sample:
 
 
 def make_samples(count: int) -> list[Sample]:
-    """With and without keys, values and headers; text, binary, empty; one a second, from an hour ago."""
+    """Messages with and without keys, values and headers; text, binary, empty; one per second, from an hour
+    ago.
+    """
     source = random.Random(7)
     start_ms = int(time.time() * 1_000) - HOUR_MS
     return [_sample(source, offset, start_ms + offset * STEP_MS) for offset in range(count)]

@@ -1,4 +1,4 @@
-"""Unmodified aiokafka: its own protocol code with older versions of the requests than librdkafka sends."""
+"""Unmodified aiokafka: a protocol implementation of its own, with older request versions than librdkafka."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 @asynccontextmanager
 async def started(client: Any) -> AsyncIterator[Any]:
-    """A client from its start to its end (which is `close` for an admin, `stop` for the others)."""
+    """Start a client, and end it (`close` for an admin client, `stop` for others)."""
     try:
         await client.start()
         yield client

@@ -1,4 +1,4 @@
-"""Unmodified confluent-kafka (librdkafka): topics, partitions and settings, made, changed and removed."""
+"""Unmodified confluent-kafka (librdkafka): create, change and delete topics, partitions and configs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unmodified confluent-kafka (librdkafka): produce in every form, read back by offset and by time."""
+"""Unmodified confluent-kafka (librdkafka): produce in every format, read by offset and by time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Group administration by unmodified clients: confluent-kafka's AdminClient, kafka-python's and aiokafka's."""
+"""Group administration with unmodified clients: the admin clients of confluent-kafka, kafka-python and
+aiokafka.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def old_admin(broker: Address) -> Iterator[KafkaAdminClient]:
 
 @contextmanager
 def member(broker: Address, group: str, topic: str, **config: str) -> Iterator[Consumer]:
-    """A consumer that owns both partitions and has committed offset 0 of each."""
+    """A consumer that owns both partitions and has committed offset 0 for each."""
     settings = {name.replace("_", "."): value for name, value in config.items()}
     place = {"bootstrap.servers": broker.bootstrap, "group.id": group, "client.id": "somebody"}
     consumer = Consumer(place | settings)
@@ -63,7 +65,7 @@ def member(broker: Address, group: str, topic: str, **config: str) -> Iterator[C
 
 
 def commit(broker: Address, group: str, topic: str, *offsets: int) -> None:
-    """From outside the group."""
+    """Commit as a client outside of the group."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
     places = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
     consumer.commit(offsets=places, asynchronous=False)
@@ -112,14 +114,14 @@ def test_confluent_describes_members_and_what_they_own(
     assert {place.partition for place in only.assignment.topic_partitions} == {0, 1}
 
 
-def test_confluent_is_told_that_a_group_is_not_there(admin: AdminClient, group: str) -> None:
+def test_confluent_gets_an_error_for_an_unknown_group(admin: AdminClient, group: str) -> None:
     with pytest.raises(KafkaException) as refused:
         admin.delete_consumer_groups([group])[group].result(WAIT_S)
     assert refused.value.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
 
 
 @PROTOCOLS
-def test_confluent_deletes_a_group_only_when_nobody_is_in_it(
+def test_confluent_deletes_only_empty_groups(
     broker: Address, admin: AdminClient, topic: str, group: str, protocol: str
 ) -> None:
     with member(broker, group, topic, group_protocol=protocol):

@@ -1,4 +1,4 @@
-"""Unmodified clients in consumer groups: sharing, dying, coming back, and being moved while they read."""
+"""Unmodified clients in consumer groups: assignment, killed members, restarts, and rebalances while reading."""
 
 from __future__ import annotations
 
@@ -35,13 +35,16 @@ from support.cluster_processes import BROKERS, serving
 
 PARTITIONS = 6
 REBALANCE_SLACK_S = 3.0
-"""Beyond the session, until the others have what a dead member had: they hear of it at their next heartbeat."""
+"""Time beyond the session timeout until other members own the partitions: they learn of the rebalance at
+their next
+heartbeat.
+"""
 LONGEST_PAUSE_S = 1.0
 
 
 @pytest.fixture(scope="module")
 def broker(starts_processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """One with short sessions, for all tests here."""
+    """A broker with short sessions for all tests of this module."""
     external = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
     if external:
         yield Address(external)
@@ -83,7 +86,7 @@ def test_members_share_the_partitions_and_take_over_those_of_one_that_was_killed
 
 
 @each_kind(COOPERATIVE, CONSUMER)
-def test_partitions_that_stay_are_neither_paused_nor_read_twice_in_a_cooperative_rebalance(
+def test_cooperative_rebalance_neither_pauses_nor_repeats_kept_partitions(
     broker: Address,
     group: Group,
     topic: str,
@@ -122,7 +125,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
     )
     wait_for(lambda: share(places(topic), (stays, goes)), "sharing", stays, goes)
     seen, had = len(stays.rebalances), goes.owned
-    # KIP-848 gives an instance's place to another process only once the first has left or timed out.
+    # KIP-848 assigns an instance id to another process only after the first has left or expired.
     (goes.leave if kind is CONSUMER else goes.kill)()
     back = group.join(kind.with_config(group_instance_id="goes", **longer), topic)
     wait_for(lambda: back.owned == had, "coming back", stays, back)
@@ -196,7 +199,7 @@ def test_a_group_changes_to_the_new_protocol_and_back_while_it_reads(
 
 
 @each_kind(CLASSIC, CONSUMER)
-def test_what_a_member_committed_is_where_the_next_one_begins(
+def test_next_member_starts_at_the_committed_offset(
     broker: Address, group: Group, topic: str, kind: Kind
 ) -> None:
     with feeding(broker, topic, PARTITIONS) as feed:
@@ -209,7 +212,7 @@ def test_what_a_member_committed_is_where_the_next_one_begins(
     assert duplicates(first, second) == {}
 
 
-def test_committed_offsets_are_told_to_whoever_asks(broker: Address, topic: str, topic_name: str) -> None:
+def test_committed_offsets_are_shown_to_other_clients(broker: Address, topic: str, topic_name: str) -> None:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"outside-{topic_name}"})
     try:
         wanted = [TopicPartition(topic, 0, 7, "a note", 0), TopicPartition(topic, 3, 9)]

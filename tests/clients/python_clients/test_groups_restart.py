@@ -1,4 +1,4 @@
-"""What groups keep when their broker is killed or stopped and started again."""
+"""Consumer groups over a kill or a clean restart of their broker."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from support.cluster_processes import BROKERS
 PARTITIONS = 4
 DURABLE = [setting for setting in BROKER_SETTINGS if not setting.startswith("durability")]
 PATIENT = ["group.consumer.session.timeout.ms=30000"]
-"""A member must not be taken for dead only because the broker was away."""
+"""A session timeout that outlasts the restart of the broker."""
 
 
 class InstrumentedConsumer:
-    """A consumer in this process that counts the rebalances it saw, as the library tells them."""
+    """A consumer in this process that counts rebalances, from the statistics of the library."""
 
     def __init__(self, broker: BrokerProcess, group: str, topic: str, kind: Kind) -> None:
         session = {} if kind is CONSUMER else {"session.timeout.ms": 30_000}
@@ -72,7 +72,7 @@ def make_topic(broker: BrokerProcess, name: str) -> AdminClient:
 
 
 def write(broker: BrokerProcess, topic: str, count: int) -> None:
-    """So many records to each partition."""
+    """Write this many records to each partition."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
     for number in range(count * PARTITIONS):
         producer.produce(topic, str(number), partition=number % PARTITIONS)
@@ -139,7 +139,7 @@ def test_members_go_on_without_a_rebalance_when_their_broker_comes_back(
     write(broker, topic_name, 5)
     wait_for(poll(lambda: sum(len(member.read) for member in members) >= 5 * PARTITIONS), "reading more")
     for member in members:
-        # A commit of a generation that is not the group's any more would be refused.
+        # A commit with an old generation would be refused.
         member.consumer.commit(asynchronous=False)
     assert [(member.rebalances, member.owned, member.consumer.memberid()) for member in members] == before
     assert sorted(place for member in members for place in member.read) == [

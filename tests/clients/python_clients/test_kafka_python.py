@@ -1,4 +1,4 @@
-"""Unmodified kafka-python: idempotent by default, and sends the newest versions of many requests."""
+"""Unmodified kafka-python: idempotent by default, with the newest versions of many requests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def create(admin: KafkaAdminClient, topic: NewTopic) -> None:
 
 
 def send(broker: Address, topic: str, samples: list[Sample], **config: Any) -> list[int]:
-    """Produce to partition 0; the offsets that were answered."""
+    """Produce to partition 0 and return the offsets of the responses."""
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=20, **config)
     try:
         waiting = [

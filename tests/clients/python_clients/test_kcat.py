@@ -1,4 +1,4 @@
-"""Unmodified kcat, where it is installed: a pipe in, a pipe out."""
+"""Unmodified kcat, if it is installed: records piped in and out."""
 
 from __future__ import annotations
 

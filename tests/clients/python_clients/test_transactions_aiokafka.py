@@ -1,4 +1,4 @@
-"""Transactions of unmodified aiokafka: the oldest versions of all requests."""
+"""Transactions with unmodified aiokafka: the oldest request versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def producer_of(broker: Address, transactional_id: str | None = None) -> AIOKafk
 
 
 async def read_all(broker: Address, topic: str, isolation: str = "read_committed") -> list[bytes]:
-    """Everything up to the end of both partitions."""
+    """Read all records up to the end of both partitions."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=broker.bootstrap, isolation_level=isolation, enable_auto_commit=False
     )
@@ -108,7 +108,8 @@ def test_consume_transform_produce(broker: Address, topic_name: str) -> None:
                 ends = await consumer.end_offsets(partitions)
                 for partition in partitions:
                     committed = await consumer.committed(partition)
-                    # The marker that ends the source's transaction lies between the last record and the end.
+                    # The commit marker of the source's transaction is between the last record and the log
+                    # end.
                     assert committed is not None
                     assert committed in (ends[partition], ends[partition] - 1)
         assert await read_all(broker, target) == sorted(f"{number}!".encode() for number in range(10))

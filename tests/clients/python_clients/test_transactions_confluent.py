@@ -1,4 +1,4 @@
-"""Transactions of unmodified confluent-kafka (librdkafka, version 1 of the protocol)."""
+"""Transactions with unmodified confluent-kafka (librdkafka, version 1 of the protocol)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def transact(producer: Producer, topic: str, values: list[str], *, commit: bool 
 
 
 def read_all(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
-    """Everything up to the end of both partitions."""
+    """Read all records up to the end of both partitions."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -138,7 +138,7 @@ def test_transaction_that_is_open_for_too_long_is_aborted(broker: Address, make_
 
 
 def copy(bootstrap: str, consumer: Consumer, producer: Producer, target: str, count: int) -> None:
-    """One transaction: so many messages, changed, and the offsets they came from."""
+    """Copy this many messages in one transaction, with their source offsets."""
     producer.begin_transaction()
     left = count
     deadline = time.monotonic() + PATIENCE_S

@@ -1,4 +1,4 @@
-"""Transactions of unmodified kafka-python: newer versions of the requests than the others send."""
+"""Transactions with unmodified kafka-python: newer request versions than other clients."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def transact(producer: KafkaProducer, topic: str, values: list[bytes], *, commit
 
 
 def read_all(broker: Address, topic: str, isolation: str = "read_committed") -> list[bytes]:
-    """Everything up to the end of both partitions."""
+    """Read all records up to the end of both partitions."""
     consumer = KafkaConsumer(
         bootstrap_servers=broker.bootstrap, group_id=None, isolation_level=isolation, fetch_max_wait_ms=50
     )

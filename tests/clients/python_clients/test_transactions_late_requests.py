@@ -1,6 +1,6 @@
-"""Clients of version 1 whose request arrives when they have gone on over another connection (T30): it does nothing.
+"""Late requests of transactional clients with version 1: a request on an old connection has no effect (T30).
 
-kafka-python is not among them: a request of a transaction that times out is the end of its producer.
+kafka-python is not tested here: its producer ends when a transactional request times out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ADD_PARTITIONS, END_TXN = 24, 26
 
 
 class Transactor(Protocol):
-    """One client, begun with a new transactional id."""
+    """A client that has started with a new transactional id."""
 
     def begin(self) -> None: ...
 

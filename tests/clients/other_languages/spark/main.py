@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector, unmodified: writes and reads, in batches and as streams. `main.py BOOTSTRAP TOPIC`."""
+"""Spark's own Kafka connector, unmodified: batch and streaming reads and writes. `main.py BOOTSTRAP TOPIC`."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def read(spark: SparkSession, bootstrap: str, topic: str) -> None:
 
 def stream(spark: SparkSession, bootstrap: str, topic: str, copied: str) -> None:
     with tempfile.TemporaryDirectory() as checkpoint:
-        for _ in range(2):  # the second goes on from the checkpoint, and finds nothing new
+        for _ in range(2):  # the second run starts from the checkpoint and finds no new rows
             reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
             rows = reader.options(
                 subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(ROWS // 2)
@@ -109,7 +109,7 @@ def stream(spark: SparkSession, bootstrap: str, topic: str, copied: str) -> None
 
 
 def check_rows(frame: DataFrame, how: str) -> None:
-    """At least once, as Spark promises for this sink."""
+    """Write at least once, as Spark guarantees for this sink."""
     found = frame.selectExpr("cast(key as string) as key", "cast(value as string) as value").distinct()
     expect(found.where("value = concat('value ', key)").count() == ROWS, f"all rows are read {how}")
     print(f"{ROWS} rows are read {how}", flush=True)
