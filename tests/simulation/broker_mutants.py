@@ -71,7 +71,7 @@ def names_are_not_synced() -> AbstractContextManager[Any]:
     return patch.object(FlushJob, "work", work)
 
 
-@planted_in_broker("I1", "I15")
+@planted_in_broker("I1", "I15", needs={"fail_sync"})
 def failed_fsync_is_tried_again() -> AbstractContextManager[Any]:
     """After a failed fsync the next one, which has nothing left to write, brings the acknowledgement."""
     return patch.object(Replica, "on_flush_failed", lambda self, error: self._flusher.request(self))
@@ -96,7 +96,7 @@ def incomplete_index_is_trusted() -> AbstractContextManager[Any]:
     return patch.object(Segment, "indexed_end", end)
 
 
-@planted_in_broker("I1", "I15")
+@planted_in_broker("I1", "I15", needs={"fail_sync"})
 def recovered_tail_is_not_written_again() -> AbstractContextManager[Any]:
     """After a failed fsync the pages look clean; recovery takes them for durable."""
     return patch.object(TailCheck, "_write_again", lambda *_: None)

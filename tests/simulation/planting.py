@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.invariants import Invariant
-from penstock.simulation.seeds import cluster_traits, run_cluster_seed, run_seed
+from penstock.simulation.seeds import BROKER, CLUSTER, KINDS, traits_of
 
 Plant = Callable[[], AbstractContextManager[Any]]
 """A context in which the bug is there."""
@@ -24,9 +24,10 @@ Plant = Callable[[], AbstractContextManager[Any]]
 class PlantedBug:
     plant: Plant
     caught_by: frozenset[Invariant]
-    is_of_cluster: bool
+    kind: str
+    """The kind of seeds that must catch the bug."""
     needs: frozenset[str]
-    """The traits of a seed without which the bug cannot show; seeds of a cluster have them."""
+    """The traits of a seed without which the bug cannot show."""
 
     @property
     def name(self) -> str:
@@ -36,25 +37,23 @@ class PlantedBug:
 BUGS: dict[str, PlantedBug] = {}
 
 
-def planted_in_broker(*caught_by: str) -> Callable[[Plant], Plant]:
-    """Register a bug that seeds of a single broker must catch, by one of these invariants."""
-    return _planted(caught_by, is_of_cluster=False, needs=())
+def planted_in_broker(*caught_by: str, needs: Collection[str] = ()) -> Callable[[Plant], Plant]:
+    """Register a bug that seeds of a broker with all of these traits must catch, by one of these invariants."""
+    return _planted(BROKER, caught_by, needs)
 
 
 def planted_in_cluster(*caught_by: str, needs: Collection[str] = ()) -> Callable[[Plant], Plant]:
-    """Register a bug that seeds of a cluster with all of these traits must catch."""
-    return _planted(caught_by, is_of_cluster=True, needs=needs)
+    """Register a bug that seeds of a cluster with all of these traits must catch, by one of these invariants."""
+    return _planted(CLUSTER, caught_by, needs)
 
 
-def _planted(
-    caught_by: Collection[str], *, is_of_cluster: bool, needs: Collection[str]
-) -> Callable[[Plant], Plant]:
+def _planted(kind: str, caught_by: Collection[str], needs: Collection[str]) -> Callable[[Plant], Plant]:
     invariants = frozenset(map(Invariant, caught_by))
     if not invariants or Invariant.NO_TRACEBACK in invariants:
         raise ValueError("a planted bug names the invariants that catch it, and none of them is a traceback")
 
     def register(plant: Plant) -> Plant:
-        bug = PlantedBug(plant, invariants, is_of_cluster, frozenset(needs))
+        bug = PlantedBug(plant, invariants, kind, frozenset(needs))
         if BUGS.setdefault(bug.name, bug) is not bug:
             raise ValueError(f"there are two planted bugs named {bug.name}")
         return plant
@@ -67,13 +66,12 @@ def hunt(bug: PlantedBug, seeds: Iterable[int]) -> tuple[int, InvariantViolated]
 
     Any exception but a violation ends the hunt, and so does a traceback in the log of a broker.
     """
-    run = run_cluster_seed if bug.is_of_cluster else run_seed
     with bug.plant():
         for seed in seeds:
-            if bug.is_of_cluster and not bug.needs <= cluster_traits(seed):
+            if not bug.needs <= traits_of(bug.kind, seed):
                 continue
             try:
-                run(seed)
+                KINDS[bug.kind](seed, None)
             except InvariantViolated as error:
                 if error.invariant in bug.caught_by:
                     return seed, error

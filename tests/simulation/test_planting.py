@@ -10,14 +10,15 @@ import pytest
 from broker_mutants import reads_go_up_to_the_log_end
 from planting import Plant, PlantedBug, hunt, planted_in_broker
 
+from penstock.simulation.broker_scenario import BrokerScenario
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.invariants import Invariant
-from penstock.simulation.scenario import BrokerScenario
+from penstock.simulation.seeds import BROKER
 from penstock.storage.log import Log
 
 
 def bug(plant: Plant, invariant: str) -> PlantedBug:
-    return PlantedBug(plant, frozenset({Invariant(invariant)}), is_of_cluster=False, needs=frozenset())
+    return PlantedBug(plant, frozenset({Invariant(invariant)}), BROKER, needs=frozenset())
 
 
 def wrong_signature() -> AbstractContextManager[Any]:

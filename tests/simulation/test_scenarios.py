@@ -11,8 +11,8 @@ import pytest
 from mutants import catch
 from planting import BUGS
 
-from penstock.simulation.running import Report, Sink
-from penstock.simulation.seeds import BROKER, CLUSTER, run_cluster_seed, run_seed
+from penstock.simulation.scenario import Report
+from penstock.simulation.seeds import BROKER, CLUSTER, Sink, run_cluster_seed, run_seed
 from support.commit_seeds import PROPERTY, commit_seeds
 
 SEEDS = range(1, 49)

@@ -6,8 +6,8 @@ A share of 0 turns a trait off.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
+from penstock.simulation.actor import Actor
 from penstock.simulation.cluster_groups import SESSION_MS, ClusterGroups
 from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.host import SimulatedWorld
@@ -33,12 +33,6 @@ SHARES: Mapping[str, float] = {
     RACK_READERS: 0.2,
 }
 """The share of the seeds that have a trait."""
-
-
-class Actor(Protocol):
-    name: str
-
-    async def step(self) -> None: ...
 
 
 def draw_clients(world: SimulatedWorld) -> frozenset[str]:

@@ -13,8 +13,8 @@ from penstock.simulation.cluster_producing import ClusterProducer
 from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.history import Audit, InvariantViolated, ReadRecord
 from penstock.simulation.inspector import Inspector
-from penstock.simulation.patience import tried
 from penstock.simulation.reading import read_records
+from penstock.simulation.retrying import retried
 from penstock.simulation.topic_model import TopicModel, TopicState
 
 _EARLIEST, _LATEST = -2, -1
@@ -35,25 +35,25 @@ class ClusterAuditor:
 
     async def audit(self) -> None:
         await asyncio.sleep(_SETTLE_SECONDS)  # until all brokers have heard of the last changes
-        existing = await self._tried(self._topics, "topics are not told")
+        existing = await self._retried(self._topics, "topics are not told")
         for topic in self._stage.topics.values():
             self._settle(topic, existing)
         for topic in self._stage.living_topics():
             for index in range(len(topic.partitions)):
-                await self._tried(self._prove_alive(topic, index), f"{topic.name}-{index} takes no write")
+                await self._retried(self._prove_alive(topic, index), f"{topic.name}-{index} takes no write")
             audits = [
-                await self._tried(self._read(topic, index), f"{topic.name}-{index} cannot be read")
+                await self._retried(self._read(topic, index), f"{topic.name}-{index} cannot be read")
                 for index in range(len(topic.partitions))
             ]
             topic.on_audit(audits, cache_lost=False)
         for committer in self._committers:
-            await self._tried(committer.audit, f"{committer.name} is not served")
+            await self._retried(committer.audit, f"{committer.name} is not served")
         await self._come_to_rest()
         self._inspector.look()
         self._inspector.check_equal()
 
-    async def _tried(self, act: Callable[[], Awaitable[T]], complaint: str) -> T:
-        return await tried(act, complaint, _ATTEMPTS)
+    async def _retried(self, act: Callable[[], Awaitable[T]], complaint: str) -> T:
+        return await retried(act, complaint, _ATTEMPTS)
 
     async def _topics(self) -> dict[str, int]:
         return await (await self._routing.anybody()).topics()

@@ -7,11 +7,11 @@ whoever runs them would.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from random import Random
+from typing import Any
 
-from penstock.errors import BrokerError, ErrorCode, PenstockError
-from penstock.simulation.client import NoAnswer
+from penstock.errors import PenstockError
+from penstock.simulation.actor import Actor
 from penstock.simulation.client_cast import ClientCast, client_settings, draw_clients, rack_of
 from penstock.simulation.cluster_administering import ClusterAdmin
 from penstock.simulation.cluster_auditing import ClusterAuditor
@@ -30,18 +30,16 @@ from penstock.simulation.cluster_traits import (
 )
 from penstock.simulation.commit_time import CommitTime
 from penstock.simulation.history import InvariantViolated
-from penstock.simulation.host import SimulatedWorld
 from penstock.simulation.inspector import Inspector
 from penstock.simulation.keyed_cast import KeyedCast
 from penstock.simulation.loop import SimulationLoop
 from penstock.simulation.partition_history import PartitionHistory, RecordedEnsemble
 from penstock.simulation.process import SimulatedCrash
-from penstock.simulation.running import Report
+from penstock.simulation.scenario import Report, Scenario
 from penstock.simulation.trace import Trace
 from penstock.simulation.transaction_cast import TransactionCast
 
 _LOOK_SECONDS = 0.02
-_START_SECONDS = 120.0
 _PEACE_SECONDS = 60.0
 _REPAIR_SECONDS = 60.0
 """A few passes of the scrub, and a repair that is tried again after 30 seconds."""
@@ -50,16 +48,12 @@ _QUICK = 0.02
 _LAST_STEP_SECONDS = 30.0
 
 
-class _Actor(Protocol):
-    name: str
+class ClusterScenario(Scenario):
+    _stage: ClusterStage
 
-    async def step(self) -> None: ...
-
-
-class ClusterScenario:
     def __init__(self, seed: int, loop: SimulationLoop, trace: Trace) -> None:
-        self._world = SimulatedWorld(seed, loop, trace)
-        self._random = random = self._world.random("scenario")
+        super().__init__(seed, loop, trace)
+        random = self._random
         self._durability = random.choice(("auto", "auto", "fsync", "os"))
         session_seconds = random.choice((1.0, 2.0, 4.0))
         self._drawn = draw_traits(self._world.random("traits"))
@@ -100,12 +94,9 @@ class ClusterScenario:
         self._admin = ClusterAdmin(self._stage)
         self._committers = [Committer(self._stage, number) for number in range(random.randint(0, 2))]
         self._auditor = ClusterAuditor(self._stage, self._inspector, self._committers)
-        self._starts = 0
 
     @property
     def traits(self) -> frozenset[str]:
-        """What can happen in this seed: its faults, the durability of its topics, transactions and an indexed topic if
-        there are."""
         casts = self._transactions.traits | self._keyed.traits | self._clients.traits
         return self._nemesis.faults | self._drawn | {self._durability} | casts
 
@@ -124,7 +115,7 @@ class ClusterScenario:
         actors: list[asyncio.Task[None]] = []
         try:
             await self._racing(self._open(), tasks)
-            actors = [asyncio.ensure_future(actor) for actor in self._actors()]
+            actors = self._begin(self._actors())
             await self._racing(self._nemesis.rage(), tasks + actors)
             self._nemesis.make_peace()
             await self._racing(self._heal(), tasks + actors)
@@ -135,22 +126,9 @@ class ClusterScenario:
             await self._racing(self._clients.audit(), tasks)
             await self._racing(self._auditor.audit(), tasks)
         finally:
-            await _end(actors + tasks)
-        self._check_problems()
-        loop, trace = self._world.loop, self._world.trace
-        return Report(
-            self._world.seed, trace.digest(), trace.events, self._stage.operations, self._starts, loop.time()
-        )
-
-    async def _racing(self, main: Coroutine[Any, Any, None], others: list[asyncio.Task[None]]) -> None:
-        """Run `main` to its end, unless somebody finds a broken promise before."""
-        task = asyncio.ensure_future(main)
-        await asyncio.wait([task, *others], return_when=asyncio.FIRST_COMPLETED)
-        for other in others:
-            if other.done():
-                task.cancel()
-                other.result()
-        await task
+            await self._end(actors + tasks)
+        self._check_problems(self._stage.members)
+        return self._report()
 
     async def _open(self) -> None:
         """Everybody is there, and the first topics."""
@@ -201,7 +179,7 @@ class ClusterScenario:
             if self._commit_time is not None:
                 self._commit_time.look()
             self._transactions.look()
-            self._check_problems()
+            self._check_problems(self._stage.members)
 
     # --- brokers
 
@@ -229,17 +207,12 @@ class ClusterScenario:
         may_die = may_die and self._nemesis.is_raging and self._stage.history.may_shrink
         if may_die and self._nemesis.survival.may_crash(member):
             faults.crash_after(member.node_id * 20)
-        self._starts += 1
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                await member.start()
-        except TimeoutError:
-            raise InvariantViolated("liveness", f"{member.host.name} does not start") from None
+        await self._start_broker(member)
 
     # --- clients
 
-    def _actors(self) -> list[Coroutine[Any, Any, None]]:
-        actors: list[_Actor] = [
+    def _actors(self) -> list[Actor]:
+        actors: list[Actor] = [
             self._admin,
             *self._committers,
             *self._transactions.actors,
@@ -249,32 +222,16 @@ class ClusterScenario:
         self._stage.is_strict = not self.traits & {"pause", "keep_from_store", "isolate", STALE_STORE}
         actors += [ClusterProducer(self._stage, number) for number in range(self._random.randint(1, 3))]
         actors += [ClusterReader(self._stage, number) for number in range(self._random.randint(1, 2))]
-        return [self._act(actor) for actor in actors]
+        return actors
 
-    async def _act(self, actor: _Actor) -> None:
-        random = self._world.random(f"{actor.name}/pace")
-        pause_seconds = 0.05 if actor is not self._admin else 0.5
-        while not self._stage.is_at_rest:
-            await asyncio.sleep(random.expovariate(1 / pause_seconds))
-            if self._stage.is_quiet:
-                continue
-            try:
-                await actor.step()
-            except (NoAnswer, BrokerError) as error:
-                self._stage.note(actor.name, "step", type(error).__name__, error)
-                if isinstance(error, BrokerError) and error.code is ErrorCode.unknown_server_error:
-                    raise InvariantViolated("T27", f"{actor.name} got UNKNOWN_SERVER_ERROR") from error
+    def _pause_seconds(self, actor: Actor, random: Random) -> float:
+        return 0.05 if actor is not self._admin else 0.5
 
-    def _check_problems(self) -> None:
-        for member in self._stage.members:
-            if member.problems:
-                raise InvariantViolated("traceback", f"{member.host.name}: " + "\n".join(member.problems))
-        for context in self._world.loop.unhandled:
-            error = context.get("exception")
-            raise InvariantViolated("traceback", f"nobody caught: {context['message']}: {error!r}") from error
+    def _is_over(self, actor: Actor) -> bool:
+        return self._stage.is_at_rest
 
 
-def cluster_settings(random: Any) -> dict[str, str]:
+def cluster_settings(random: Random) -> dict[str, str]:
     """Short intervals, so that a few seconds see what a cluster does in weeks."""
     return {
         "auto.create.topics.enable": "false",
@@ -290,9 +247,3 @@ def cluster_settings(random: Any) -> dict[str, str]:
         "offsets.topic.num.partitions": str(random.choice((1, 2))),
         "transaction.state.log.num.partitions": "2",
     }
-
-
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -30,7 +30,7 @@ class ClusterStage(Stage):
         self, world: SimulatedWorld, members: Sequence[ClusterMember], ensemble: RecordedEnsemble
     ) -> None:
         super().__init__(world, members[0])
-        self.members = members
+        self.members: Sequence[ClusterMember] = members
         self.ensemble = ensemble
         self.traits: frozenset[str] = frozenset()
         """See `cluster_traits`."""

@@ -7,7 +7,6 @@ its beginning, and in the end every key is read from the start.
 from __future__ import annotations
 
 from functools import partial
-from typing import Protocol
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode, ProtocolError
@@ -18,14 +17,15 @@ from penstock.internal_client.routes import Routes
 from penstock.records.building import NewRecord, build_batch
 from penstock.records.compression import Codec
 from penstock.records.iteration import iterate, read_batches
+from penstock.simulation.actor import Actor
 from penstock.simulation.broker_host import PORT
 from penstock.simulation.client import NoAnswer
 from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.history import FILLING, InvariantViolated, ReadRecord
 from penstock.simulation.keyed_model import Claim, KeyedModel
 from penstock.simulation.partition_history import Place
-from penstock.simulation.patience import tried
 from penstock.simulation.reading import read_records
+from penstock.simulation.retrying import retried
 from penstock.simulation.stage import CLIENT_HOST
 from penstock.storage.keys.entries import IDEMPOTENCY_HEADER
 
@@ -39,12 +39,6 @@ _READ_SECONDS = 2.0
 _EARLIEST, _LATEST = -2, -1
 _MAX_BYTES = 1_000_000
 Places = list[Place]
-
-
-class Actor(Protocol):
-    name: str
-
-    async def step(self) -> None: ...
 
 
 class KeyedCast:
@@ -75,7 +69,7 @@ class KeyedCast:
             "segment.bytes": str(self._random.choice((1_500, 5_000, 1_000_000))),
             "min.insync.replicas": str(self._random.choice((1, 2)) if copies > 2 else 1),
         }
-        await tried(partial(self._create, configs, copies), "the indexed topic is not made")
+        await retried(partial(self._create, configs, copies), "the indexed topic is not made")
         stage, model, places = self._stage, self._model, self._places
         self._actors = [
             MailWriter(stage, model, places, 0),
@@ -100,8 +94,8 @@ class KeyedCast:
         reader = KeyReader(self._stage, self._model, self._places, 99)
         for place in self._places:
             for key in _KEYS:
-                await tried(partial(reader.read_all, place, key), f"{place}: {key!r} cannot be read")
-            start, records = await tried(partial(self._read, place), f"{place} cannot be read")
+                await retried(partial(reader.read_all, place, key), f"{place}: {key!r} cannot be read")
+            start, records = await retried(partial(self._read, place), f"{place} cannot be read")
             self._model.check(place, start, records)
 
     async def _read(self, place: Place) -> tuple[int, list[ReadRecord]]:

@@ -6,15 +6,13 @@ Each seed breaks only some kinds of things, so that rare combinations are not dr
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from penstock.simulation.faults import Operation
+from penstock.simulation.machine_faults import MachineFaults
 from penstock.simulation.process import SimulatedCrash
 from penstock.simulation.stage import CLIENT_HOST, Stage
 
-_FAILING: tuple[Operation, ...] = ("pwrite", "pread", "rename", "open", "truncate", "remove", "sync_dir")
 _HOUR_MS = 3_600_000
 
 Act = Callable[[], Awaitable[None]]
@@ -25,6 +23,7 @@ class Nemesis:
         self._stage = stage
         self._broker = stage.broker
         self._random = stage.world.random("nemesis")
+        self._machine = MachineFaults(stage.world.network, self._random)
         everything: list[Act] = [
             self._reset_connection,
             self._drop_connection,
@@ -37,19 +36,24 @@ class Nemesis:
             self._move_clock,
             self._confuse_store,
         ]
-        self._faults = self._random.sample(everything, self._random.randint(0, 5))
+        self._acts = self._random.sample(everything, self._random.randint(0, 5))
         self._endings: list[Act] = [self._crash, self._lose_power, self._stop, self._crash_in_operation]
         self._weights = [self._random.random() for _ in self._endings]
+
+    @property
+    def faults(self) -> frozenset[str]:
+        """The kinds of faults that this seed may have."""
+        return frozenset(act.__name__.strip("_") for act in self._acts)
 
     async def disturb(self) -> None:
         """Let the broker run for a while, with a few things going wrong; groups take longer to do something."""
         for _ in range(self._random.randint(1, 9 if self._stage.groups else 4)):
             await self._sleep(0.02, 0.4)
-            if self._faults and self._broker.is_running:
+            if self._acts and self._broker.is_running:
                 await self._break_something()
 
     async def _break_something(self) -> None:
-        fault = self._random.choice(self._faults)
+        fault = self._random.choice(self._acts)
         self._stage.world.trace.record("fault", fault.__name__.strip("_"))
         await fault()
 
@@ -116,9 +120,7 @@ class Nemesis:
             self._random.choice(streams).reset()
 
     async def _drop_connection(self) -> None:
-        streams = self._stage.world.network.streams(self._broker.host.name)
-        if streams:
-            self._random.choice(streams).drop()
+        self._machine.drop_connection(self._broker)
 
     async def _sever(self) -> None:
         self._stage.world.network.part(CLIENT_HOST, self._broker.host.name)
@@ -131,31 +133,24 @@ class Nemesis:
     async def _slow_down(self) -> None:
         threads = self._broker.host.threads
         assert threads is not None
-        threads.slowness = self._random.choice((10.0, 100.0))
+        self._machine.slow_down(self._broker)
         await self._sleep(0.1, 1.0)
         threads.slowness = 1.0
 
     async def _fill_disk(self) -> None:
-        faults = self._broker.host.disk.faults
-        faults.capacity_bytes = self._broker.host.disk.used_bytes() + self._random.randrange(6_000)
-        await self._sleep(0.2, 1.5)
-        faults.heal()
+        await self._machine.fill_disk(self._broker)
 
     async def _fail_sync(self) -> None:
-        syncs: tuple[Operation, ...] = ("sync", "sync_all")
-        for operation in syncs:
-            self._broker.host.disk.faults.fail(operation, errno.EIO, skip=self._random.randrange(3))
+        self._machine.fail_sync(self._broker)
 
     async def _fail_disk(self) -> None:
-        operation = self._random.choice(_FAILING)
-        self._broker.host.disk.faults.fail(operation, errno.EIO, skip=self._random.randrange(6))
+        self._machine.fail_disk(self._broker)
 
     async def _move_clock(self) -> None:
         self._broker.host.clock.jump(self._random.choice((-_HOUR_MS, -1_000, 1_000, 60_000, _HOUR_MS)))
 
     async def _confuse_store(self) -> None:
-        faults = self._broker.store_faults
-        faults.unknown_applied = faults.unknown_not_applied = self._random.choice((0.0, 0.3))
+        self._machine.confuse_store(self._broker)
 
     async def _sleep(self, low: float, high: float) -> None:
         await asyncio.sleep(self._random.uniform(low, high))

@@ -1,31 +1,59 @@
-"""What a seed stands for: a broker alone, or a whole cluster."""
+"""The kinds of seeds, a broker alone and a cluster, and how one seed is run.
+
+A run has a loop of its own and a trace of all that happens. The garbage collector is off meanwhile: a collection at
+another moment in another run could run finalizers in another order.
+"""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 
+from penstock.simulation.broker_scenario import BrokerScenario
 from penstock.simulation.cluster_scenario import ClusterScenario
+from penstock.simulation.host import SimulatedWorld
 from penstock.simulation.loop import SimulationLoop
-from penstock.simulation.running import Report, Sink, run
-from penstock.simulation.scenario import BrokerScenario
+from penstock.simulation.scenario import Report, Scenario
 from penstock.simulation.trace import Trace
 
 BROKER, CLUSTER = "broker", "cluster"
 
+Sink = Callable[[str], None]
+"""Takes the lines of a trace."""
+
 
 def run_seed(seed: int, sink: Sink | None = None) -> Report:
-    """A broker alone; see `run`."""
-    return run(BrokerScenario, seed, sink)
+    """Run a seed of a broker alone; InvariantViolated, or whatever else went wrong, when it fails."""
+    return _run(BrokerScenario, seed, sink)
 
 
 def run_cluster_seed(seed: int, sink: Sink | None = None) -> Report:
-    return run(ClusterScenario, seed, sink)
+    """Run a seed of a cluster; as `run_seed`."""
+    return _run(ClusterScenario, seed, sink)
 
 
-def cluster_traits(seed: int) -> frozenset[str]:
-    """See `ClusterScenario.traits`; nothing is run."""
+def traits_of(kind: str, seed: int) -> frozenset[str]:
+    """The traits of a seed, without a run of it."""
     loop = SimulationLoop()  # type: ignore[abstract]
-    return ClusterScenario(seed, loop, Trace(loop.time)).traits
+    scenario = BrokerScenario if kind == BROKER else ClusterScenario
+    return scenario(seed, loop, Trace(loop.time)).traits
 
 
 KINDS: Mapping[str, Callable[[int, Sink | None], Report]] = {BROKER: run_seed, CLUSTER: run_cluster_seed}
+
+
+def _run(
+    scenario: Callable[[int, SimulationLoop, Trace], Scenario], seed: int, sink: Sink | None = None
+) -> Report:
+    shuffle = SimulatedWorld.random_of(seed, "loop")
+    loop = SimulationLoop(shuffle if shuffle.random() < 0.5 else None)  # type: ignore[abstract]
+    trace = Trace(loop.time, sink)
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return loop.run_until_complete(scenario(seed, loop, trace).run())
+    finally:
+        trace.close()
+        loop.close()
+        if was_collecting:
+            gc.enable()

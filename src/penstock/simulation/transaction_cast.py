@@ -8,17 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
 from uuid import UUID
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.records.building import NewRecord, build_batch
+from penstock.simulation.actor import Actor
 from penstock.simulation.client import NoAnswer
 from penstock.simulation.cluster_stage import ClusterStage
 from penstock.simulation.copying import Copier, Copies
 from penstock.simulation.history import FILLING, InvariantViolated
 from penstock.simulation.partition_history import Place
-from penstock.simulation.patience import tried
+from penstock.simulation.retrying import retried
 from penstock.simulation.transacting import Role, Strike, TransactionalProducer
 from penstock.simulation.transaction_client import VERSION_1, VERSION_2, TransactionClient
 from penstock.simulation.transaction_model import TransactionModel
@@ -31,12 +31,6 @@ _END_SECONDS = 3.0 + 10.0
 """The longest timeout, and what a coordinator may take beyond it."""
 _LATEST = -1
 _MAX_BYTES = 1_000_000
-
-
-class Actor(Protocol):
-    name: str
-
-    async def step(self) -> None: ...
 
 
 class TransactionCast:
@@ -116,7 +110,7 @@ class TransactionCast:
                 "segment.bytes": str(self._random.choice((2_000, 20_000, 1_000_000))),
                 "min.insync.replicas": str(self._random.choice((1, 2)) if copies > 2 else 1),
             }
-            await tried(partial(self._create, topic, count, configs, copies), f"{topic} is not made")
+            await retried(partial(self._create, topic, count, configs, copies), f"{topic} is not made")
 
     async def _create(self, topic: str, count: int, configs: dict[str, str], copies: int) -> None:
         try:
@@ -151,7 +145,7 @@ class TransactionCast:
         await self._until_stable()
         committed: dict[Place, Sequence[Shown]] = {}
         for place in self._places:
-            everything, committed[place] = await tried(
+            everything, committed[place] = await retried(
                 partial(self._read_all, place), f"{place} cannot be read"
             )
             self._model.check_partition(place, everything, committed[place])
@@ -159,14 +153,14 @@ class TransactionCast:
                 reader.check(place, committed[place] if reader.is_committed else everything)
         self._model.check_atomic(committed)
         for copies in self._all_copies:
-            progress = await tried(self._copiers[0].progress, f"{copies.group} is not served")
+            progress = await retried(self._copiers[0].progress, f"{copies.group} is not served")
             copies.check(progress, committed)
 
     async def _end_held(self) -> None:
         """Nothing else would: a successor comes, and goes."""
         for role in [role for role in self._roles if role.is_held]:
             client = TransactionClient(role.transactional_id, role.dialect, self._routing, self._random)
-            producer = await tried(
+            producer = await retried(
                 partial(client.initialise, role.timeout_ms, None, is_held=False),
                 f"{role.transactional_id} is not served",
             )

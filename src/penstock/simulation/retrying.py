@@ -1,4 +1,4 @@
-"""Asking a cluster in peace until it answers: whoever must be served at the end, and is not, has found something."""
+"""Retries of requests in peace: a request that has to succeed in the end, and does not, is a violation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ATTEMPTS = 30
 T = TypeVar("T")
 
 
-async def tried(act: Callable[[], Awaitable[T]], complaint: str, attempts: int = _ATTEMPTS) -> T:
-    """Whoever looks for a leader may be told of one that was: again, for a while."""
+async def retried(act: Callable[[], Awaitable[T]], complaint: str, attempts: int = _ATTEMPTS) -> T:
+    """Act until it succeeds, for a while: a client may be told of a former leader at first."""
     for _ in range(attempts):
         try:
             return await act()

@@ -1,0 +1,151 @@
+"""Faults that leave one replica in charge: the others die, and then the last one loses its power or its data.
+
+A leader that is alone in sync must have fsynced what it commits. Under min ISR it commits nothing, and eligible leaders
+recorded beside the in-sync set take over when it lost its data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+
+from penstock.cluster import znodes
+from penstock.simulation.cluster_data_faults import DataFaults
+from penstock.simulation.cluster_member import ClusterMember
+from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.machine_faults import MachineFaults
+from penstock.simulation.outages import Outages
+from penstock.simulation.partition_history import Place
+from penstock.simulation.replicated_topic import ReplicatedTopic
+
+_COMMIT_SECONDS = 0.5
+"""A leader that is left alone is given this long to commit something."""
+
+
+class SoleLeaderFaults:
+    def __init__(
+        self,
+        stage: ClusterStage,
+        outages: Outages,
+        machine: MachineFaults,
+        data: DataFaults,
+        committed: Callable[[Place], int],
+        random: Random,
+        losses: Random,
+    ) -> None:
+        """`committed` tells the greatest high watermark that a leader of a partition ever had; `losses` draws for what
+        a trait adds to the seed."""
+        self._stage = stage
+        self._outages = outages
+        self._machine = machine
+        self._data = data
+        self._committed = committed
+        self._random = random
+        self._losses = losses
+
+    async def leave_one(self, _: ClusterMember) -> None:
+        """A leader remains alone in sync and takes writes; then it loses its power too."""
+        led = [
+            (place, state)
+            for place, state in self._stage.history.now.items()
+            if state.leader in state.isr and self._takes_writes_alone(place[0])
+        ]
+        if not led:
+            return
+        place, state = self._random.choice(led)
+        await self._leave(place, state, (self._stage.member(state.leader),))
+
+    async def leave_machine(self, _: ClusterMember) -> None:
+        """The brokers of one machine remain in sync and take writes; then it loses its power."""
+        shared = [
+            (place, state)
+            for place, state in self._stage.history.now.items()
+            if state.leader in state.isr
+            and len(self._housemates(state)) > 1
+            and place[0] in self._stage.topics
+        ]
+        if shared:
+            place, state = self._random.choice(shared)
+            await self._leave(place, state, self._housemates(state))
+
+    def _housemates(self, state: znodes.PartitionNode) -> list[ClusterMember]:
+        """The members of the in-sync set on the machine of the leader."""
+        leader = self._stage.member(state.leader)
+        return [member for member in leader.housemates if member.node_id in state.isr]
+
+    async def _leave(
+        self, place: Place, state: znodes.PartitionNode, staying: Sequence[ClusterMember]
+    ) -> None:
+        leader = self._stage.member(state.leader)
+        for other in map(self._stage.member, state.isr):
+            if other not in staying:
+                self._outages.keep_down(other)
+                other.down_until += 2 * self._outages.session_seconds
+                self._outages.end(other)
+        if self._random.random() < 0.6:
+            self._machine.slow_down(leader)
+        await self._until(lambda: self._is_left_to(staying, place))
+        await self._until_committed(place)
+        await asyncio.sleep(self._random.uniform(0.0, self._random.choice((0.01, 0.03, 0.1))))
+        if self._is_left_to(staying, place) and self._outages.survival.may_lose_power(leader):
+            self._stage.world.trace.record("fault", "last power", leader.host.name)
+            leader.power_loss()
+
+    async def _until_committed(self, place: Place) -> None:
+        """Wait for the next commit, so that the records of a power loss right after it were promised to be durable."""
+        committed = self._committed(place)
+        deadline = self._stage.world.loop.time() + _COMMIT_SECONDS
+        while self._stage.world.loop.time() < deadline and self._committed(place) == committed:
+            await asyncio.sleep(0.01)
+
+    async def lose_last(self, _: ClusterMember) -> None:
+        """A leader under min ISR remains alone in sync, beside eligible leaders; then its data is lost."""
+        led = [
+            (place, state)
+            for place, state in self._stage.history.now.items()
+            if state.leader in state.isr and len(state.isr) > 1 and self._has_eligible_when_alone(place[0])
+        ]
+        if not led:
+            return
+        place, state = self._losses.choice(led)
+        leader = self._stage.member(state.leader)
+        copy, committed = await self._data.copy(leader), self._committed(place)
+        if not await self._until(lambda: leader.is_serving and self._committed(place) > committed):
+            return
+        others = [
+            member
+            for member in self._stage.members
+            if self._is_in_sync(member, place) and member is not leader
+        ]
+        for other in others:
+            other.down_until = self._stage.world.loop.time() + 3 * self._outages.session_seconds
+            self._outages.end(other)
+        if await self._until(lambda: self._is_left_to((leader,), place)):
+            self._data.lose_directory(leader, copy)
+        for other in others:
+            other.down_until = 0.0
+
+    def _is_in_sync(self, member: ClusterMember, place: Place) -> bool:
+        state = self._stage.history.now.get(place)
+        return state is not None and member.node_id in state.isr
+
+    def _has_eligible_when_alone(self, topic: str) -> bool:
+        model = self._stage.topics.get(topic)
+        return isinstance(model, ReplicatedTopic) and model.min_insync_replicas > 1
+
+    async def _until(self, condition: Callable[[], bool]) -> bool:
+        """Wait for up to two session timeouts; return whether the condition holds."""
+        deadline = self._stage.world.loop.time() + 2 * self._outages.session_seconds
+        while self._stage.world.loop.time() < deadline and not condition():
+            await asyncio.sleep(0.01)
+        return condition()
+
+    def _takes_writes_alone(self, topic: str) -> bool:
+        model = self._stage.topics.get(topic)
+        return isinstance(model, ReplicatedTopic) and model.min_insync_replicas == 1
+
+    def _is_left_to(self, members: Sequence[ClusterMember], place: Place) -> bool:
+        """Whether nobody else is in sync."""
+        state = self._stage.history.now.get(place)
+        return state is not None and set(state.isr) <= {member.node_id for member in members}
