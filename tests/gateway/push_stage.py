@@ -17,8 +17,8 @@ from penstock.gateway.backend import Backend
 from penstock.gateway.context import ClusterAddress, GatewayContext
 from penstock.gateway.gateway import Gateway
 from penstock.gateway.health import BrokerState, Health
-from penstock.gateway.push import Push
-from penstock.gateway.service import HttpService
+from penstock.gateway.http.service import HttpService
+from penstock.gateway.push.service import PushService
 from penstock.net.network import TcpNetwork
 from penstock.observability.alarms import Alarms
 from penstock.observability.logs import Logger
@@ -95,7 +95,7 @@ class Stage:
         return self._service._gateway
 
     @property
-    def push(self) -> Push:
+    def push(self) -> PushService:
         return self.gateway._push
 
     @property

@@ -16,8 +16,13 @@ from websockets.exceptions import ConnectionClosed
 
 from penstock.config import BrokerConfig
 from penstock.errors import ConfigError
-from penstock.gateway import socket_connection
-from penstock.gateway.connections import RESERVED_CONNECTIONS, Connections, NoPlace, client_of
+from penstock.gateway.http import websocket_connection
+from penstock.gateway.http.connection_table import (
+    RESERVED_CONNECTIONS,
+    ConnectionTable,
+    RefusedConnection,
+    client_of,
+)
 from support.eventually import eventually_async
 from support.whole_brokers import Brokers
 
@@ -33,34 +38,34 @@ class Fake:
         self.is_evicted = True
 
 
-def admitted(table: Connections, *connections: Fake) -> list[Fake]:
+def admitted(table: ConnectionTable, *connections: Fake) -> list[Fake]:
     for each in connections:
         assert table.admit(each) is None
     return list(connections)
 
 
-def refused(table: Connections, connection: Fake) -> NoPlace:
+def refused(table: ConnectionTable, connection: Fake) -> RefusedConnection:
     found = table.admit(connection)
     assert found is not None
     return found
 
 
 def test_one_address_has_a_quarter_of_the_connections() -> None:
-    table = Connections(8)
+    table = ConnectionTable(8)
     admitted(table, Fake("a"), Fake("a"))
     assert refused(table, Fake("a")).status == 429
     admitted(table, *(Fake(address) for address in "bbccdd"))
 
 
 def test_an_address_at_its_limit_loses_its_oldest_idle_connection() -> None:
-    table = Connections(8)
+    table = ConnectionTable(8)
     waiting, idle = admitted(table, Fake("a"), Fake("a", idle=True))
     admitted(table, Fake("a"))
     assert (waiting.is_evicted, idle.is_evicted) == (False, True)
 
 
 def test_the_greediest_address_loses_its_oldest_waiting_connection() -> None:
-    table = Connections(6, 3)
+    table = ConnectionTable(6, 3)
     connections = admitted(table, *(Fake(address) for address in "bbaaac"))
     admitted(table, Fake("d"))
     assert [each.is_evicted for each in connections] == [False, False, True, False, False, False]
@@ -68,28 +73,28 @@ def test_the_greediest_address_loses_its_oldest_waiting_connection() -> None:
 
 
 def test_connections_that_are_being_answered_are_not_evicted() -> None:
-    table = Connections(4, 4)
+    table = ConnectionTable(4, 4)
     working = admitted(table, *(Fake("a", waiting=False) for _ in range(4)))
     assert refused(table, Fake("b")).status == 503
     assert not any(each.is_evicted for each in working)
 
 
 def test_a_new_connection_displaces_no_address_that_has_no_more_than_its_own() -> None:
-    table = Connections(4, 4)
+    table = ConnectionTable(4, 4)
     admitted(table, *(Fake(address) for address in "abcd"))
     assert refused(table, Fake("e")).status == 503
     assert refused(table, Fake("a")).status == 503
 
 
 def test_an_idle_connection_of_any_address_makes_room() -> None:
-    table = Connections(4, 4)
+    table = ConnectionTable(4, 4)
     *_, idle = admitted(table, Fake("a"), Fake("b"), Fake("c"), Fake("d", idle=True))
     admitted(table, Fake("e"))
     assert idle.is_evicted
 
 
 def test_trusted_proxies_have_no_limit_of_their_own() -> None:
-    table = Connections(8, trusted=["10.0.0.0/8", "192.168.1.1"])
+    table = ConnectionTable(8, trusted=["10.0.0.0/8", "192.168.1.1"])
     proxied = admitted(table, *(Fake("10.1.2.3") for _ in range(7)), Fake("192.168.1.1"))
     assert refused(table, Fake("1.2.3.4")).status == 503
     assert not any(each.is_evicted for each in proxied)
@@ -99,12 +104,12 @@ def test_ipv6_is_counted_by_network_and_mapped_addresses_as_ipv4() -> None:
     assert client_of("2001:db8::1") == client_of("2001:db8::ffff:1") != client_of("2001:db8:0:1::1")
     assert client_of("::ffff:10.0.0.1") == "10.0.0.1"
     assert client_of("fe80::1%eth0") == client_of("fe80::2")
-    table = Connections(8, trusted=["2001:db8::/32"])
+    table = ConnectionTable(8, trusted=["2001:db8::/32"])
     admitted(table, *(Fake(f"2001:db8::{number}") for number in range(8)))
 
 
 def test_the_reserve_is_bounded_and_the_newest_are_in_it() -> None:
-    table = Connections(4, 1)
+    table = ConnectionTable(4, 1)
     admitted(table, *(Fake(address) for address in "abcd"))
     late = [Fake(str(number)) for number in range(RESERVED_CONNECTIONS + 3)]
     for each in late:
@@ -117,7 +122,7 @@ def test_the_reserve_is_bounded_and_the_newest_are_in_it() -> None:
 
 
 def test_what_is_removed_leaves_nothing() -> None:
-    table = Connections(4, 1)
+    table = ConnectionTable(4, 1)
     for _ in range(20):
         one, two = Fake("a"), Fake("a")
         admitted(table, one)
@@ -280,7 +285,7 @@ def test_a_storm_of_control_frames_ends_the_connection_at_once(tmp_path: Path, s
                 await stormy.reader.read()
         stormy.writer.close()
         assert protocol.close_sent.code == 1008
-        assert sum(parsed) <= 2 * socket_connection.PIECE_BYTES, "the rest is not parsed"
+        assert sum(parsed) <= 2 * websocket_connection.PIECE_BYTES, "the rest is not parsed"
 
     on_stage(tmp_path, scenario)
 
@@ -318,7 +323,7 @@ def test_a_flood_of_messages_leaves_turns_to_others(tmp_path: Path) -> None:
         flooding.writer.write(masked(TEXT, b'{"credit":1}') * 20_000)
         for _ in range(20):
             assert (await stage.http.get("/health")).status_code == 200
-        assert longest <= socket_connection.PIECE_BYTES
+        assert longest <= websocket_connection.PIECE_BYTES
         flooding.writer.close()
 
     on_stage(tmp_path, scenario)

@@ -12,7 +12,7 @@ from served import client_of, serving
 
 from penstock.cli.main import run
 from penstock.errors import BrokerError, DiskFull, ErrorCode
-from penstock.gateway.problems import problem_of
+from penstock.gateway.http.problems import problem_of
 from support.broker_process import BrokerProcess
 from support.eventually import eventually
 

@@ -10,13 +10,12 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from penstock.gateway.health import BrokerState, Health, PartitionDamage
-from penstock.gateway.http_connection import HttpConnection
-from penstock.gateway.server import MAX_CONNECTIONS, HttpServer
-from penstock.gateway.service import HttpService
-from penstock.model import Offset, TopicPartition
+from penstock.gateway.http.connection import HttpConnection
+from penstock.gateway.http.server import MAX_CONNECTIONS, HttpServer
+from penstock.gateway.http.service import HttpService
+from penstock.model import TopicPartition
 from penstock.observability.alarms import Alarm, AlarmKind
 from penstock.observability.metrics import BrokerMetrics
-from penstock.storage.damage import DamagedRange
 from penstock.threads import ThreadPools
 
 
@@ -97,7 +96,7 @@ def test_health_says_whether_the_broker_serves(health: Health, status: int) -> N
 def test_health_shows_damage_and_alarms_and_stays_200() -> None:
     async def test(fixture: Fixture) -> None:
         name = TopicPartition("orders", 3)
-        damage = PartitionDamage(name, DamagedRange(Offset(5), Offset(9), "the CRC does not match"))
+        damage = PartitionDamage(name, 5, 9, "the CRC does not match")
         alarm = Alarm(AlarmKind.CORRUPT_FETCH, name, "why", 1_700_000_000_000)
         fixture.health = Health(BrokerState.SERVING, damage=(damage,), alarms=(alarm,) * 1000)
         answer = await get(fixture.port, "/health")
@@ -215,7 +214,7 @@ def test_idle_connections_keep_no_health_check_out() -> None:
 
 
 def test_a_request_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.gateway.server.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("penstock.gateway.http.server.IDLE_SECONDS", 0.05)
 
     async def test(fixture: Fixture) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)
@@ -228,8 +227,8 @@ def test_a_request_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 def test_nothing_is_written_into_an_answer_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte of a next request that never comes, while this one is answered."""
-    monkeypatch.setattr("penstock.gateway.server.HEAD_SECONDS", 0.05)
-    monkeypatch.setattr("penstock.gateway.server.SWEEP_SECONDS", 0.02)
+    monkeypatch.setattr("penstock.gateway.http.server.HEAD_SECONDS", 0.05)
+    monkeypatch.setattr("penstock.gateway.http.server.SWEEP_SECONDS", 0.02)
     given_up = asyncio.Event()
     give_up = HttpConnection.give_up
     monkeypatch.setattr(HttpConnection, "give_up", lambda *given: (give_up(*given), given_up.set()))
@@ -266,8 +265,8 @@ def test_a_request_to_upgrade_that_is_not_a_get_is_answered_as_it_is() -> None:
 
 
 def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.gateway.server.BODY_SECONDS", 0.05)
-    monkeypatch.setattr("penstock.gateway.server.SWEEP_SECONDS", 0.02)
+    monkeypatch.setattr("penstock.gateway.http.server.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("penstock.gateway.http.server.SWEEP_SECONDS", 0.02)
 
     is_given_up = asyncio.Event()
 
@@ -294,7 +293,7 @@ def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_connection_that_is_used_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.gateway.server.IDLE_SECONDS", 0.2)
+    monkeypatch.setattr("penstock.gateway.http.server.IDLE_SECONDS", 0.2)
 
     async def test(fixture: Fixture) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", fixture.port)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.config import BrokerConfig
-from penstock.gateway.limits import ClientLimits
-from penstock.gateway.problems import Problem
+from penstock.gateway.http.client_limits import ClientLimits
+from penstock.gateway.http.problems import Problem
 
 CONFIG = BrokerConfig({"gateway.client.max.requests": "2", "gateway.client.max.request.rate": "3"})
 

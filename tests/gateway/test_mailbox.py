@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mailbox_stage import Stage
 
 from penstock.errors import BrokerError
-from penstock.gateway.problems import Problem
+from penstock.gateway.http.problems import Problem
 from penstock.gateway.records import Limits
 from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.partitioner import partition_for

@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 from served import client_of, serving
 
 from penstock.gateway.gateway import RESOURCES
-from penstock.gateway.page import example
+from penstock.gateway.http.page import example
 from support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -111,7 +111,7 @@ def test_every_path_of_the_document_is_served_with_its_methods(broker: BrokerPro
 
 def test_examples_on_the_page_are_of_their_schemas() -> None:
     for endpoint in RESOURCES:
-        schemas = [*endpoint.bodies.values(), *(answer.schema for answer in endpoint.answers.values())]
+        schemas = [*endpoint.bodies.values(), *(answer.schema for answer in endpoint.responses.values())]
         for schema in schemas:
             if schema is not None and schema.get("type") == "object":
                 relaxed = {**schema, "required": []}

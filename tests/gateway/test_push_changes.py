@@ -10,7 +10,7 @@ from push_stage import Events, Stage, on_stage
 from test_push_events import EVENTS, ORDERS, create
 from test_push_groups import committed
 
-from penstock.gateway import push_topics
+from penstock.gateway.push import open_streams
 from support.eventually import eventually_async
 from support.harness import Harness
 from support.whole_brokers import Brokers
@@ -18,7 +18,7 @@ from support.whole_brokers import Brokers
 
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push_topics, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(open_streams, "LOOK_SECONDS", 0.02)
 
 
 def any_broker(brokers: Brokers) -> Harness:
@@ -119,7 +119,7 @@ def test_a_client_that_leaves_leaves_nothing_behind(tmp_path: Path) -> None:
                 pass
         await eventually_async(lambda: not stage.push._groups and not stage.push._streams._streams)
         assert (await stage.backend.groups.describe("readers")).members == ()
-        await eventually_async(lambda: stage.gateway.front.limits.open_requests == 0)
+        await eventually_async(lambda: stage.gateway.application.limits.open_requests == 0)
         # A wait at the broker, the look at topics, connections that are kept.
         await eventually_async(lambda: len(asyncio.all_tasks()) <= tasks + 6)
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.config import Address
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.group_member import GroupMember
+from penstock.gateway.push.group_member import GroupMember
 from penstock.internal_client.routes import CoordinatorKind, Routes
 from penstock.net.network import TcpNetwork
 from support.eventually import eventually_async

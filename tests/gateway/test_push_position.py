@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.gateway.push_position import MAX_LENGTH, ForeignPosition, decode_positions, encode_positions
+from penstock.gateway.push.position import MAX_LENGTH, ForeignPosition, decode_positions, encode_positions
 
 ORDERS, OTHERS = UUID(int=1), UUID(int=2)
 

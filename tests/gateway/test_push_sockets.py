@@ -16,7 +16,7 @@ from test_push_groups import committed, until_committed
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
 
-from penstock.gateway import server
+from penstock.gateway.http import server
 from support.eventually import eventually_async
 from support.whole_brokers import Brokers
 
@@ -239,6 +239,6 @@ def test_a_client_with_too_many_connections_is_told_so(tmp_path: Path) -> None:
                 async with stream(stage, ""):
                     pass
             assert refused.value.response.status_code == 429
-        await eventually_async(lambda: stage.gateway.front.limits.open_requests == 0)
+        await eventually_async(lambda: stage.gateway.application.limits.open_requests == 0)
 
     on_stage(tmp_path, scenario, gateway_client_max_requests="2")

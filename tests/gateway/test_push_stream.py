@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.push_feed import MAX_KEPT_BYTES, Feeds
-from penstock.gateway.push_group import GroupStream
-from penstock.gateway.push_position import decode_positions
-from penstock.gateway.push_stream import Stream
+from penstock.gateway.push.feed import MAX_KEPT_BYTES, Feeds
+from penstock.gateway.push.group_stream import GroupStream
+from penstock.gateway.push.position import decode_positions
+from penstock.gateway.push.stream import PushStream
 from penstock.gateway.records import Limits, Page
 from penstock.internal_client.records import EARLIEST
 from penstock.internal_client.routes import PartitionRoute, TopicRoute
@@ -74,7 +74,7 @@ def test_who_reads_what_is_in_memory_lets_others_have_their_turns() -> None:
     async def scenario() -> None:
         records = Records(end=20_000)
         feeds = feeds_of(records)
-        first = Stream(feeds, topic())
+        first = PushStream(feeds, topic())
         first.read_from({0: 0})
         turns = 0
 
@@ -87,7 +87,7 @@ def test_who_reads_what_is_in_memory_lets_others_have_their_turns() -> None:
         while first.positions[0] < records.end:
             await first.take(256, 32_768, 1)
         reads = records.reads
-        second = Stream(feeds, topic())
+        second = PushStream(feeds, topic())
         second.read_from({0: 0})
         task = asyncio.create_task(others())
         takes = 0
@@ -105,7 +105,7 @@ def test_no_more_is_kept_in_memory_than_the_limit() -> None:
     async def scenario() -> None:
         records = Records(end=3_000, size=20_000)
         feeds = feeds_of(records)
-        stream = Stream(feeds, topic())
+        stream = PushStream(feeds, topic())
         stream.read_from({0: 0})
         while stream.positions[0] < records.end:
             await stream.take(256, 32_768, 1)
@@ -117,7 +117,7 @@ def test_no_more_is_kept_in_memory_than_the_limit() -> None:
 
 def test_partitions_take_turns_and_an_id_names_all_of_them() -> None:
     async def scenario() -> None:
-        stream = Stream(feeds_of(Records(end=10)), topic(3))
+        stream = PushStream(feeds_of(Records(end=10)), topic(3))
         stream.read_from({0: 0, 1: 0, 2: 0})
         taken = [(await stream.take(1, 1_000, 1))[0] for _ in range(6)]
         assert sorted(event.body[:1] for event in taken) == [b"0", b"0", b"1", b"1", b"2", b"2"]
@@ -128,12 +128,12 @@ def test_partitions_take_turns_and_an_id_names_all_of_them() -> None:
 
 def test_an_id_names_only_where_events_came_from_where_that_is_enough() -> None:
     async def scenario() -> None:
-        told: dict[int, int] = {}
-        stream = Stream(feeds_of(Records(end=10)), topic(1_000), told=told)
+        id_positions: dict[int, int] = {}
+        stream = PushStream(feeds_of(Records(end=10)), topic(1_000), id_positions=id_positions)
         stream.read_from(dict.fromkeys(range(1_000), 0))
         [first] = await stream.take(1, 1_000, 1)
         assert decode_positions(topic().id, first.id) == {0: 1}
-        told.clear()
+        id_positions.clear()
         [second] = await stream.take(1, 1_000, 1)
         assert decode_positions(topic().id, second.id) == {1: 1}
 
@@ -175,7 +175,7 @@ def test_what_is_acknowledged_while_a_partition_is_given_up_comes_too_late() -> 
 
 def test_a_message_larger_than_the_limit_is_sent_alone() -> None:
     async def scenario() -> None:
-        stream = Stream(feeds_of(Records(end=3, size=100_000)), topic())
+        stream = PushStream(feeds_of(Records(end=3, size=100_000)), topic())
         stream.read_from({0: 0})
         assert [len(await stream.take(256, 32_768, 1)) for _ in range(3)] == [1, 1, 1]
 
@@ -186,7 +186,7 @@ def test_nothing_in_time_is_nothing_and_the_next_message_wakes() -> None:
     async def scenario() -> None:
         records = Records(end=5)
         feeds = feeds_of(records)
-        stream = Stream(feeds, topic())
+        stream = PushStream(feeds, topic())
         stream.read_from({0: 5})
         assert await stream.take(10, 1_000, 0.01) == []
         waiting = asyncio.create_task(stream.take(10, 1_000, 10))
@@ -201,7 +201,7 @@ def test_what_ends_a_wait_is_told_to_who_waits() -> None:
     async def scenario() -> None:
         records = Records(end=5)
         feeds = feeds_of(records)
-        stream = Stream(feeds, topic())
+        stream = PushStream(feeds, topic())
         stream.read_from({0: 5})
         waiting = asyncio.create_task(stream.take(1, 1_000, 10))
         await eventually_async(lambda: waits(feeds))
@@ -219,7 +219,7 @@ def test_a_wait_that_is_not_granted_becomes_a_look_now_and_then() -> None:
         records = Records(end=5)
         read = records.read
         records.read = lambda *asked: read(*asked[:4])  # type: ignore[method-assign]
-        stream = Stream(feeds_of(records), topic())
+        stream = PushStream(feeds_of(records), topic())
         stream.read_from({0: 5})
         assert await stream.take(10, 1_000, 0.1) == []
         assert records.reads <= 3
@@ -234,7 +234,7 @@ def test_a_position_that_is_not_there_becomes_the_nearest() -> None:
         for offset, expected in ((2, 5), (99, 9)):
             records = Records(start=5, end=9)
             feeds = feeds_of(records)
-            stream = Stream(feeds, topic())
+            stream = PushStream(feeds, topic())
             stream.read_from({0: offset})
             waiting = asyncio.create_task(stream.take(1, 1_000, 10))
             await eventually_async(lambda: waiting.done() or waits(feeds))  # noqa: B023
@@ -248,7 +248,7 @@ def test_a_position_that_is_not_there_becomes_the_nearest() -> None:
 def test_a_reader_that_is_cancelled_has_missed_nothing() -> None:
     async def scenario() -> None:
         records = Records(end=1_000)
-        stream = Stream(feeds_of(records), topic())
+        stream = PushStream(feeds_of(records), topic())
         stream.read_from({0: 0})
         seen: list[int] = []
         for turns in itertools.cycle(range(6)):
@@ -269,7 +269,7 @@ def test_a_reader_that_is_cancelled_has_missed_nothing() -> None:
 def test_a_topic_that_cannot_be_read_ends_the_stream_and_a_silent_broker_does_not() -> None:
     async def scenario() -> None:
         records = Records(end=5)
-        stream = Stream(feeds_of(records), topic())
+        stream = PushStream(feeds_of(records), topic())
         stream.read_from({0: 0})
         records.failure = OSError("nobody answers")
         waiting = asyncio.create_task(stream.take(1, 1_000, 10))

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from starlette.responses import Response
 
-from penstock.gateway.endpoint import Call, Endpoint
-from penstock.gateway.problems import Problem
-from penstock.gateway.routing import Table
+from penstock.gateway.http.endpoint import Call, Endpoint
+from penstock.gateway.http.problems import Problem
+from penstock.gateway.http.routing import RouteTable
 
 
 async def nothing(call: Call) -> Response:
@@ -16,7 +16,7 @@ def endpoint(method: str, path: str) -> Endpoint:
     return Endpoint(method, path, f"{method} {path}", "", "", nothing, {})
 
 
-TABLE = Table(
+TABLE = RouteTable(
     [
         endpoint("GET", "/a"),
         endpoint("POST", "/a"),
@@ -68,4 +68,4 @@ def test_bytes_that_are_no_text_are_no_name() -> None:
 
 def test_an_endpoint_that_is_declared_twice_is_noticed() -> None:
     with pytest.raises(ValueError, match="twice"):
-        Table([endpoint("GET", "/a"), endpoint("GET", "/a")])
+        RouteTable([endpoint("GET", "/a"), endpoint("GET", "/a")])

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.gateway.endpoint import JSON
 from penstock.gateway.gateway import RESOURCES
-from penstock.gateway.schema import Mismatch, check, parse, with_absent
+from penstock.gateway.http.endpoint import JSON
+from penstock.gateway.http.schema import Mismatch, check, parse, with_absent
 
 BODIES = {
     endpoint.name: schema for endpoint in RESOURCES if (schema := endpoint.bodies.get(JSON)) is not None

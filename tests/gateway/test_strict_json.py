@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.gateway.problems import Problem
-from penstock.gateway.strict_json import MAX_DEPTH, parse
+from penstock.gateway.http.problems import Problem
+from penstock.gateway.http.strict_json import MAX_DEPTH, parse
 
 values = st.recursive(
     st.none()

@@ -23,7 +23,7 @@ from penstock.clock import SystemClock
 from penstock.config import GATEWAY_MAX_CONNECTIONS, HOST, HTTP_PORT, Address, BrokerConfig
 from penstock.gateway.context import ClusterAddress, GatewayContext
 from penstock.gateway.health import BrokerState, Health
-from penstock.gateway.service import HttpService
+from penstock.gateway.http.service import HttpService
 from penstock.net.network import TcpNetwork
 from penstock.observability.alarms import Alarms
 from penstock.observability.library_logs import take_over_library_logs

@@ -26,7 +26,7 @@ _DENIED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class RequiredPermission:
     operation: str
     kind: str
     name: str = ""
@@ -37,16 +37,16 @@ class Need:
     """Of the body, likewise."""
 
 
-def on_topic(operation: str) -> Need:
-    return Need(operation, "TOPIC", parameter="topic")
+def on_topic(operation: str) -> RequiredPermission:
+    return RequiredPermission(operation, "TOPIC", parameter="topic")
 
 
-def on_group(operation: str) -> Need:
-    return Need(operation, "GROUP", parameter="group")
+def on_group(operation: str) -> RequiredPermission:
+    return RequiredPermission(operation, "GROUP", parameter="group")
 
 
-def on_cluster(operation: str) -> Need:
-    return Need(operation, "CLUSTER", CLUSTER_NAME)
+def on_cluster(operation: str) -> RequiredPermission:
+    return RequiredPermission(operation, "CLUSTER", CLUSTER_NAME)
 
 
 def allow_all(host: str, operation: str, kind: str, name: str) -> bool:
@@ -54,7 +54,11 @@ def allow_all(host: str, operation: str, kind: str, name: str) -> bool:
 
 
 def require_all(
-    authorize: Authorize, host: str, needs: Iterable[Need], parameters: Mapping[str, Any], body: Any
+    authorize: Authorize,
+    host: str,
+    needs: Iterable[RequiredPermission],
+    parameters: Mapping[str, Any],
+    body: Any,
 ) -> None:
     """BrokerError for the first thing that is not allowed."""
     for need in needs:

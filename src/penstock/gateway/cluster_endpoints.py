@@ -6,10 +6,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from penstock.gateway.answers import json_answer
 from penstock.gateway.authorization import on_cluster
-from penstock.gateway.endpoint import Answer, Call, Endpoint
-from penstock.gateway.schemas import BOOLEAN, INTEGER, STRING, an_array, an_object
+from penstock.gateway.http.endpoint import Call, DeclaredResponse, Endpoint
+from penstock.gateway.http.responses import json_response
+from penstock.gateway.http.shared_schemas import BOOLEAN, INTEGER, STRING, an_array, an_object
 from penstock.internal_client.brokers import BrokerSummary
 
 TAG = "Cluster"
@@ -39,16 +39,16 @@ _HEALTH = an_object(
 
 
 async def list_brokers(call: Call) -> Response:
-    return json_answer({"brokers": [_shown(each) for each in await call.gateway.backend.brokers.all()]})
+    return json_response({"brokers": [_shown(each) for each in await call.context.backend.brokers.all()]})
 
 
 async def cluster_health(call: Call) -> Response:
-    health = await call.gateway.backend.brokers.health()
+    health = await call.context.backend.brokers.health()
     if health.without_leader:
         status = "failing"
     else:
         status = "degraded" if health.under_replicated else "ok"
-    return json_answer(
+    return json_response(
         {
             "cluster_id": health.cluster_id,
             "status": status,
@@ -78,7 +78,7 @@ ENDPOINTS = (
         TAG,
         "How the cluster is: its brokers, and whether all partitions are led and copied.",
         cluster_health,
-        {200: Answer("The cluster.", _HEALTH)},
+        {200: DeclaredResponse("The cluster.", _HEALTH)},
         needs=(on_cluster("DESCRIBE"),),
     ),
     Endpoint(
@@ -88,7 +88,7 @@ ENDPOINTS = (
         TAG,
         "The brokers of the cluster.",
         list_brokers,
-        {200: Answer("By number.", an_object({"brokers": an_array(_BROKER)}))},
+        {200: DeclaredResponse("By number.", an_object({"brokers": an_array(_BROKER)}))},
         needs=(on_cluster("DESCRIBE"),),
     ),
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from penstock.config.resources import ConfigResourceType
-from penstock.gateway.answers import json_answer
 from penstock.gateway.authorization import on_cluster
-from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, path
-from penstock.gateway.schemas import BOOLEAN, PARTITION, STRING, an_array, an_object
+from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, path
+from penstock.gateway.http.responses import json_response
+from penstock.gateway.http.shared_schemas import BOOLEAN, PARTITION, STRING, an_array, an_object
 
 TAG = "Cluster"
 _CONFIG = an_object(
@@ -21,7 +21,7 @@ _CONFIG = an_object(
         "documentation": STRING,
     }
 )
-CONFIGS = Answer("By name.", an_object({"configs": an_array(_CONFIG)}))
+CONFIGS = DeclaredResponse("By name.", an_object({"configs": an_array(_CONFIG)}))
 CONFIG_CHANGES = {
     "type": "object",
     "minProperties": 1,
@@ -41,9 +41,9 @@ async def show_configs(call: Call, kind: ConfigResourceType, name: str) -> Respo
             "sensitive": entry.is_sensitive,
             "documentation": entry.documentation,
         }
-        for entry in await call.gateway.backend.configs.get(kind, name)
+        for entry in await call.context.backend.configs.get(kind, name)
     ]
-    return json_answer({"configs": configs})
+    return json_response({"configs": configs})
 
 
 async def broker_configs(call: Call) -> Response:
@@ -52,7 +52,7 @@ async def broker_configs(call: Call) -> Response:
 
 async def alter_broker_configs(call: Call) -> Response:
     name = str(call.parameters["broker"])
-    await call.gateway.backend.configs.alter(ConfigResourceType.BROKER, name, call.body)
+    await call.context.backend.configs.alter(ConfigResourceType.BROKER, name, call.body)
     return await show_configs(call, ConfigResourceType.BROKER, name)
 
 

@@ -16,10 +16,10 @@ from penstock.gateway import (
 from penstock.gateway.backend import Backend
 from penstock.gateway.context import GatewayContext
 from penstock.gateway.endpoint_context import EndpointContext
-from penstock.gateway.front import Front
 from penstock.gateway.health import Health
+from penstock.gateway.http.application import GatewayApplication
 from penstock.gateway.mailbox import Mailbox
-from penstock.gateway.push import Push
+from penstock.gateway.push.service import PushService
 from penstock.gateway.system_endpoints import system_endpoints
 
 SETTLE_SECONDS = 2.0
@@ -44,7 +44,7 @@ class Gateway:
         delivery_seconds = config[GATEWAY_DELIVERY_TIMEOUT_MS] / 1000
         self._backend = Backend(context.cluster, context.threads, delivery_seconds, context.alarms)
         self._mailbox = Mailbox(self._backend, config, clock)
-        gateway = EndpointContext(
+        endpoint_context = EndpointContext(
             self._backend,
             config,
             clock,
@@ -53,18 +53,20 @@ class Gateway:
             self._mailbox,
             context.authorize,
         )
-        self._push = Push(gateway, context.id_prefix)
+        self._push = PushService(endpoint_context, context.id_prefix)
         self.endpoints = system_endpoints((*RESOURCES, *self._push.endpoints()), health, render_metrics)
-        self.front = Front(gateway, self.endpoints, self._push.sockets(), context.metrics, context.id_prefix)
+        self.application = GatewayApplication(
+            endpoint_context, self.endpoints, self._push.sockets(), context.metrics, context.id_prefix
+        )
         context.metrics.add_gauge(
             "penstock_http_open_requests",
             "HTTP requests that are unanswered, long polls and streams among them.",
-            lambda: self.front.limits.open_requests,
+            lambda: self.application.limits.open_requests,
         )
         context.metrics.add_counter(
             "penstock_http_throttled",
             "HTTP requests refused because their client has too many.",
-            lambda: self.front.limits.refusals,
+            lambda: self.application.limits.refusals,
         )
         context.metrics.add_gauge(
             "penstock_push_streams", "Open streams of topics.", lambda: self._push.open_streams
@@ -75,13 +77,13 @@ class Gateway:
 
     def drain(self) -> None:
         """End what waits, so that a stop need not wait for it."""
-        self.front.stop()
+        self.application.stop()
 
     async def settle(self) -> None:
-        await self.front.settle(SETTLE_SECONDS)
+        await self.application.settle(SETTLE_SECONDS)
 
     async def close(self) -> None:
-        self.front.stop()
+        self.application.stop()
         self._push.close()
         await self._mailbox.close()
         await self._backend.close()

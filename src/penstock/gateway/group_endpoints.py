@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from penstock.gateway.answers import json_answer
-from penstock.gateway.authorization import Need, on_group
-from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, path
-from penstock.gateway.problems import Problem
-from penstock.gateway.schemas import (
+from penstock.gateway.authorization import RequiredPermission, on_group
+from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, path
+from penstock.gateway.http.problems import Problem
+from penstock.gateway.http.responses import json_response
+from penstock.gateway.http.shared_schemas import (
     GROUP_ID,
     INTEGER,
     LONG_MAX,
@@ -71,14 +71,14 @@ _RESET = an_object(
 async def list_groups(call: Call) -> Response:
     shown = [
         {"id": each.id, "type": each.type, "state": each.state}
-        for each in await call.gateway.backend.groups.all()
+        for each in await call.context.backend.groups.all()
         if call.allows("DESCRIBE", "GROUP", each.id)
     ]
-    return json_answer({"groups": shown})
+    return json_response({"groups": shown})
 
 
 async def describe_group(call: Call) -> Response:
-    described = await call.gateway.backend.groups.describe(call.parameters["group"])
+    described = await call.context.backend.groups.describe(call.parameters["group"])
     offsets = [
         {
             "topic": each.topic,
@@ -99,7 +99,7 @@ async def describe_group(call: Call) -> Response:
         }
         for each in described.members
     ]
-    return json_answer(
+    return json_response(
         {
             "id": described.summary.id,
             "type": described.summary.type,
@@ -115,12 +115,12 @@ async def reset_group(call: Call) -> Response:
     offsets = await _wanted_offsets(call)
     for topic in {topic for topic, _ in offsets}:
         call.require("READ", "TOPIC", topic)
-    await call.gateway.backend.groups.reset(call.parameters["group"], offsets)
+    await call.context.backend.groups.reset(call.parameters["group"], offsets)
     places = [
         {"topic": topic, "partition": partition, "offset": offset}
         for (topic, partition), offset in offsets.items()
     ]
-    return json_answer({"offsets": places})
+    return json_response({"offsets": places})
 
 
 async def _wanted_offsets(call: Call) -> dict[tuple[str, int], int]:
@@ -135,7 +135,7 @@ async def _wanted_offsets(call: Call) -> dict[tuple[str, int], int]:
         raise Problem(
             400, "give either offsets, or topic and to, or topic and time_ms", error="INVALID_REQUEST"
         )
-    name, backend = body["topic"], call.gateway.backend
+    name, backend = body["topic"], call.context.backend
     topic = await backend.topics.get(name, fresh=True)
     time_ms = body.get("time_ms", EARLIEST if body.get("to") == "earliest" else LATEST)
     found = await backend.records.offsets(name, range(len(topic.partitions)), time_ms)
@@ -143,21 +143,21 @@ async def _wanted_offsets(call: Call) -> dict[tuple[str, int], int]:
 
 
 async def delete_group(call: Call) -> Response:
-    await call.gateway.backend.groups.delete(call.parameters["group"])
+    await call.context.backend.groups.delete(call.parameters["group"])
     return Response(status_code=204)
 
 
 async def list_transactions(call: Call) -> Response:
     found = [
         {"transactional_id": each.transactional_id, "producer_id": each.producer_id, "state": each.state}
-        for each in await call.gateway.backend.transactions.all()
+        for each in await call.context.backend.transactions.all()
         if call.allows("DESCRIBE", "TRANSACTIONAL_ID", each.transactional_id)
     ]
-    return json_answer({"transactions": found})
+    return json_response({"transactions": found})
 
 
 async def abort_transaction(call: Call) -> Response:
-    await call.gateway.backend.transactions.abort(call.parameters["transactional_id"])
+    await call.context.backend.transactions.abort(call.parameters["transactional_id"])
     return Response(status_code=204)
 
 
@@ -169,7 +169,7 @@ ENDPOINTS = (
         "Groups",
         "All consumer groups.",
         list_groups,
-        {200: Answer("By id.", an_object({"groups": an_array(_SUMMARY)}))},
+        {200: DeclaredResponse("By id.", an_object({"groups": an_array(_SUMMARY)}))},
     ),
     Endpoint(
         "GET",
@@ -178,7 +178,7 @@ ENDPOINTS = (
         "Groups",
         "A group: its members, how far it has read, and how much is left (lag).",
         describe_group,
-        {200: Answer("The group.", _DESCRIPTION)},
+        {200: DeclaredResponse("The group.", _DESCRIPTION)},
         parameters=(_GROUP,),
         needs=(on_group("DESCRIBE"),),
     ),
@@ -189,12 +189,12 @@ ENDPOINTS = (
         "Groups",
         "Set from where a group without members reads on: its offsets, or the start, the end or a time of a topic.",
         reset_group,
-        {200: Answer("Where it reads on.", an_object({"offsets": an_array(_PLACE)}))},
+        {200: DeclaredResponse("Where it reads on.", an_object({"offsets": an_array(_PLACE)}))},
         parameters=(_GROUP,),
         bodies={JSON: _RESET},
         needs=(
             on_group("READ"),
-            Need("READ", "TOPIC", field="topic"),
+            RequiredPermission("READ", "TOPIC", field="topic"),
         ),
     ),
     Endpoint(
@@ -204,7 +204,7 @@ ENDPOINTS = (
         "Groups",
         "Forget a group without members, and how far it has read.",
         delete_group,
-        {204: Answer("It is gone.")},
+        {204: DeclaredResponse("It is gone.")},
         parameters=(_GROUP,),
         needs=(on_group("DELETE"),),
     ),
@@ -215,7 +215,7 @@ ENDPOINTS = (
         "Transactions",
         "All transactional ids, and what their transactions do.",
         list_transactions,
-        {200: Answer("By id.", an_object({"transactions": an_array(_TRANSACTION)}))},
+        {200: DeclaredResponse("By id.", an_object({"transactions": an_array(_TRANSACTION)}))},
     ),
     Endpoint(
         "POST",
@@ -224,8 +224,8 @@ ENDPOINTS = (
         "Transactions",
         "Abort an open transaction, as its producer could; the producer is told so.",
         abort_transaction,
-        {204: Answer("It is aborted.")},
+        {204: DeclaredResponse("It is aborted.")},
         parameters=(_TRANSACTIONAL_ID,),
-        needs=(Need("WRITE", "TRANSACTIONAL_ID", parameter="transactional_id"),),
+        needs=(RequiredPermission("WRITE", "TRANSACTIONAL_ID", parameter="transactional_id"),),
     ),
 )

@@ -7,7 +7,6 @@ from enum import StrEnum
 
 from penstock.model import TopicPartition
 from penstock.observability.alarms import Alarm
-from penstock.storage.damage import DamagedRange
 
 
 class BrokerState(StrEnum):
@@ -21,7 +20,9 @@ class PartitionDamage:
     """A damaged range of one log of this broker."""
 
     partition: TopicPartition
-    damaged: DamagedRange
+    base_offset: int
+    end_offset: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.gateway.problems import Problem
+from penstock.gateway.http.problems import Problem
 from penstock.gateway.records import GatewayRecords, KeyPage, Limits, Page
 from penstock.records.iteration import Record
 

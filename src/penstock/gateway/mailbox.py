@@ -16,9 +16,9 @@ from penstock.config.key_layouts import KeyLayout
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway import message_id
 from penstock.gateway.backend import Backend
+from penstock.gateway.http.problems import Problem
 from penstock.gateway.mailbox_layouts import BEGIN_MS, TOPIC, LayoutView, MailboxLayouts
 from penstock.gateway.message_id import MessageId
-from penstock.gateway.problems import Problem
 from penstock.gateway.records import KeyPage, Limits
 from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.keyed_reads import RecordDamaged

@@ -5,14 +5,14 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from penstock.config import GATEWAY_MAX_WAIT_MS
-from penstock.gateway.answers import iso_time, json_answer
-from penstock.gateway.authorization import Need
-from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, header, query
+from penstock.gateway.authorization import RequiredPermission
+from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, header, query
+from penstock.gateway.http.problems import Problem
+from penstock.gateway.http.responses import iso_time, json_response
+from penstock.gateway.http.schema import Schema
+from penstock.gateway.http.shared_schemas import IDEMPOTENCY_KEY, STRING, TIME, USER_ID, an_array, an_object
 from penstock.gateway.mailbox_layouts import TOPIC
-from penstock.gateway.problems import Problem
 from penstock.gateway.records import Limits
-from penstock.gateway.schema import Schema
-from penstock.gateway.schemas import IDEMPOTENCY_KEY, STRING, TIME, USER_ID, an_array, an_object
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
@@ -28,8 +28,8 @@ _MESSAGE = an_object(
 async def send(call: Call) -> Response:
     body = call.body
     key = call.parameters.get("Idempotency-Key")
-    sent = await call.gateway.mailbox.send(body["from_user"], body["to_user"], body["message"], key)
-    return json_answer({"status": "success", "message_id": sent})
+    sent = await call.context.mailbox.send(body["from_user"], body["to_user"], body["message"], key)
+    return json_response({"status": "success", "message_id": sent})
 
 
 async def receive(call: Call) -> Response:
@@ -42,12 +42,12 @@ async def receive(call: Call) -> Response:
         raise Problem(
             400, "whose messages? give user_id, in the query or in the body", error="INVALID_REQUEST"
         )
-    wait_ms = min(round(asked["wait"] * 1000), call.gateway.config[GATEWAY_MAX_WAIT_MS])
+    wait_ms = min(round(asked["wait"] * 1000), call.context.config[GATEWAY_MAX_WAIT_MS])
     limits = Limits(asked["limit"], MAX_PAGE_BYTES)
-    found = await call.gateway.mailbox.receive(
+    found = await call.context.mailbox.receive(
         asked["user_id"], asked.get("last_message_id"), limits, wait_ms
     )
-    return json_answer(
+    return json_response(
         {
             "messages": [
                 {
@@ -73,7 +73,7 @@ _RECEIVE_PARAMETERS = (
     query("limit", _LIMIT, "The most messages in the answer."),
     query("wait", _WAIT, "While there are none, how many seconds to wait for one."),
 )
-_RECEIVED = Answer("Messages, in order.", an_object({"messages": an_array(_MESSAGE)}))
+_RECEIVED = DeclaredResponse("Messages, in order.", an_object({"messages": an_array(_MESSAGE)}))
 
 ENDPOINTS = (
     Endpoint(
@@ -84,7 +84,7 @@ ENDPOINTS = (
         "Send a message to a user; the answer comes when it is stored durably.",
         send,
         {
-            200: Answer(
+            200: DeclaredResponse(
                 "It is stored.",
                 an_object({"status": {"type": "string", "enum": ["success"]}, "message_id": STRING}),
             )
@@ -98,7 +98,7 @@ ENDPOINTS = (
         ),
         bodies={JSON: an_object({"from_user": USER_ID, "to_user": USER_ID, "message": STRING})},
         assumes_json=True,
-        needs=(Need("WRITE", "TOPIC", TOPIC),),
+        needs=(RequiredPermission("WRITE", "TOPIC", TOPIC),),
     ),
     Endpoint(
         "GET",
@@ -113,7 +113,7 @@ ENDPOINTS = (
         is_body_required=False,
         assumes_json=True,
         is_stream=True,
-        needs=(Need("READ", "TOPIC", TOPIC),),
+        needs=(RequiredPermission("READ", "TOPIC", TOPIC),),
     ),
     Endpoint(
         "POST",
@@ -128,6 +128,6 @@ ENDPOINTS = (
         is_body_required=False,
         assumes_json=True,
         is_stream=True,
-        needs=(Need("READ", "TOPIC", TOPIC),),
+        needs=(RequiredPermission("READ", "TOPIC", TOPIC),),
     ),
 )

@@ -11,22 +11,12 @@ from starlette.responses import Response
 from penstock.config import GATEWAY_MAX_WAIT_MS, INDEX_BY_KEY
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
-from penstock.gateway.answers import json_answer
 from penstock.gateway.authorization import on_topic
 from penstock.gateway.backend import Backend
-from penstock.gateway.endpoint import JSON, OCTETS, Answer, Call, Endpoint, header, path, query
-from penstock.gateway.key_reading import parse_positions, read_key
-from penstock.gateway.message_forms import (
-    MAX_MESSAGES,
-    MESSAGE,
-    NEW_MESSAGE,
-    read_framed,
-    read_message,
-    show_record,
-)
-from penstock.gateway.problems import Problem, problem_of
-from penstock.gateway.records import Limits
-from penstock.gateway.schemas import (
+from penstock.gateway.http.endpoint import JSON, OCTETS, Call, DeclaredResponse, Endpoint, header, path, query
+from penstock.gateway.http.problems import Problem, problem_of
+from penstock.gateway.http.responses import json_response
+from penstock.gateway.http.shared_schemas import (
     IDEMPOTENCY_KEY,
     INTEGER,
     LONG_MAX,
@@ -36,6 +26,16 @@ from penstock.gateway.schemas import (
     an_array,
     an_object,
 )
+from penstock.gateway.key_reading import parse_positions, read_key
+from penstock.gateway.message_forms import (
+    MAX_MESSAGES,
+    MESSAGE,
+    NEW_MESSAGE,
+    read_framed,
+    read_message,
+    show_record,
+)
+from penstock.gateway.records import Limits
 from penstock.gateway.topic_reading import MAX_PARTITIONS, read_all
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.records import EARLIEST
@@ -56,10 +56,10 @@ _turns = count()
 async def produce(call: Call) -> Response:
     name = call.parameters["topic"]
     records, chosen = _read(call)
-    partitions = len((await call.gateway.backend.topics.get(name)).partitions)
+    partitions = len((await call.context.backend.topics.get(name)).partitions)
     if any(partition is not None and partition >= partitions for partition in chosen):
         # There may be more by now.
-        partitions = len((await call.gateway.backend.topics.get(name, fresh=True)).partitions)
+        partitions = len((await call.context.backend.topics.get(name, fresh=True)).partitions)
     turn = next(_turns) % partitions
     places = [
         _place(record, turn, partitions) if partition is None else partition
@@ -73,7 +73,7 @@ async def produce(call: Call) -> Response:
                 error="UNKNOWN_TOPIC_OR_PARTITION",
                 pointer=f"/messages/{place}/partition",
             )
-    backend, key = call.gateway.backend, call.parameters.get("Idempotency-Key")
+    backend, key = call.context.backend, call.parameters.get("Idempotency-Key")
     if key is not None:
         record = await _with_idempotency_key(backend, name, records, key)
         return _answer(places, [await backend.records.produce(name, places[0], record, is_alone=True)])
@@ -86,7 +86,7 @@ def _place(record: NewRecord, turn: int, partitions: int) -> int:
 
 def _read(call: Call) -> tuple[list[NewRecord], list[int | None]]:
     """Records, and the partitions that were asked for."""
-    now_ms = call.gateway.clock.now_ms()
+    now_ms = call.context.clock.now_ms()
     asked = call.parameters.get("partition")
     key = call.parameters.get("key")
     if call.content_type == OCTETS:
@@ -128,7 +128,7 @@ def _answer(places: Sequence[int], outcomes: Sequence[int | Exception]) -> Respo
             {"partition": partition, "offset": offset}
             for partition, offset in zip(places, outcomes, strict=True)
         ]
-        return json_answer({"messages": stored})
+        return json_response({"messages": stored})
     problem = problem_of(failures[0])
     if problem is None:
         raise failures[0]
@@ -151,9 +151,9 @@ def _outcome(partition: int, outcome: int | Exception) -> dict[str, Any]:
 
 async def read(call: Call) -> Response:
     asked = call.parameters
-    name, backend = asked["topic"], call.gateway.backend
+    name, backend = asked["topic"], call.context.backend
     limits = Limits(asked["limit"], MAX_PAGE_BYTES)
-    wait_ms = min(round(asked["wait"] * 1000), call.gateway.config[GATEWAY_MAX_WAIT_MS])
+    wait_ms = min(round(asked["wait"] * 1000), call.context.config[GATEWAY_MAX_WAIT_MS])
     beginnings = asked.keys() & {"offset", "time_ms", "positions"}
     if len(beginnings) > 1:
         raise Problem(400, f"give only one of {' and '.join(sorted(beginnings))}", error="INVALID_REQUEST")
@@ -185,7 +185,7 @@ async def read(call: Call) -> Response:
 
 async def _read_partitions(call: Call, key: bytes | None, limits: Limits, wait_ms: int) -> Response:
     """Read all partitions of the topic, for one key or for all."""
-    asked, backend = call.parameters, call.gateway.backend
+    asked, backend = call.parameters, call.context.backend
     if "offset" in asked:
         raise Problem(
             400, "an offset is that of a partition: give partition too, or positions", error="INVALID_REQUEST"
@@ -207,19 +207,19 @@ async def _read_partitions(call: Call, key: bytes | None, limits: Limits, wait_m
     else:
         unknown = await _starts(call, [each for each in partitions if each not in known])
         starts = {each: known[each] if each in known else unknown[each] for each in partitions}
-        found = await read_all(backend.records, call.gateway.clock, asked["topic"], starts, limits, wait_ms)
+        found = await read_all(backend.records, call.context.clock, asked["topic"], starts, limits, wait_ms)
     messages = [show_record(record, partition) for partition, record in found.found]
-    return json_answer({"messages": messages, "positions": found.positions})
+    return json_response({"messages": messages, "positions": found.positions})
 
 
 async def _starts(call: Call, partitions: Sequence[int]) -> Mapping[int, int]:
     time_ms = call.parameters.get("time_ms", EARLIEST)
-    return await call.gateway.backend.records.offsets(call.parameters["topic"], partitions, time_ms)
+    return await call.context.backend.records.offsets(call.parameters["topic"], partitions, time_ms)
 
 
 def _page(records: Sequence[Record], partition: int, next_offset: int, **more: int) -> Response:
     messages = [show_record(record, partition) for record in records]
-    return json_answer({"messages": messages, "partition": partition, "next_offset": next_offset, **more})
+    return json_response({"messages": messages, "partition": partition, "next_offset": next_offset, **more})
 
 
 _STORED = an_object({"messages": an_array(an_object({"partition": INTEGER, "offset": INTEGER}))})
@@ -247,7 +247,7 @@ ENDPOINTS = (
         "Write messages; the answer comes when all are stored durably. A binary body is the value of one message, or "
         f"many, each with lengths before key and value ({FRAMED}).",
         produce,
-        {200: Answer("Where they are, in the order they were given.", _STORED)},
+        {200: DeclaredResponse("Where they are, in the order they were given.", _STORED)},
         parameters=(
             _TOPIC,
             query("partition", PARTITION, "For messages that name none; by the key unless given."),
@@ -268,7 +268,7 @@ ENDPOINTS = (
         TAG,
         "Read messages: of all partitions, of one, or of one key; from the oldest, from a time or an offset on.",
         read,
-        {200: Answer("Messages, in order.", _PAGE)},
+        {200: DeclaredResponse("Messages, in order.", _PAGE)},
         parameters=(
             _TOPIC,
             query("partition", PARTITION, "Only messages of this partition; of all partitions unless given."),

@@ -13,9 +13,9 @@ from binascii import Error
 from struct import Struct
 from typing import Any
 
-from penstock.gateway.answers import iso_time
-from penstock.gateway.problems import Problem
-from penstock.gateway.schemas import LONG_MAX, PARTITION, STRING, an_object
+from penstock.gateway.http.problems import Problem
+from penstock.gateway.http.responses import iso_time
+from penstock.gateway.http.shared_schemas import LONG_MAX, PARTITION, STRING, an_object
 from penstock.records.building import NewRecord
 from penstock.records.content import HEADER_NAMES, Headers, content_crc, content_size
 from penstock.records.iteration import Record

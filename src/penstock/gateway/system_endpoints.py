@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.responses import Response
 
-from penstock.gateway.answers import json_answer
-from penstock.gateway.app import describe_health
-from penstock.gateway.endpoint import JSON, SYSTEM, Answer, Call, Endpoint
 from penstock.gateway.health import Health
-from penstock.gateway.openapi import make_document
-from penstock.gateway.page import CONTENT_POLICY, make_page
-from penstock.gateway.schemas import BOOLEAN, INTEGER, STRING, an_array, an_object
+from penstock.gateway.http.endpoint import JSON, SYSTEM, Call, DeclaredResponse, Endpoint
+from penstock.gateway.http.health_app import describe_health
+from penstock.gateway.http.openapi import make_document
+from penstock.gateway.http.page import CONTENT_POLICY, make_page
+from penstock.gateway.http.responses import json_response
+from penstock.gateway.http.shared_schemas import BOOLEAN, INTEGER, STRING, an_array, an_object
 from penstock.observability.exposition import CONTENT_TYPE as METRICS_TYPE
 
 _DAMAGE = an_object(
@@ -47,13 +47,13 @@ def system_endpoints(
 
     async def show_health(call: Call) -> Response:
         current = health()
-        return json_answer(describe_health(current), 200 if current.is_ok else 503)
+        return json_response(describe_health(current), 200 if current.is_ok else 503)
 
     async def show_metrics(call: Call) -> Response:
         return Response(await metrics(), headers={"content-type": METRICS_TYPE})
 
     async def show_document(call: Call) -> Response:
-        return json_answer(document)
+        return json_response(document)
 
     async def show_page(call: Call) -> Response:
         return Response(page, headers={"content-type": "text/html; charset=utf-8", **CONTENT_POLICY})
@@ -67,7 +67,10 @@ def system_endpoints(
             SYSTEM,
             "Whether this process serves.",
             show_health,
-            {200: Answer("It serves.", _HEALTH), 503: Answer("It does not, or not all.", _HEALTH)},
+            {
+                200: DeclaredResponse("It serves.", _HEALTH),
+                503: DeclaredResponse("It does not, or not all.", _HEALTH),
+            },
         ),
         Endpoint(
             "GET",
@@ -76,7 +79,7 @@ def system_endpoints(
             SYSTEM,
             "Metrics, for Prometheus.",
             show_metrics,
-            {200: Answer("Prometheus' text.", STRING, METRICS_TYPE.partition(";")[0])},
+            {200: DeclaredResponse("Prometheus' text.", STRING, METRICS_TYPE.partition(";")[0])},
         ),
         Endpoint(
             "GET",
@@ -85,7 +88,7 @@ def system_endpoints(
             SYSTEM,
             "This interface as an OpenAPI document.",
             show_document,
-            {200: Answer("OpenAPI 3.1.", {"type": "object"}, JSON)},
+            {200: DeclaredResponse("OpenAPI 3.1.", {"type": "object"}, JSON)},
         ),
         Endpoint(
             "GET",
@@ -94,7 +97,7 @@ def system_endpoints(
             SYSTEM,
             "This interface as a page to read.",
             show_page,
-            {200: Answer("HTML.", STRING, "text/html")},
+            {200: DeclaredResponse("HTML.", STRING, "text/html")},
         ),
     )
     document = make_document(every)

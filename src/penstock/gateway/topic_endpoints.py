@@ -8,12 +8,12 @@ from typing import Any
 from starlette.responses import Response
 
 from penstock.config.resources import ConfigResourceType
-from penstock.gateway.answers import json_answer
-from penstock.gateway.authorization import Need, on_topic
+from penstock.gateway.authorization import RequiredPermission, on_topic
 from penstock.gateway.config_endpoints import CONFIG_CHANGES, CONFIGS, show_configs
-from penstock.gateway.endpoint import JSON, Answer, Call, Endpoint, path
-from penstock.gateway.problems import Problem
-from penstock.gateway.schemas import (
+from penstock.gateway.http.endpoint import JSON, Call, DeclaredResponse, Endpoint, path
+from penstock.gateway.http.problems import Problem
+from penstock.gateway.http.responses import json_response
+from penstock.gateway.http.shared_schemas import (
     BOOLEAN,
     CONFIG_VALUES,
     INTEGER,
@@ -52,9 +52,9 @@ _BEFORE = an_object({"partition": PARTITION, "offset": {**OFFSET, "minimum": -1}
 
 
 async def list_topics(call: Call) -> Response:
-    topics = await call.gateway.backend.topics.all()
+    topics = await call.context.backend.topics.all()
     shown = [_summary(topic) for topic in topics if call.allows("DESCRIBE", "TOPIC", topic.name)]
-    return json_answer({"topics": shown})
+    return json_response({"topics": shown})
 
 
 async def create_topic(call: Call) -> Response:
@@ -62,21 +62,21 @@ async def create_topic(call: Call) -> Response:
     new = NewTopic(
         body["name"], body.get("partitions", -1), body.get("replication_factor", -1), body.get("configs")
     )
-    topics = call.gateway.backend.topics
+    topics = call.context.backend.topics
     if body.get("validate_only", False):
         await topics.create(new, validate_only=True)
-        return json_answer({"name": new.name, "valid": True})
+        return json_response({"name": new.name, "valid": True})
     await topics.create(new)
-    answer = json_answer(_summary(await topics.get(new.name, fresh=True)), 201)
+    answer = json_response(_summary(await topics.get(new.name, fresh=True)), 201)
     answer.headers["location"] = f"/v1/topics/{new.name}"
     return answer
 
 
 async def describe_topic(call: Call) -> Response:
     name = call.parameters["topic"]
-    topic = await call.gateway.backend.topics.get(name, fresh=True)
+    topic = await call.context.backend.topics.get(name, fresh=True)
     numbers = [number for number, partition in enumerate(topic.partitions) if partition.leader >= 0]
-    records = call.gateway.backend.records
+    records = call.context.backend.records
     starts, ends = await asyncio.gather(
         records.offsets(name, numbers, EARLIEST), records.offsets(name, numbers, LATEST)
     )
@@ -93,17 +93,17 @@ async def describe_topic(call: Call) -> Response:
         for number, partition in enumerate(topic.partitions)
     ]
     described = {"name": name, "id": str(topic.id), "internal": topic.is_internal, "partitions": partitions}
-    return json_answer(described)
+    return json_response(described)
 
 
 async def alter_topic(call: Call) -> Response:
     name = call.parameters["topic"]
-    await call.gateway.backend.topics.set_partitions(name, call.body["partitions"])
-    return json_answer(_summary(await call.gateway.backend.topics.get(name, fresh=True)))
+    await call.context.backend.topics.set_partitions(name, call.body["partitions"])
+    return json_response(_summary(await call.context.backend.topics.get(name, fresh=True)))
 
 
 async def delete_topic(call: Call) -> Response:
-    await call.gateway.backend.topics.delete(call.parameters["topic"])
+    await call.context.backend.topics.delete(call.parameters["topic"])
     return Response(status_code=204)
 
 
@@ -111,8 +111,8 @@ async def truncate_topic(call: Call) -> Response:
     before = {each["partition"]: each["offset"] for each in call.body["partitions"]}
     if len(before) != len(call.body["partitions"]):
         raise Problem(400, "a partition is named twice", error="INVALID_REQUEST", pointer="/partitions")
-    starts = await call.gateway.backend.records.delete_before(call.parameters["topic"], before)
-    return json_answer(
+    starts = await call.context.backend.records.delete_before(call.parameters["topic"], before)
+    return json_response(
         {
             "partitions": [
                 {"partition": number, "log_start_offset": offset} for number, offset in starts.items()
@@ -127,7 +127,7 @@ async def topic_configs(call: Call) -> Response:
 
 async def alter_topic_configs(call: Call) -> Response:
     name = call.parameters["topic"]
-    await call.gateway.backend.configs.alter(ConfigResourceType.TOPIC, name, call.body)
+    await call.context.backend.configs.alter(ConfigResourceType.TOPIC, name, call.body)
     return await show_configs(call, ConfigResourceType.TOPIC, name)
 
 
@@ -149,7 +149,7 @@ ENDPOINTS = (
         TAG,
         "All topics.",
         list_topics,
-        {200: Answer("By name.", an_object({"topics": an_array(_SUMMARY)}))},
+        {200: DeclaredResponse("By name.", an_object({"topics": an_array(_SUMMARY)}))},
     ),
     Endpoint(
         "POST",
@@ -159,8 +159,8 @@ ENDPOINTS = (
         "Make a topic.",
         create_topic,
         {
-            200: Answer("It could be made.", an_object({"name": STRING, "valid": BOOLEAN})),
-            201: Answer("It is made.", _SUMMARY),
+            200: DeclaredResponse("It could be made.", an_object({"name": STRING, "valid": BOOLEAN})),
+            201: DeclaredResponse("It is made.", _SUMMARY),
         },
         bodies={
             JSON: an_object(
@@ -174,7 +174,7 @@ ENDPOINTS = (
                 required=("name",),
             )
         },
-        needs=(Need("CREATE", "TOPIC", field="name"),),
+        needs=(RequiredPermission("CREATE", "TOPIC", field="name"),),
     ),
     Endpoint(
         "GET",
@@ -183,7 +183,7 @@ ENDPOINTS = (
         TAG,
         "A topic, its partitions, who leads them and what they hold.",
         describe_topic,
-        {200: Answer("The topic.", _DESCRIPTION)},
+        {200: DeclaredResponse("The topic.", _DESCRIPTION)},
         parameters=(_TOPIC,),
         needs=(on_topic("DESCRIBE"),),
     ),
@@ -194,7 +194,7 @@ ENDPOINTS = (
         TAG,
         "Give a topic more partitions.",
         alter_topic,
-        {200: Answer("It has them.", _SUMMARY)},
+        {200: DeclaredResponse("It has them.", _SUMMARY)},
         parameters=(_TOPIC,),
         bodies={JSON: an_object({"partitions": _COUNT})},
         needs=(on_topic("ALTER"),),
@@ -206,7 +206,7 @@ ENDPOINTS = (
         TAG,
         "Delete a topic and all that is in it.",
         delete_topic,
-        {204: Answer("It is gone.")},
+        {204: DeclaredResponse("It is gone.")},
         parameters=(_TOPIC,),
         needs=(on_topic("DELETE"),),
     ),
@@ -218,7 +218,7 @@ ENDPOINTS = (
         "Delete messages before an offset; -1 is the end of the partition.",
         truncate_topic,
         {
-            200: Answer(
+            200: DeclaredResponse(
                 "Where the partitions begin now.",
                 an_object(
                     {"partitions": an_array(an_object({"partition": INTEGER, "log_start_offset": INTEGER}))}

@@ -45,7 +45,7 @@ from penstock.config import (
 from penstock.errors import PenstockError
 from penstock.gateway.context import ClusterAddress, GatewayContext
 from penstock.gateway.health import BrokerState, Health, PartitionDamage
-from penstock.gateway.service import HttpService
+from penstock.gateway.http.service import HttpService
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group_metrics import GroupMetrics
 from penstock.model import BrokerEpoch, BrokerId, TopicPartition
@@ -469,7 +469,7 @@ class Broker:
     def _health(self) -> Health:
         failed = tuple(str(replica.name) for replica in self._replicas if replica.log.failed)
         damage = tuple(
-            PartitionDamage(replica.name, damaged)
+            PartitionDamage(replica.name, damaged.base_offset, damaged.end_offset, damaged.reason)
             for replica in self._replicas
             for damaged in replica.log.damage
         )

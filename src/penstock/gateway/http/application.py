@@ -1,0 +1,282 @@
+"""The door of the gateway: every request comes in here, and every answer, good or bad, goes out here.
+
+A request gets an id, is counted against its client's limits, is held against what its endpoint declares, and only then
+is it a `Call`. Failures become problem documents; what nobody expected is logged under the request's id and shown as
+nothing but that id. A task that is cancelled has lost its client, or the gateway stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Router
+from starlette.types import Message, Receive, Scope, Send
+
+from penstock.config import GATEWAY_BODY_MAX_BYTES, GATEWAY_JSON_MAX_BYTES
+from penstock.gateway.authorization import require_all
+from penstock.gateway.endpoint_context import EndpointContext
+from penstock.gateway.http.client_limits import ClientLimits, LimitExceeded
+from penstock.gateway.http.connection import ON_LASTING, SEND_WHOLE, SendWhole
+from penstock.gateway.http.cross_origin import CrossOrigin
+from penstock.gateway.http.endpoint import JSON, SYSTEM, Call, Endpoint
+from penstock.gateway.http.problems import CONTENT_TYPE, Problem, problem_of
+from penstock.gateway.http.request_parts import (
+    ClientGone,
+    Headers,
+    collect_headers,
+    content_type_of,
+    has_body,
+    read_body,
+    read_json,
+    read_parameters,
+)
+from penstock.gateway.http.responses import JsonResponse, json_response
+from penstock.gateway.http.routing import RouteTable
+from penstock.gateway.push.websocket import refuse as refuse_socket
+from penstock.observability.metrics import BrokerMetrics, Histogram
+
+_SAFETY = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+)
+
+_SAFE = ("GET", "HEAD")
+_CLIENT_GONE = 499
+"""As proxies count it."""
+_POOL_FROM_BYTES = 32 * 1024
+"""A larger JSON body may take long to take apart, and others would wait for it."""
+
+
+class GatewayApplication:
+    """An ASGI application."""
+
+    def __init__(
+        self,
+        context: EndpointContext,
+        endpoints: Sequence[Endpoint],
+        sockets: Sequence[BaseRoute],
+        metrics: BrokerMetrics,
+        id_prefix: str,
+    ) -> None:
+        self._context = context
+        self._table = RouteTable(endpoints)
+        self._sockets = Router(routes=sockets)
+        self._cross_origin = CrossOrigin(context.config)
+        self._max_json_bytes = context.config[GATEWAY_JSON_MAX_BYTES]
+        self._max_body_bytes = context.config[GATEWAY_BODY_MAX_BYTES]
+        self._metrics = metrics
+        self._numbers = count(1)
+        self._id_prefix = id_prefix
+        self._is_stopping = False
+        self._serving: set[asyncio.Task[None]] = set()
+        self._lasting: set[asyncio.Task[None]] = set()
+        """Of those, the ones that wait for messages or stream them."""
+        self.limits = ClientLimits(context.config, context.clock)
+
+    def stop(self) -> None:
+        """End what waits for messages and take nothing new; clients are told to ask again, of another gateway."""
+        self._is_stopping = True
+        for task in self._lasting:
+            task.cancel()
+
+    async def settle(self, seconds: float) -> None:
+        """Until what is being answered is answered, but no longer."""
+        if self._serving:
+            await asyncio.wait(self._serving, timeout=seconds)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._serve_socket(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = self._context.clock.monotonic()
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        answering = _Answering(send, f"{self._id_prefix}-{next(self._numbers):x}")
+        client = scope["client"][0] if scope["client"] else ""
+        try:
+            await self._answer(scope, receive, answering, client, task)
+        except ClientGone:
+            return
+        except asyncio.CancelledError:
+            if not self._is_stopping or answering.status:
+                return
+            await self._refuse(_stopping(), scope, receive, answering)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its client gets an answer and nobody else notices
+            problem = self._explain(error, answering.request_id)
+            if not answering.status:
+                await self._refuse(problem, scope, receive, answering)
+        finally:
+            self._serving.discard(task)
+            self._lasting.discard(task)
+            self._observe(answering.endpoint, answering.status, self._context.clock.monotonic() - started)
+
+    async def _answer(
+        self, scope: Scope, receive: Receive, answering: _Answering, client: str, task: asyncio.Task[None]
+    ) -> None:
+        headers, method = collect_headers(scope["headers"]), scope["method"]
+        self._cross_origin.apply(headers, answering.headers)
+        answering.is_body_unread = has_body(headers)
+        if method == "OPTIONS":
+            allowed = self._table.methods(scope["raw_path"])
+            response = self._cross_origin.preflight(headers, allowed)
+            await response(scope, receive, answering.send)
+            return
+        if method not in _SAFE:
+            self._cross_origin.check(headers)
+        endpoint, in_path = self._table.find(method, scope["raw_path"])
+        answering.endpoint = endpoint.name
+        parameters = read_parameters(endpoint, in_path, scope["query_string"], headers)
+        if endpoint.tag == SYSTEM:
+            # Whoever looks after the process is heard whatever else there is.
+            request = Request(scope, receive)
+            call = Call(self._context, request, answering.request_id, client, parameters)
+            await self._call(endpoint, call, answering)
+            return
+        if self._is_stopping:
+            raise _stopping()
+        await self._enter(client)
+        try:
+            body, content_type = await self._read_body(endpoint, receive, headers, answering, client)
+            require_all(self._context.authorize, client, endpoint.needs, parameters, body)
+            request = Request(scope, receive)
+            call = Call(self._context, request, answering.request_id, client, parameters, body, content_type)
+            if endpoint.is_stream:
+                self._lasting.add(task)
+                if ON_LASTING in scope:
+                    scope[ON_LASTING]()
+            await self._call(endpoint, call, answering)
+        finally:
+            self.limits.give_back(client, answering.body_bytes)
+            self.limits.leave(client)
+
+    async def _enter(self, client: str) -> None:
+        try:
+            self.limits.enter(client)
+        except LimitExceeded as refusal:
+            await asyncio.sleep(refusal.held_seconds)
+            raise
+
+    async def _read_body(
+        self, endpoint: Endpoint, receive: Receive, headers: Headers, answering: _Answering, client: str
+    ) -> tuple[Any, str]:
+        if not answering.is_body_unread:
+            if endpoint.bodies and endpoint.is_body_required:
+                wanted = " or ".join(endpoint.bodies)
+                raise Problem(400, f"a body is missing: {wanted}", error="INVALID_REQUEST")
+            return None, ""
+        is_foreign = self._cross_origin.is_foreign(headers)
+        content_type = content_type_of(endpoint, headers, is_foreign=is_foreign)
+        limit = self._max_json_bytes if content_type == JSON else self._max_body_bytes
+
+        def hold(size: int) -> None:
+            self.limits.hold(client, size)
+            answering.body_bytes += size
+
+        body = await read_body(receive, headers, limit, hold)
+        answering.is_body_unread = False
+        if content_type != JSON:
+            return body, content_type
+        if len(body) < _POOL_FROM_BYTES:
+            return read_json(endpoint, body), content_type
+        return await self._context.threads.run("read", partial(read_json, endpoint, body)), content_type
+
+    async def _call(self, endpoint: Endpoint, call: Call, answering: _Answering) -> None:
+        response = await endpoint.handler(call)
+        request = call.request
+        if type(response) is JsonResponse and SEND_WHOLE in request.scope and request.method != "HEAD":
+            await answering.send_whole(response, request.scope[SEND_WHOLE])
+        else:
+            await response(request.scope, request.receive, answering.send)
+
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope["client"][0] if scope["client"] else ""
+        request_id = f"{self._id_prefix}-{next(self._numbers):x}"
+        try:
+            self._cross_origin.check(collect_headers(scope["headers"]))
+            if self._is_stopping:
+                raise _stopping()
+            await self._enter(client)
+        except Problem as problem:
+            await refuse_socket(problem, request_id, send)
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._lasting.add(task)
+        try:
+            await self._sockets(scope, receive, send)
+        except asyncio.CancelledError:
+            await send({"type": "websocket.close", "code": 1001, "reason": "the gateway is stopping"})
+        except Exception as error:  # noqa: BLE001 - as above
+            self._explain(error, request_id)
+            await send({"type": "websocket.close", "code": 1011, "reason": "an error of ours"})
+        finally:
+            self._lasting.discard(task)
+            self.limits.leave(client)
+
+    async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, answering: _Answering) -> None:
+        answer: Response = json_response(problem.document(answering.request_id), problem.status, CONTENT_TYPE)
+        for name, value in problem.headers.items():
+            answer.headers[name] = value
+        if scope["method"] == "HEAD":
+            answer = Response(status_code=problem.status, headers=dict(answer.headers))
+        await answer(scope, receive, answering.send)
+
+    def _explain(self, error: Exception, request_id: str) -> Problem:
+        problem = problem_of(error)
+        if problem is None:
+            self._context.log.error("an HTTP request failed", error, request_id=request_id)
+            problem = Problem(
+                500, "an error of ours; the log has it under the request id", error="UNKNOWN_SERVER_ERROR"
+            )
+        return problem
+
+    def _observe(self, name: str, status: int, seconds: float) -> None:
+        histogram = self._metrics.http_requests.get(name)
+        if histogram is None:
+            histogram = self._metrics.http_requests[name] = Histogram()
+        histogram.observe(seconds)
+        self._metrics.http_answers.increment(str(status or _CLIENT_GONE))
+
+
+def _stopping() -> Problem:
+    headers = {"retry-after": "1", "connection": "close"}
+    return Problem(503, "the gateway is stopping; ask again", retriable=True, headers=headers)
+
+
+class _Answering:
+    """The one answer to a request: what it is sent with, and whether it has begun."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self.request_id = request_id
+        self.status = 0
+        self.endpoint = "none"
+        self.is_body_unread = False
+        self.body_bytes = 0
+        self.headers: list[tuple[bytes, bytes]] = [*_SAFETY, (b"x-request-id", request_id.encode())]
+        self._send = send
+
+    async def send_whole(self, answer: JsonResponse, send: SendWhole) -> None:
+        """Head and body with one write, where the server can."""
+        self.status = answer.status_code
+        await send(answer.status_code, [*answer.raw_headers, *self.headers], bytes(answer.body))
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            given = {name for name, _ in message["headers"]}
+            added = [pair for pair in self.headers if pair[0] not in given]
+            if self.is_body_unread:
+                # What is left of the request would be taken for the next one.
+                added.append((b"connection", b"close"))
+            message["headers"] = [*message["headers"], *added]
+        await self._send(message)

@@ -1,0 +1,159 @@
+"""The open HTTP connections by client address: which new one is served, and which old one makes room for it.
+
+One address has a quarter of the connections unless a setting says otherwise; trusted proxies have as many as they like.
+Where all connections are taken, the address with the most of them loses its oldest one that is idle or waits. A
+connection that finds no place is still answered for `/health` and `/metrics`, in a reserve beside the limit, so that
+waiting clients never make a process look dead. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import nlargest
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Protocol
+
+RESERVED_CONNECTIONS = 64
+"""Connections beside the limit, for `/health` and `/metrics` alone."""
+RESERVED_PER_ADDRESS = 8
+_ADDRESSES_LOOKED_AT = 4
+_IPV6_PREFIX = 64
+"""One host may have any address of its network, so addresses of IPv6 are counted by network."""
+
+Networks = tuple[IPv4Network | IPv6Network, ...]
+
+
+class ClientConnection(Protocol):
+    """An HTTP or WebSocket connection."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of it is being answered."""
+        ...
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for messages or for its client: a long poll, a stream, a body that does not come."""
+        ...
+
+    def evict(self) -> None:
+        """Close it; the client is told, where the protocol allows that, to come again later."""
+        ...
+
+
+class RefusedConnection:
+    """Why a connection is not served, as the status and text of a problem."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        self.status = status
+        self.detail = detail
+
+
+class ConnectionTable:
+    def __init__(self, maximum: int, of_address: int | None = None, trusted: Iterable[str] = ()) -> None:
+        """`trusted`: addresses or networks of proxies."""
+        self._maximum = maximum
+        self._of_address = max(1, maximum // 4) if of_address is None else of_address
+        self._trusted: Networks = tuple(ip_network(text) for text in trusted)
+        self._by_address: dict[str, dict[ClientConnection, None]] = {}
+        self._reserve: dict[ClientConnection, None] = {}
+        self._count = 0
+        self.evictions = 0
+        self.refusals = 0
+
+    def admit(self, connection: ClientConnection) -> RefusedConnection | None:
+        """Register a connection, oldest ones making room. NoPlace where only `/health` and `/metrics` are for it."""
+        address = client_of(connection.address)
+        own = self._by_address.get(address, {})
+        if len(own) >= self._of_address and not self._is_trusted(address):
+            if not self._evict(_oldest(own, may_wait=False)):
+                return self._refuse(
+                    connection,
+                    429,
+                    f"this address has {len(own)} connections; close one, or wait for an answer",
+                )
+        elif self._count >= self._maximum and not self._make_room(len(own) + 1):
+            return self._refuse(connection, 503, "all connections are taken; come again later")
+        self._by_address.setdefault(address, {})[connection] = None
+        self._count += 1
+        return None
+
+    def replace(self, old: ClientConnection, new: ClientConnection) -> None:
+        """A connection is a WebSocket from now on."""
+        own = self._by_address.get(client_of(old.address), {})
+        if old in own:
+            del own[old]
+            own[new] = None
+
+    def remove(self, connection: ClientConnection) -> None:
+        self._reserve.pop(connection, None)
+        address = client_of(connection.address)
+        own = self._by_address.get(address)
+        if own is None or connection not in own:
+            return
+        del own[connection]
+        self._count -= 1
+        if not own:
+            del self._by_address[address]
+
+    def _make_room(self, newcomers: int) -> bool:
+        """Evict a connection for an address that has `newcomers` with the new one."""
+        for address in nlargest(_ADDRESSES_LOOKED_AT, self._by_address, key=self._count_of):
+            is_greedier = self._count_of(address) > newcomers and not self._is_trusted(address)
+            if self._evict(_oldest(self._by_address[address], may_wait=is_greedier)):
+                return True
+        idle = (each for own in self._by_address.values() for each in own if each.is_idle)
+        return self._evict(next(idle, None))
+
+    def _count_of(self, address: str) -> int:
+        return len(self._by_address[address])
+
+    def _evict(self, victim: ClientConnection | None) -> bool:
+        if victim is None:
+            return False
+        self.remove(victim)
+        self.evictions += 1
+        victim.evict()
+        return True
+
+    def _refuse(self, connection: ClientConnection, status: int, detail: str) -> RefusedConnection:
+        address = client_of(connection.address)
+        of_address = [each for each in self._reserve if client_of(each.address) == address]
+        if len(of_address) >= RESERVED_PER_ADDRESS:
+            self._evict(of_address[0])
+        elif len(self._reserve) >= RESERVED_CONNECTIONS:
+            self._evict(next(iter(self._reserve)))
+        self._reserve[connection] = None
+        self.refusals += 1
+        return RefusedConnection(status, detail)
+
+    def _is_trusted(self, address: str) -> bool:
+        if not self._trusted:
+            return False
+        network = ip_network(address, strict=False)
+        return any(network.version == each.version and network.subnet_of(each) for each in self._trusted)  # type: ignore[arg-type]
+
+
+def _oldest(connections: Iterable[ClientConnection], *, may_wait: bool) -> ClientConnection | None:
+    """The oldest idle connection, else the oldest that waits where those are asked for."""
+    waiting: ClientConnection | None = None
+    for each in connections:
+        if each.is_idle:
+            return each
+        if may_wait and waiting is None and each.is_waiting:
+            waiting = each
+    return waiting
+
+
+def client_of(address: str) -> str:
+    """What is counted as one address: an IPv4 address, or the /64 network of an IPv6 address."""
+    if ":" not in address:
+        return address
+    parsed = ip_address(address.partition("%")[0])
+    assert isinstance(parsed, IPv6Address)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ip_network((parsed, _IPV6_PREFIX), strict=False))

@@ -1,0 +1,176 @@
+"""What a request brings, held against what its endpoint declares: parameters and body, or a Problem that says why not.
+
+Nothing is taken that was not declared: an unknown parameter is a mistake of the caller that silence would hide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.types import Receive
+
+from penstock.gateway.http import strict_json
+from penstock.gateway.http.endpoint import JSON, Endpoint, Parameter
+from penstock.gateway.http.problems import Problem
+from penstock.gateway.http.schema import Mismatch, accepts, check, parse
+
+MAX_QUERY_PARAMETERS = 32
+
+Headers = Mapping[bytes, bytes]
+"""By lower-case name; of those that are given twice, all with commas between, as HTTP reads them."""
+
+
+class ClientGone(Exception):
+    """Nobody is left to answer to."""
+
+
+def collect_headers(given: Sequence[tuple[bytes, bytes]]) -> Headers:
+    headers = dict(given)
+    if len(headers) != len(given):
+        headers = {}
+        for name, value in given:
+            headers[name] = headers[name] + b", " + value if name in headers else value
+    return headers
+
+
+def read_parameters(
+    endpoint: Endpoint, in_path: Mapping[str, str], query_string: bytes, headers: Headers
+) -> dict[str, Any]:
+    texts = dict(in_path)
+    declared = {parameter.name: parameter for parameter in endpoint.parameters}
+    for name, text in _read_query(query_string):
+        parameter = declared.get(name)
+        if parameter is None or parameter.place != "query":
+            known = [each.name for each in endpoint.parameters if each.place == "query"]
+            hint = f"there are: {', '.join(known)}" if known else "this path has none"
+            raise _invalid(f"there is no parameter {name[:80]!r}; {hint}")
+        if name in texts:
+            raise _invalid(f"the parameter {name} is given twice")
+        texts[name] = text
+    values: dict[str, Any] = {}
+    for name, parameter in declared.items():
+        text_or_none = _header(headers, name) if parameter.place == "header" else texts.get(name)
+        if text_or_none == "" and is_absent_when_empty(parameter):
+            text_or_none = None
+        if text_or_none is not None:
+            values[name] = _parse(parameter, text_or_none)
+        elif parameter.required:
+            raise _invalid(f"the parameter {name} is missing")
+        elif "default" in parameter.schema:
+            values[name] = parameter.schema["default"]
+    return values
+
+
+def is_absent_when_empty(parameter: Parameter) -> bool:
+    """Whether `name=` means the same as leaving the parameter out: an optional one that takes no empty text.
+
+    An empty header is refused: an Idempotency-Key that a script failed to fill in must not go unnoticed.
+    """
+    if parameter.place != "query" or parameter.required:
+        return False
+    return parameter.schema["type"] != "string" or not accepts("", parameter.schema)
+
+
+def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -> str:
+    """The media type of a request's body; a Problem unless the endpoint takes it.
+
+    `is_foreign`: a web page of another origin sends the request. Browsers let such a page send a body without a
+    Content-Type unasked, so a missing one means JSON only for others.
+    """
+    if not endpoint.bodies:
+        raise _invalid(f"{endpoint.method} takes no body here")
+    if (_header(headers, "content-encoding") or "identity").lower() != "identity":
+        raise Problem(415, "send the body as it is, without Content-Encoding", error="INVALID_REQUEST")
+    given = _header(headers, "content-type") or ""
+    if not given and endpoint.assumes_json and not is_foreign:
+        return JSON
+    media_type, _, rest = given.partition(";")
+    media_type = media_type.strip().lower()
+    charset = rest.strip().lower().replace(" ", "").replace('"', "")
+    if media_type not in endpoint.bodies or charset not in ("", "charset=utf-8"):
+        wanted = " or ".join(endpoint.bodies)
+        raise Problem(415, f"say what the body is: Content-Type: {wanted}", error="INVALID_REQUEST")
+    return media_type
+
+
+async def read_body(receive: Receive, headers: Headers, max_bytes: int, hold: Callable[[int], None]) -> bytes:
+    """`hold` is told of every piece before it is kept."""
+    if int(headers.get(b"content-length", b"0")) > max_bytes:
+        raise _too_large(max_bytes)
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        hold(len(chunk))
+        chunks.append(chunk)
+        if not message.get("more_body"):
+            return b"".join(chunks)
+
+
+def read_json(endpoint: Endpoint, body: bytes) -> Any:
+    value = strict_json.parse(body)
+    schema = endpoint.bodies[JSON]
+    if schema is not None:
+        try:
+            check(value, schema)
+        except Mismatch as error:
+            place = error.pointer or "the body"
+            raise Problem(400, f"{place}: {error}", error="INVALID_REQUEST", pointer=error.pointer) from None
+    return value
+
+
+def has_body(headers: Headers) -> bool:
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+
+
+def _read_query(query_string: bytes) -> list[tuple[str, str]]:
+    if not query_string:
+        return []
+    try:
+        fields = query_string.decode("ascii").split("&")
+        if len(fields) > MAX_QUERY_PARAMETERS:
+            raise _invalid(f"there are more than {MAX_QUERY_PARAMETERS} parameters")
+        return [_read_field(field) for field in fields if field]
+    except UnicodeDecodeError:
+        raise _invalid("the query has bytes that are not UTF-8; percent-encode them") from None
+
+
+def _read_field(field: str) -> tuple[str, str]:
+    if "%" in field or "+" in field:
+        name, _, value = field.replace("+", " ").partition("=")
+        return unquote(name, errors="strict"), unquote(value, errors="strict")
+    name, _, value = field.partition("=")
+    return name, value
+
+
+def _header(headers: Headers, name: str) -> str | None:
+    value = headers.get(name.lower().encode())
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise _invalid(f"the header {name} is not UTF-8") from None
+
+
+def _parse(parameter: Parameter, text: str) -> Any:
+    try:
+        return parse(text, parameter.schema)
+    except Mismatch as error:
+        raise _invalid(f"{parameter.name}={text[:80]!r}: {error}") from None
+
+
+def _too_large(max_bytes: int) -> Problem:
+    return Problem(413, f"the body is larger than {max_bytes} bytes", error="MESSAGE_TOO_LARGE")
+
+
+def _invalid(detail: str) -> Problem:
+    return Problem(400, detail, error="INVALID_REQUEST")

@@ -1,0 +1,103 @@
+"""The HTTP side of a process, from its start to its stop: a broker's, or that of a gateway alone.
+
+The libraries are loaded in a pool after the Kafka listener answers, so they delay nobody; metrics are
+collected on the loop and turned into text in a pool. Whoever serves imports this; what lies behind it is imported
+here, late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from penstock.config import (
+    GATEWAY_CLIENT_MAX_CONNECTIONS,
+    GATEWAY_MAX_CONNECTIONS,
+    GATEWAY_TRUSTED_PROXIES,
+    GATEWAY_WRITE_TIMEOUT_MS,
+)
+from penstock.gateway.health import Health
+from penstock.observability.metrics import BrokerMetrics
+from penstock.threads import Threads
+
+if TYPE_CHECKING:
+    from penstock.gateway.context import GatewayContext
+    from penstock.gateway.gateway import Gateway
+    from penstock.gateway.http.server import HttpServer
+
+
+class HttpService:
+    def __init__(self, threads: Threads, metrics: BrokerMetrics, health: Callable[[], Health]) -> None:
+        self._threads = threads
+        self._metrics = metrics
+        self._health = health
+        self.shown_metrics: Callable[[], Awaitable[bytes]] = self.own_metrics
+        """What `/metrics` answers; may be changed before the start."""
+        self._server: HttpServer | None = None
+        self._gateway: Gateway | None = None
+
+    async def start(
+        self, host: str, port: int, context: GatewayContext | None = None, *, shared: bool = False
+    ) -> int:
+        """Serve, a gateway too where it has its context; returns the port that was bound. OSError when it cannot
+        be had. `shared`: other processes listen on it as well."""
+        await self._threads.run("background", _load)
+        self._server = self._make_server(context)
+        return await self._server.start(host, port, shared=shared)
+
+    async def close_gateway(self) -> None:
+        """Before the broker goes that it is a client of: what waits is ended, what is being sent has its answer."""
+        if self._gateway is not None:
+            self._gateway.drain()
+            await self._gateway.settle()
+
+    async def stop(self) -> None:
+        if self._gateway is not None:
+            self._gateway.drain()
+        if self._server is not None:
+            await self._server.stop()
+        if self._gateway is not None:
+            await self._gateway.close()
+
+    def _make_server(self, context: GatewayContext | None) -> HttpServer:
+        from penstock.gateway.gateway import Gateway
+        from penstock.gateway.http.connection_table import ConnectionTable
+        from penstock.gateway.http.health_app import make_app
+        from penstock.gateway.http.server import HttpServer
+
+        if context is None:
+            return HttpServer(make_app(self._health, self.shown_metrics))
+        self._gateway = Gateway(context, self._health, self.shown_metrics)
+        config = context.config
+        trusted = config[GATEWAY_TRUSTED_PROXIES]
+        table = ConnectionTable(
+            config[GATEWAY_MAX_CONNECTIONS], config[GATEWAY_CLIENT_MAX_CONNECTIONS], trusted or ()
+        )
+        server = HttpServer(self._gateway.application, table, config[GATEWAY_WRITE_TIMEOUT_MS] / 1000)
+        self._metrics.add_gauge(
+            "penstock_http_connections", "Open HTTP connections.", lambda: server.connections
+        )
+        self._metrics.add_counter(
+            "penstock_http_connections_evicted",
+            "HTTP connections that were idle or waited, closed to make room for others.",
+            lambda: table.evictions,
+        )
+        self._metrics.add_counter(
+            "penstock_http_connections_refused",
+            "HTTP connections that found no place and were answered for /health and /metrics alone.",
+            lambda: table.refusals,
+        )
+        return server
+
+    async def own_metrics(self) -> bytes:
+        """Of this process, as Prometheus' text."""
+        from penstock.observability.exposition import render, take_snapshot
+
+        snapshot = take_snapshot(self._metrics)
+        return await self._threads.run("read", lambda: render(snapshot))
+
+
+def _load() -> None:
+    import penstock.gateway.gateway
+    import penstock.gateway.http.health_app
+    import penstock.gateway.http.server  # noqa: F401

@@ -1,0 +1,103 @@
+"""JSON from strangers: one meaning or none. Whatever is doubtful (RFC 8259 calls it unpredictable) is a 400.
+
+Refused: duplicate names, NaN and infinities, integers of more than 64 bits, lone surrogates, a byte order mark, other
+encodings than UTF-8, nesting deeper than anything we take.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from math import isfinite
+from typing import Any, NoReturn
+
+from penstock.gateway.http.problems import Problem
+
+MAX_DEPTH = 32
+_MAX_INTEGER_CHARACTERS = 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_DOUBTFUL_NUMBER = re.compile(r"[0-9]{19}|[0-9][eE]")
+"""Others are within bounds, and are read several times as fast."""
+
+
+class _Refused(ValueError):
+    """It is JSON, but not of a kind we take."""
+
+
+def parse(body: bytes) -> Any:
+    """The value, or a Problem that says what is wrong with the text."""
+    if body.startswith(_BYTE_ORDER_MARK):
+        raise _problem("it begins with a byte order mark; leave that out")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise _problem(f"byte {error.start} is not UTF-8") from None
+    try:
+        value = (_CAREFUL if _DOUBTFUL_NUMBER.search(text) else _DECODER).decode(text)
+    except json.JSONDecodeError as error:
+        raise _problem(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
+    except _Refused as error:
+        raise _problem(str(error)) from None
+    except RecursionError:
+        raise _problem(f"it is nested deeper than {MAX_DEPTH}") from None
+    if "\\u" in text or text.count("[") + text.count("{") > MAX_DEPTH:
+        _check(value, MAX_DEPTH)
+    return value
+
+
+def _check(value: Any, depth: int) -> None:
+    if isinstance(value, str):
+        _check_text(value)
+        return
+    if not isinstance(value, dict | list):
+        return
+    if depth == 0:
+        raise _problem(f"it is nested deeper than {MAX_DEPTH}")
+    if isinstance(value, dict):
+        for name, each in value.items():
+            _check_text(name)
+            _check(each, depth - 1)
+    else:
+        for each in value:
+            _check(each, depth - 1)
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _problem("a string has half a surrogate pair, which is no character") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise _Refused("a name occurs twice in an object")
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MAX_INTEGER_CHARACTERS or not -(2**63) <= (value := int(text)) < 2**64:
+        raise _Refused("an integer has more than 64 bits")
+    return value
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise _Refused("a number is too large")
+    return value
+
+
+def _constant(name: str) -> NoReturn:
+    raise _Refused(f"{name} is not JSON")
+
+
+def _problem(what: str) -> Problem:
+    return Problem(400, f"the body is not the JSON that is wanted here: {what}", error="INVALID_REQUEST")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant)
+_CAREFUL = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_int=_integer, parse_float=_number, parse_constant=_constant
+)

@@ -1,0 +1,160 @@
+"""One WebSocket connection: uvicorn's, bounded like those of requests.
+
+What a client sends is parsed a piece at a time, one piece in a turn of the event loop, and no further than the
+application has taken it: a client that floods the gateway with frames holds up nobody else. Control frames and
+fragments, which no application asks for, are bounded by the second; beyond that the connection is closed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGIReceiveEvent
+    from websockets.frames import Frame
+
+    from penstock.gateway.http.connection_table import ConnectionTable
+
+MAX_CONTROL_FRAMES = 20
+"""Pings, pongs and fragments of messages that a client may send in a second."""
+PIECE_BYTES = 512
+MAX_PIECE_BYTES = 64 * 1024
+_WINDOW_SECONDS = 1.0
+_POLICY_VIOLATION, _TRY_AGAIN_LATER = 1008, 1013
+
+
+class WebSocketConnection(WebSocketsSansIOProtocol):
+    table: ConnectionTable | None = None
+    waiting_to_send: int = 0
+    """Bytes that the peer had not taken when that was last looked at."""
+    stalled_since: float | None = None
+
+    is_idle = False
+    is_waiting = True
+    """A WebSocket waits for messages, or for its client, all its life."""
+
+    _is_over = False
+    _is_feeding = False
+    """Whether the next piece is to be parsed in a later turn of the loop."""
+    _piece_bytes = PIECE_BYTES
+    _frames = 0
+    _control_frames = 0
+    _window_end = 0.0
+    _unparsed: bytearray | None = None
+
+    @property
+    def address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.stalled_since = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_over = True
+        self._unparsed = None
+        if self.table is not None:
+            self.table.remove(self)
+        super().connection_lost(exc)
+
+    def evict(self) -> None:
+        """Make room for another connection."""
+        self._close(_TRY_AGAIN_LATER, "others need this connection; connect again later")
+
+    def _close(self, code: int, reason: str) -> None:
+        self._is_over = True
+        self._unparsed = None
+        self.stop_keepalive()
+        if self.transport.is_closing():
+            return
+        if self.close_sent or not self.handshake_complete or self.transport.get_write_buffer_size():
+            self.transport.abort()
+            return
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self.conn.send_close(code, reason)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.transport.close()
+
+    # --- parsing a piece at a time
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_over or self.transport.is_closing():
+            return
+        if not self.handshake_initiated or (self._unparsed is None and len(data) <= PIECE_BYTES):
+            super().data_received(data)
+            return
+        if self._unparsed is None:
+            self._unparsed = bytearray()
+        self._unparsed += data
+        self.transport.pause_reading()
+        self._feed_soon()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        """As uvicorn's: the client is read again when the application has taken all of its messages."""
+        message = await self.queue.get()
+        if self.read_paused and self.queue.empty():
+            self.read_paused = False
+            self._go_on()
+        return message
+
+    def _go_on(self) -> None:
+        if self._unparsed is not None:
+            self._feed_soon()
+        elif not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def _feed_soon(self) -> None:
+        if not self._is_feeding:
+            self._is_feeding = True
+            self.loop.call_soon(self._feed)
+
+    def _feed(self) -> None:
+        self._is_feeding = False
+        if self._unparsed is None or self.read_paused or self.transport.is_closing():
+            return
+        piece = bytes(self._unparsed[: self._piece_bytes])
+        del self._unparsed[: self._piece_bytes]
+        if not self._unparsed:
+            self._unparsed = None
+        before = self._frames
+        super().data_received(piece)
+        # A large message is parsed in ever larger pieces.
+        self._piece_bytes = (
+            min(2 * self._piece_bytes, MAX_PIECE_BYTES) if self._frames == before else PIECE_BYTES
+        )
+        if not self._is_over and not self.read_paused:
+            self._go_on()
+
+    # --- frames
+
+    def send_receive_event_to_app(self) -> None:
+        self._frames += 1
+        super().send_receive_event_to_app()
+
+    def handle_ping(self) -> None:
+        if self._counts():
+            super().handle_ping()
+
+    def handle_pong(self, event: Frame) -> None:
+        if self._counts():
+            super().handle_pong(event)
+
+    def handle_cont(self, event: Frame) -> None:
+        if event.fin or self._counts():
+            super().handle_cont(event)
+
+    def _counts(self) -> bool:
+        """Count a control frame or a fragment; False, and the connection is closed, where there are too many."""
+        if self._is_over:
+            return False
+        self._frames += 1
+        now = self.loop.time()
+        if now >= self._window_end:
+            self._control_frames, self._window_end = 0, now + _WINDOW_SECONDS
+        self._control_frames += 1
+        if self._control_frames <= MAX_CONTROL_FRAMES:
+            return True
+        self._close(_POLICY_VIOLATION, f"more than {MAX_CONTROL_FRAMES} control frames in a second")
+        return False

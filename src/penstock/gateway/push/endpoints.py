@@ -1,0 +1,184 @@
+"""What push takes and gives, declared: parameters, bodies, rights. What is done with them is in `push.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from starlette.responses import Response
+
+from penstock.gateway.authorization import RequiredPermission, on_group, on_topic
+from penstock.gateway.http.endpoint import (
+    JSON,
+    Call,
+    DeclaredResponse,
+    Endpoint,
+    Parameter,
+    header,
+    path,
+    query,
+)
+from penstock.gateway.http.problems import Problem
+from penstock.gateway.http.shared_schemas import (
+    GROUP_ID,
+    OFFSET,
+    PARTITION,
+    PROBLEM,
+    STRING,
+    TOPIC_NAME,
+    USER_ID,
+    an_array,
+    an_object,
+)
+from penstock.gateway.mailbox_layouts import TOPIC as MAILBOX
+from penstock.gateway.message_forms import MESSAGE
+from penstock.gateway.push.position import MAX_LENGTH
+from penstock.gateway.push.sse import CONTENT_TYPE
+from penstock.gateway.push.websocket import MAX_CREDIT
+from penstock.internal_client.records import EARLIEST, LATEST
+
+WINDOW = 1_000
+MAX_WINDOW = 1_000_000
+STARTS = {"earliest": EARLIEST, "latest": LATEST}
+READS = (on_topic("READ"), on_group("READ"))
+_TAG = "Push"
+_POSITION = {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH}
+
+_TOPIC = path("topic", TOPIC_NAME, "The topic.")
+_WHERE: tuple[Parameter, ...] = (
+    query(
+        "group", GROUP_ID, "The consumer group to read as a member of; without one, all partitions are read."
+    ),
+    query("partition", PARTITION, "Read this partition alone (without a group)."),
+    query("offset", OFFSET, "Where to begin in the partition."),
+    query(
+        "from",
+        {"type": "string", "enum": list(STARTS)},
+        "Where to begin without an offset or an id: `latest`, or for a group that has no offsets `earliest`.",
+    ),
+    query("last_event_id", _POSITION, "The id of the last event seen, for who cannot send the header."),
+)
+_WINDOW = query(
+    "window",
+    {"type": "integer", "minimum": 1, "maximum": MAX_WINDOW, "default": WINDOW},
+    "After so many events of a group that were not acknowledged the stream ends, for the client to come again with "
+    "Last-Event-ID.",
+)
+_LAST_EVENT_ID = header("Last-Event-ID", {"type": "string", "maxLength": MAX_LENGTH}, "The last event seen.")
+_CLIENT_MESSAGE = an_object(
+    {
+        "credit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_CREDIT,
+            "description": "How many more messages the client takes. Credit adds up, to 1,000,000 at most, and each "
+            "message uses one.",
+        },
+        "ack": {
+            "type": "string",
+            "description": "The id of a message of a group: it and all before it on this connection are handled.",
+        },
+    },
+    required=(),
+)
+_GATEWAY_MESSAGE = an_object(
+    {
+        "id": {"type": "string", "description": "The position: for `ack`, or for `last_event_id` to go on."},
+        "message_id": STRING,
+        "topic": STRING,
+        **MESSAGE["properties"],
+        "error": {**PROBLEM, "description": "Alone in its message: the connection is closed after it."},
+    },
+    required=(),
+)
+_STREAM = DeclaredResponse("Events, as long as the client likes.", content_type=CONTENT_TYPE)
+
+
+class Handlers(Protocol):
+    async def events(self, call: Call) -> Response: ...
+
+    async def mailbox_events(self, call: Call) -> Response: ...
+
+    async def acknowledge(self, call: Call) -> Response: ...
+
+
+def push_endpoints(handlers: Handlers) -> Sequence[Endpoint]:
+    return (
+        SOCKET_ENDPOINT,
+        Endpoint(
+            "GET",
+            "/v1/topics/{topic}/events",
+            "readTopicEvents",
+            _TAG,
+            "Messages as server-sent events.",
+            handlers.events,
+            {200: _STREAM},
+            (_TOPIC, *_WHERE, _WINDOW, _LAST_EVENT_ID),
+            is_stream=True,
+            needs=READS,
+        ),
+        Endpoint(
+            "POST",
+            "/v1/groups/{group}/topics/{topic}/acknowledgements",
+            "acknowledgeEvents",
+            _TAG,
+            "Say that events of a group were handled, all up to one.",
+            handlers.acknowledge,
+            {
+                200: DeclaredResponse(
+                    "The partitions it was taken for.", an_object({"partitions": an_array(PARTITION)})
+                )
+            },
+            (path("group", GROUP_ID, "The consumer group."), _TOPIC),
+            {JSON: an_object({"id": _POSITION})},
+            needs=READS,
+        ),
+        Endpoint(
+            "GET",
+            "/receive/events",
+            "receiveEvents",
+            _TAG,
+            "A user's messages as server-sent events.",
+            handlers.mailbox_events,
+            {200: _STREAM},
+            (
+                query("user_id", USER_ID, "Whose messages.", required=True),
+                query("last_message_id", _POSITION, "The id of the last message seen."),
+                _LAST_EVENT_ID,
+            ),
+            is_stream=True,
+            needs=(RequiredPermission("READ", "TOPIC", MAILBOX),),
+        ),
+    )
+
+
+async def _refuse_without_upgrade(call: Call) -> Response:
+    raise Problem(
+        426,
+        "this path is a WebSocket: connect with ws://, or read the same messages as server-sent events at "
+        f"/v1/topics/{call.parameters['topic']}/events",
+        error="INVALID_REQUEST",
+        headers={"upgrade": "websocket"},
+    )
+
+
+SOCKET_ENDPOINT = Endpoint(
+    "GET",
+    "/v1/topics/{topic}/stream",
+    "streamTopic",
+    _TAG,
+    "Messages over a WebSocket. The gateway sends as many messages as the client has given credit for, and none before "
+    "the first credit.",
+    _refuse_without_upgrade,
+    {
+        101: DeclaredResponse(
+            "The connection is a WebSocket. A connection that the gateway closes has code 1001 (the gateway stops), "
+            "1008 (too many control frames), 1011 (an error of the gateway), 1013 (others need the connection; come "
+            "later) or 4000 + the status of a problem."
+        )
+    },
+    (_TOPIC, *_WHERE),
+    socket_messages={"client": _CLIENT_MESSAGE, "gateway": _GATEWAY_MESSAGE},
+    needs=READS,
+)
+"""The handshake: a WebSocket has parameters and rights as a request has. A plain GET is told to upgrade."""

@@ -1,0 +1,242 @@
+"""Reads topics for many streams at once: what one has read others take from memory, and one wait serves all who wait.
+
+A partition is read when a stream asks for it and is watched while one waits, never ahead of that; so nobody who is slow
+makes anything grow. Pages are kept in memory up to a total, for whoever comes to the same place next. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from penstock.errors import BrokerError, PenstockError
+from penstock.gateway.push.turns import Turns
+from penstock.gateway.records import GatewayRecords, Limits, Page
+from penstock.internal_client.retries import RETRIABLE
+from penstock.internal_client.routes import TopicRoute
+from penstock.model import TopicId
+from penstock.records.iteration import Record
+
+PAGE_LIMITS = Limits(max_records=100, max_bytes=32 * 1024)
+MAX_KEPT_BYTES = 32 * 1024 * 1024
+WAIT_MS = 20_000
+MAX_READS = 8
+"""On their way at a time, for those who read what is there already."""
+RETRY_SECONDS = 0.5
+WAKES_PER_TURN = 32
+_MESSAGE_OVERHEAD_BYTES = 120
+
+Wake = Callable[[], None]
+
+
+class PushMessage(NamedTuple):
+    offset: int
+    body: bytes
+    """As every stream sends it."""
+
+
+Render = Callable[[str, int, Record], bytes]
+"""The body of a message, from its topic, partition and record."""
+
+
+class SharedPage(NamedTuple):
+    """What a partition has from one offset on."""
+
+    start: int
+    next_offset: int
+    messages: tuple[PushMessage, ...]
+    size: int
+
+    def from_offset(self, offset: int) -> tuple[PushMessage, ...]:
+        if offset == self.start:
+            return self.messages
+        return self.messages[bisect_right(self.messages, offset - 1, key=lambda each: each.offset) :]
+
+
+class Feeds:
+    """The partitions that streams read at present."""
+
+    def __init__(self, records: GatewayRecords, render: Render) -> None:
+        self.records = records
+        self.render = render
+        self.turns = Turns()
+        self.events_taken = 0
+        """By all streams so far."""
+        self.reading = asyncio.Semaphore(MAX_READS)
+        self._feeds: dict[tuple[TopicId, int], PartitionFeed] = {}
+        self._kept: deque[tuple[PartitionFeed, SharedPage]] = deque()
+        self._kept_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+    def open(self, topic: TopicRoute, partition: int) -> PartitionFeed:
+        """For a stream that begins to read it; it closes it again."""
+        feed = self._feeds.get((topic.id, partition))
+        if feed is None:
+            feed = self._feeds[topic.id, partition] = PartitionFeed(self, topic, partition)
+        feed.readers += 1
+        return feed
+
+    def known_ends(self, topic: TopicRoute, partitions: Iterable[int]) -> dict[int, int]:
+        """Where the partitions end that somebody waits at the end of: thousands who begin there need not ask for it."""
+        feeds = ((each, self._feeds.get((topic.id, each))) for each in partitions)
+        return {each: feed.end for each, feed in feeds if feed is not None and feed.is_watched}
+
+    def drop(self, feed: PartitionFeed) -> None:
+        self._feeds.pop((feed.topic_id, feed.partition), None)
+
+    def keep(self, feed: PartitionFeed, page: SharedPage) -> None:
+        self._kept.append((feed, page))
+        self._kept_bytes += page.size
+        while self._kept_bytes > MAX_KEPT_BYTES:
+            oldest_feed, oldest = self._kept.popleft()
+            self._kept_bytes -= oldest.size
+            oldest_feed.forget_page(oldest)
+
+    def close(self) -> None:
+        for feed in tuple(self._feeds.values()):
+            feed.stop()
+
+
+class PartitionFeed:
+    def __init__(self, feeds: Feeds, topic: TopicRoute, partition: int) -> None:
+        self.topic, self.topic_id = topic.name, topic.id
+        self.partition = partition
+        self.readers = 0
+        self._feeds = feeds
+        self.end = -1
+        """As far as there is known to be something."""
+        self._starts: list[int] = []
+        self._pages: dict[int, SharedPage] = {}
+        self._reads: dict[int, asyncio.Task[SharedPage]] = {}
+        self._waiting: set[Wake] = set()
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def is_watched(self) -> bool:
+        return self._watch is not None
+
+    def close(self, wake: Wake) -> None:
+        """A stream reads it no more."""
+        self._waiting.discard(wake)
+        self.readers -= 1
+        self._end_if_unused()
+
+    def stop(self) -> None:
+        for task in (*self._reads.values(), *(() if self._watch is None else (self._watch,))):
+            task.cancel()
+
+    async def read(self, offset: int) -> SharedPage:
+        """What there is from the offset on, without waiting; BrokerError or OSError where it cannot be had."""
+        page = self._find(offset)
+        if page is not None:
+            return page
+        reading = self._reads.get(offset)
+        if reading is None:
+            reading = asyncio.get_running_loop().create_task(self._read_at_once(offset))
+            self._reads[offset] = reading
+            reading.add_done_callback(lambda done: self._on_read(offset, done))
+        return await asyncio.shield(reading)
+
+    def _on_read(self, offset: int, reading: asyncio.Task[SharedPage]) -> None:
+        del self._reads[offset]
+        if not reading.cancelled():
+            reading.exception()  # those who wanted it may all have left
+
+    def may_have(self, offset: int) -> bool:
+        """Whether a read may find something that a wait would not."""
+        return offset != self.end
+
+    def wait(self, offset: int, wake: Wake) -> bool:
+        """Have `wake` called when there may be something at the offset; False where there is already."""
+        if offset < self.end:
+            return False
+        self._waiting.add(wake)
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().create_task(self._run_watch(offset))
+        return True
+
+    def forget_page(self, page: SharedPage) -> None:
+        if self._pages.get(page.start) is page:
+            del self._pages[page.start]
+            self._starts.remove(page.start)
+
+    def _find(self, offset: int) -> SharedPage | None:
+        place = bisect_right(self._starts, offset)
+        if place == 0:
+            return None
+        page = self._pages[self._starts[place - 1]]
+        return page if offset < page.next_offset else None
+
+    async def _read_at_once(self, offset: int) -> SharedPage:
+        async with self._feeds.reading:
+            return await self._read(offset, 0)
+
+    async def _read(self, offset: int, wait_ms: int) -> SharedPage:
+        found = await self._feeds.records.read(self.topic, self.partition, offset, PAGE_LIMITS, wait_ms)
+        if found.records:
+            await self._feeds.turns.mine()
+        page = self._shared(offset, found)
+        self.end = max(self.end, page.next_offset)
+        if page.next_offset > offset and offset not in self._pages:
+            self._pages[offset] = page
+            insort(self._starts, offset)
+            self._feeds.keep(self, page)
+        return page
+
+    def _shared(self, offset: int, page: Page) -> SharedPage:
+        render = self._feeds.render
+        messages = tuple(
+            PushMessage(record.offset, render(self.topic, self.partition, record)) for record in page.records
+        )
+        size = sum(len(each.body) + _MESSAGE_OVERHEAD_BYTES for each in messages)
+        return SharedPage(offset, page.next_offset, messages, size)
+
+    async def _run_watch(self, offset: int) -> None:
+        loop = asyncio.get_running_loop()
+        # A wait takes a connection of its own: where messages come all the time, a look is enough.
+        wait_ms = 0
+        try:
+            while self._waiting:
+                began = loop.time()
+                try:
+                    page = await self._read(offset, wait_ms)
+                except (PenstockError, OSError) as error:
+                    if not isinstance(error, BrokerError) or error.code in RETRIABLE:
+                        await asyncio.sleep(RETRY_SECONDS)
+                        continue
+                    # Whoever reads now is told the same.
+                    self.end = -1
+                    self._wake_all()
+                    return
+                if page.next_offset > offset:
+                    self._wake_all()
+                    return
+                if wait_ms:
+                    # Where too many wait already, the answer comes at once.
+                    await asyncio.sleep(max(0.0, began + RETRY_SECONDS - loop.time()))
+                wait_ms = WAIT_MS
+        finally:
+            self._watch = None
+            self._end_if_unused()
+
+    def _wake_all(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        self._wake_some(tuple(waiting), 0)
+
+    def _wake_some(self, waiting: tuple[Wake, ...], first: int) -> None:
+        # Thousands may wait, and each has something to do then: others come between.
+        following = first + WAKES_PER_TURN
+        for wake in waiting[first:following]:
+            wake()
+        if following < len(waiting):
+            asyncio.get_running_loop().call_soon(self._wake_some, waiting, following)
+
+    def _end_if_unused(self) -> None:
+        # While a wait is under way at the broker the next stream is best served by the same.
+        if self.readers == 0 and self._watch is None:
+            self._feeds.drop(self)

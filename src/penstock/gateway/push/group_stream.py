@@ -1,0 +1,136 @@
+"""A stream that is a member of a consumer group: what it reads is assigned, and the client says how far it has got.
+
+An event counts as handled when the client acknowledges it or a later one; that is what is committed, at the latest when
+the partition is given up. What was sent and not acknowledged is sent again to whoever reads the partition next: at
+least once. Acknowledgements never move a group back. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from penstock.errors import BrokerError
+from penstock.gateway.push.feed import Feeds
+from penstock.gateway.push.group_member import GroupMember
+from penstock.gateway.push.position import Positions
+from penstock.gateway.push.stream import PushStream
+from penstock.internal_client.routes import Routes, TopicRoute
+
+_RETRY_SECONDS = 1.0
+
+
+class GroupStream:
+    def __init__(
+        self, feeds: Feeds, topic: TopicRoute, routes: Routes, group: str, member_id: str, start: int
+    ) -> None:
+        """`start` is EARLIEST or LATEST: where a group begins that has no offset yet."""
+        self._id_positions: dict[int, int] = {}
+        """What was sent and not acknowledged: so much an id has to say."""
+        self.stream = PushStream(feeds, topic, id_positions=self._id_positions)
+        self.group = group
+        self._records = feeds.records
+        self._start = start
+        self._member = GroupMember(routes, group, topic, member_id, self)
+        self._acknowledged: dict[int, int] = {}
+        """By partition that it reads, at least what the group had when it was taken."""
+        self._uncommitted: set[int] = set()
+        self._membership: asyncio.Task[None] | None = None
+        self._committing: asyncio.Task[None] | None = None
+
+    async def join(self) -> None:
+        """BrokerError or OSError where the group cannot be joined."""
+        await self._member.join()
+        self._membership = asyncio.get_running_loop().create_task(self._stay())
+
+    def hurry(self) -> None:
+        """Who else is in the group has changed: the sooner its members report, the sooner all have their share."""
+        self._member.hurry()
+
+    async def close(self) -> None:
+        """Commit what was acknowledged, and leave."""
+        for task in (self._membership, self._committing):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+        await self._commit_finally(self._uncommitted)
+        await self._member.leave()
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many offsets lie between what was sent and what was acknowledged."""
+        positions = self.stream.positions
+        return sum(
+            max(0, positions.get(partition, 0) - offset) for partition, offset in self._acknowledged.items()
+        )
+
+    def acknowledge(self, positions: Positions) -> list[int]:
+        """Everything before these positions has been handled; the partitions this stream reads of them."""
+        mine = sorted(positions.keys() & self.stream.positions.keys())
+        for partition in mine:
+            # Nobody has handled what was not sent.
+            offset = min(positions[partition], self.stream.positions[partition])
+            if offset >= self._id_positions.get(partition, offset):
+                self._id_positions.pop(partition, None)
+            if offset > self._acknowledged[partition]:
+                self._acknowledged[partition] = offset
+                self._uncommitted.add(partition)
+        if self._uncommitted and self._committing is None:
+            self._committing = asyncio.get_running_loop().create_task(self._commit())
+        return mine
+
+    async def until_committed(self) -> None:
+        """Until what was acknowledged is committed, or the stream is closed."""
+        if self._committing is not None:
+            await asyncio.wait((self._committing,))
+
+    # --- as its membership has it
+
+    async def begin(self, partitions: frozenset[int]) -> Mapping[int, int]:
+        return await self._records.offsets(self.stream.topic.name, sorted(partitions), self._start)
+
+    def take(self, positions: Mapping[int, int]) -> None:
+        self._acknowledged |= positions
+        self.stream.read_from(positions)
+
+    async def give_up(self, partitions: frozenset[int]) -> None:
+        self.stream.leave_out(partitions)
+        await self._commit_finally(partitions & self._uncommitted)
+        for partition in partitions:
+            self._acknowledged.pop(partition, None)
+        self._uncommitted -= partitions
+
+    def lose(self) -> None:
+        self.stream.leave_out(self.stream.positions)
+        self._acknowledged.clear()
+        self._uncommitted.clear()
+
+    async def _stay(self) -> None:
+        try:
+            await self._member.run()
+        except BrokerError as error:
+            self.stream.fail(error)
+
+    async def _commit(self) -> None:
+        try:
+            while self._uncommitted:
+                try:
+                    await self._commit_now(self._uncommitted)
+                except (BrokerError, OSError):
+                    await asyncio.sleep(_RETRY_SECONDS)
+        finally:
+            self._committing = None
+
+    async def _commit_finally(self, partitions: Iterable[int]) -> None:
+        with suppress(BrokerError, OSError):
+            await self._commit_now(partitions)
+
+    async def _commit_now(self, partitions: Iterable[int]) -> None:
+        offsets = {partition: self._acknowledged[partition] for partition in partitions}
+        if offsets:
+            await self._member.commit(offsets)
+        self._uncommitted -= {
+            partition for partition, offset in offsets.items() if self._acknowledged.get(partition) == offset
+        }

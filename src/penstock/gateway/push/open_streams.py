@@ -1,0 +1,74 @@
+"""The streams that are open, by topic: what becomes of a topic meanwhile becomes of them.
+
+Topics are looked at every few seconds. Streams of all partitions read those that are added from their beginning; where
+a topic is gone, or is another one of the same name, its streams end and say so. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.errors import BrokerError, ErrorCode, PenstockError
+from penstock.gateway.push.stream import PushStream
+from penstock.internal_client.routes import TopicRoute
+from penstock.internal_client.topics import Topics
+
+LOOK_SECONDS = 5.0
+
+
+class OpenStreams:
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._streams: dict[str, set[PushStream]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._streams.values()))
+
+    def add(self, stream: PushStream) -> None:
+        self._streams.setdefault(stream.topic.name, set()).add(stream)
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    def discard(self, stream: PushStream) -> None:
+        streams = self._streams[stream.topic.name]
+        streams.discard(stream)
+        if not streams:
+            del self._streams[stream.topic.name]
+
+    def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def _look(self) -> None:
+        try:
+            while self._streams:
+                await asyncio.sleep(LOOK_SECONDS)
+                for name in tuple(self._streams):
+                    await self._look_at(name)
+        finally:
+            self._looking = None
+
+    async def _look_at(self, name: str) -> None:
+        try:
+            found = await self._topics.get(name, fresh=True)
+        except (PenstockError, OSError) as error:
+            # Who reads notices anything else.
+            if isinstance(error, BrokerError) and error.code is ErrorCode.unknown_topic_or_partition:
+                for stream in self._streams.get(name, ()):
+                    stream.fail(error)
+        else:
+            for stream in self._streams.get(name, ()):
+                _follow(stream, found)
+
+
+def _follow(stream: PushStream, found: TopicRoute) -> None:
+    if found.id != stream.topic.id:
+        error = BrokerError(
+            ErrorCode.unknown_topic_id, f"{found.name} was deleted, and another was made in its place"
+        )
+        stream.fail(error)
+    elif stream.reads_all:
+        known = len(stream.topic.partitions)
+        stream.read_from(dict.fromkeys(range(known, len(found.partitions)), 0))
+        stream.topic = found

@@ -1,0 +1,228 @@
+"""Push: topics as server-sent events and over WebSockets, for single readers and for members of consumer groups.
+
+`Push` is made once for a gateway; its endpoints and sockets are put beside the others. It knows which streams are open
+and opens new ones; how events are read, sent and acknowledged is in the modules beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+
+from penstock.gateway.authorization import require_all
+from penstock.gateway.endpoint_context import EndpointContext
+from penstock.gateway.http.endpoint import Call, Endpoint
+from penstock.gateway.http.problems import Problem, problem_of
+from penstock.gateway.http.request_parts import collect_headers, read_parameters
+from penstock.gateway.http.responses import json_response
+from penstock.gateway.push.endpoints import MAX_WINDOW, SOCKET_ENDPOINT, STARTS, push_endpoints
+from penstock.gateway.push.feed import Feeds
+from penstock.gateway.push.group_stream import GroupStream
+from penstock.gateway.push.json_message import render_mail, render_message
+from penstock.gateway.push.open_streams import OpenStreams
+from penstock.gateway.push.position import ForeignPosition, Positions, decode_positions
+from penstock.gateway.push.remote_acknowledgement import acknowledge_elsewhere
+from penstock.gateway.push.sources import GroupSource, MailboxSource, SingleSource
+from penstock.gateway.push.sse import EventSource, EventStream
+from penstock.gateway.push.stream import PushStream
+from penstock.gateway.push.websocket import SocketStream, refuse
+from penstock.gateway.records import Limits
+from penstock.internal_client.group_membership import GroupMembership
+from penstock.internal_client.records import EARLIEST, LATEST
+from penstock.internal_client.routes import TopicRoute
+
+COMMIT_SECONDS = 10.0
+MAX_PARTITIONS = 1_000
+"""Of one stream without a group; the id of an event has to name all of them."""
+
+
+class PushService:
+    def __init__(self, context: EndpointContext, id_prefix: str) -> None:
+        """`id_prefix` is this gateway's alone: members of groups are named by it."""
+        self._context = context
+        self._mailbox = context.mailbox
+        self._id_prefix = id_prefix
+        self._numbers = count(1)
+        self._feeds = Feeds(context.backend.records, render_message)
+        self._coordinator = GroupMembership(context.backend.routes)
+        self._streams = OpenStreams(context.backend.topics)
+        self._groups: dict[tuple[str, str], set[GroupStream]] = {}
+
+    @property
+    def open_streams(self) -> int:
+        return len(self._streams)
+
+    @property
+    def events_sent(self) -> int:
+        return self._feeds.events_taken
+
+    def close(self) -> None:
+        self._streams.close()
+        self._feeds.close()
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        return push_endpoints(self)
+
+    def sockets(self) -> Sequence[BaseRoute]:
+        return (WebSocketRoute(SOCKET_ENDPOINT.path, _Socket(self)),)
+
+    # --- what clients ask for
+
+    async def events(self, call: Call) -> Response:
+        source, _ = await self._open(call.parameters, call.request_id)
+        return EventStream(source, call.request_id)
+
+    async def mailbox_events(self, call: Call) -> Response:
+        user_id = call.parameters["user_id"]
+        last = call.parameters.get("Last-Event-ID") or call.parameters.get("last_message_id")
+        # What cannot be is said before the stream begins.
+        await self._mailbox.receive(user_id, last, Limits(1, 1), 0)
+        return EventStream(MailboxSource(self._mailbox, user_id, last, render_mail), call.request_id)
+
+    async def acknowledge(self, call: Call) -> Response:
+        group, name = call.parameters["group"], call.parameters["topic"]
+        topic = await self._context.backend.topics.get(name)
+        positions = _read_positions(topic, call.body["id"])
+        return json_response({"partitions": sorted(await self._acknowledge(group, topic, positions))})
+
+    async def serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = f"{self._id_prefix}-s{next(self._numbers):x}"
+        await receive()
+        try:
+            parameters = read_parameters(
+                SOCKET_ENDPOINT,
+                scope["path_params"],
+                scope["query_string"],
+                collect_headers(scope["headers"]),
+            )
+            host = scope["client"][0] if scope["client"] else ""
+            require_all(self._context.authorize, host, SOCKET_ENDPOINT.needs, parameters, None)
+            source, group_stream = await self._open(parameters | {"window": MAX_WINDOW}, request_id)
+        except Exception as error:
+            problem = problem_of(error)
+            if problem is None:
+                raise
+            await refuse(problem, request_id, send)
+            return
+        await send({"type": "websocket.accept"})
+
+        def acknowledge(event_id: str) -> None:
+            if group_stream is None:
+                raise _invalid("only streams of a group are acknowledged")
+            group_stream.acknowledge(_read_positions(group_stream.stream.topic, event_id))
+
+        await SocketStream(source, acknowledge, request_id).serve(receive, send)
+
+    async def _acknowledge(self, group: str, topic: TopicRoute, positions: Positions) -> set[int]:
+        """Have it committed that a group has got so far; the partitions of which that is so now."""
+        taken: set[int] = set()
+        async with asyncio.timeout(COMMIT_SECONDS):
+            for stream in tuple(self._groups.get((group, topic.name), ())):
+                taken.update(stream.acknowledge(positions))
+                await stream.until_committed()
+            left = {partition: positions[partition] for partition in positions.keys() - taken}
+            if left:
+                ends = await self._context.backend.records.offsets(topic.name, sorted(left), LATEST)
+                if any(offset > ends[partition] for partition, offset in left.items()):
+                    raise _invalid("the id is that of no message there is")
+                taken |= await acknowledge_elsewhere(self._coordinator, group, topic, left)
+        return taken
+
+    # --- opening streams
+
+    async def _open(
+        self, parameters: Mapping[str, Any], request_id: str
+    ) -> tuple[EventSource, GroupStream | None]:
+        topic = await self._context.backend.topics.get(parameters["topic"])
+        last = parameters.get("Last-Event-ID") or parameters.get("last_event_id")
+        seen = _read_positions(topic, last) if last else {}
+        if "group" in parameters:
+            return await self._open_group(topic, parameters, seen, request_id)
+        stream = PushStream(self._feeds, topic, reads_all="partition" not in parameters)
+        stream.read_from(await self._begin(topic, parameters, seen))
+        self._streams.add(stream)
+        return SingleSource(stream, partial(self._streams.discard, stream)), None
+
+    async def _open_group(
+        self, topic: TopicRoute, parameters: Mapping[str, Any], seen: Positions, request_id: str
+    ) -> tuple[EventSource, GroupStream]:
+        if "partition" in parameters or "offset" in parameters:
+            raise _invalid("the partitions of a group and where it reads them are the group's business")
+        backend, group = self._context.backend, parameters["group"]
+        start = STARTS[parameters.get("from", "earliest")]
+        if seen:
+            await self._acknowledge(group, topic, seen)
+        joined = GroupStream(self._feeds, topic, backend.routes, group, request_id, start)
+        try:
+            await joined.join()
+        except BaseException:
+            # The group may have taken it, and would wait for it.
+            await joined.close()
+            raise
+        self._streams.add(joined.stream)
+        others = self._groups.setdefault((group, topic.name), set())
+        for other in others:
+            other.hurry()
+        others.add(joined)
+        return GroupSource(joined, parameters["window"], partial(self._forget, joined)), joined
+
+    def _forget(self, stream: GroupStream) -> None:
+        self._streams.discard(stream.stream)
+        key = stream.group, stream.stream.topic.name
+        self._groups[key].discard(stream)
+        if not self._groups[key]:
+            del self._groups[key]
+
+    async def _begin(
+        self, topic: TopicRoute, parameters: Mapping[str, Any], seen: Positions
+    ) -> Mapping[int, int]:
+        partitions = range(len(topic.partitions))
+        if "partition" in parameters:
+            partition = parameters["partition"]
+            if partition not in partitions:
+                raise Problem(
+                    404,
+                    f"{topic.name} has {len(partitions)} partitions",
+                    error="UNKNOWN_TOPIC_OR_PARTITION",
+                )
+            partitions = range(partition, partition + 1)
+        elif "offset" in parameters:
+            raise _invalid("an offset needs a partition")
+        if len(partitions) > MAX_PARTITIONS:
+            raise _invalid(f"more than {MAX_PARTITIONS} partitions: read them one by one, or as a group")
+        if "offset" in parameters and not seen:
+            return {parameters["partition"]: parameters["offset"]}
+        # A partition that was added after the event was sent is new to its reader from the beginning.
+        start = EARLIEST if seen else STARTS[parameters.get("from", "latest")]
+        begin = {**(self._feeds.known_ends(topic, partitions) if start == LATEST else {}), **seen}
+        unknown = [partition for partition in partitions if partition not in begin]
+        begin |= await self._context.backend.records.offsets(topic.name, unknown, start)
+        return {partition: begin[partition] for partition in partitions}
+
+
+class _Socket:
+    """A `Push` as an ASGI application for WebSockets."""
+
+    def __init__(self, push: PushService) -> None:
+        self._push = push
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._push.serve_socket(scope, receive, send)
+
+
+def _read_positions(topic: TopicRoute, text: str) -> Positions:
+    try:
+        return decode_positions(topic.id, text)
+    except ForeignPosition:
+        raise _invalid("this is not the id of an event of this topic; leave it out to begin anew") from None
+
+
+def _invalid(detail: str) -> Problem:
+    return Problem(400, detail, error="INVALID_REQUEST")

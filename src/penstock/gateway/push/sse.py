@@ -1,0 +1,81 @@
+"""Server-sent events: an answer that goes on, as fast as its client reads and no faster.
+
+Events are asked for when the socket has taken the last ones, so a client that does not read holds one small chunk and
+nothing more. A comment tells now and then that the connection lives. What ends a stream is said as an event
+`problem` with a problem document, unless it is the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from penstock.errors import PenstockError
+from penstock.gateway.http.problems import problem_of
+from penstock.gateway.push.stream import Event
+
+CONTENT_TYPE = "text/event-stream"
+KEEP_ALIVE_SECONDS = 20.0
+MAX_EVENTS = 256
+MAX_BYTES = 32 * 1024
+RETRY_MS = 500
+"""How soon a client whose connection has ended comes again."""
+
+
+class EventSource(Protocol):
+    """Where events come from."""
+
+    async def take(self, max_events: int, max_bytes: int, patience_seconds: float) -> Sequence[Event]:
+        """Some events; none where there were none in time. May be cancelled."""
+        ...
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the client has to come again, with the last id it saw, to get more."""
+        ...
+
+    async def finish(self) -> None:
+        """Nothing is taken any more, whatever the reason; comes once."""
+        ...
+
+
+class EventStream(Response):
+    def __init__(self, source: EventSource, request_id: str) -> None:
+        super().__init__(headers={"content-type": CONTENT_TYPE, "x-accel-buffering": "no"})
+        # The stream ends when it ends.
+        del self.headers["content-length"]
+        self._source = source
+        self._request_id = request_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                await self._send_events(send)
+        finally:
+            # Also where this is cancelled: the client has left, or the gateway stops and clients come again.
+            await self._source.finish()
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _send_events(self, send: Send) -> None:
+        body = b"retry: %d\n\n" % RETRY_MS
+        while True:
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            if self._source.is_exhausted:
+                return
+            try:
+                events = await self._source.take(MAX_EVENTS, MAX_BYTES, KEEP_ALIVE_SECONDS)
+            except (PenstockError, OSError) as error:
+                await send({"type": "http.response.body", "body": self._explain(error), "more_body": True})
+                return
+            body = b"".join(b"id: %b\ndata: %b\n\n" % (each.id.encode(), each.body) for each in events)
+            body = body or b":\n\n"
+
+    def _explain(self, error: Exception) -> bytes:
+        problem = problem_of(error)
+        assert problem is not None, error
+        return b"event: problem\ndata: %b\n\n" % msgspec.json.encode(problem.document(self._request_id))

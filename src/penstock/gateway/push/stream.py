@@ -1,0 +1,160 @@
+"""One client that is sent the messages of a topic, as fast as it takes them and no faster.
+
+A stream holds offsets and nothing that it would have to send: it reads (through the feeds) when it is asked for events.
+Which partitions it reads may change, as a group assigns them. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.gateway.push.feed import Feeds, PartitionFeed, SharedPage
+from penstock.gateway.push.position import encode_positions
+from penstock.internal_client.records import EARLIEST, LATEST
+from penstock.internal_client.retries import RETRIABLE
+from penstock.internal_client.routes import TopicRoute
+
+_RETRY_SECONDS = 0.5
+
+
+class Event(NamedTuple):
+    id: str
+    """The position after it."""
+    body: bytes
+
+
+class PushStream:
+    def __init__(
+        self,
+        feeds: Feeds,
+        topic: TopicRoute,
+        *,
+        reads_all: bool = False,
+        id_positions: dict[int, int] | None = None,
+    ) -> None:
+        """`reads_all`: partitions that the topic gets are read too. `told`: where only some of the positions are to be
+        in the ids of events, namely those that events came from, they are kept here; whoever gave it may remove any."""
+        self.topic = topic
+        self.reads_all = reads_all
+        self.positions: dict[int, int] = {}
+        self._id_positions = self.positions if id_positions is None else id_positions
+        self._feeds = feeds
+        self._open: dict[int, PartitionFeed] = {}
+        self._is_due = asyncio.Event()
+        self._failure: BrokerError | None = None
+
+    # --- what it reads
+
+    def read_from(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions too, from here on."""
+        for partition, offset in positions.items():
+            if partition not in self._open:
+                self._open[partition] = self._feeds.open(self.topic, partition)
+            self.positions[partition] = offset
+        self.wake()
+
+    def leave_out(self, partitions: Iterable[int]) -> None:
+        for partition in tuple(partitions):
+            if partition in self._open:
+                self._open.pop(partition).close(self.wake)
+                self.positions.pop(partition)
+                self._id_positions.pop(partition, None)
+
+    def close(self) -> None:
+        self.leave_out(self._open)
+
+    def fail(self, failure: BrokerError) -> None:
+        """Whoever takes events is told that there will be none."""
+        self._failure = failure
+        self.wake()
+
+    def wake(self) -> None:
+        self._is_due.set()
+
+    # --- what it gives
+
+    async def take(self, max_events: int, max_bytes: int, patience_seconds: float) -> list[Event]:
+        """Some events, at least one if there is any; none when there were none in time. BrokerError where it cannot
+        go on. May be cancelled: nothing is taken then."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience_seconds
+        while True:
+            await self._feeds.turns.mine()
+            self._is_due.clear()
+            if self._failure is not None:
+                raise self._failure
+            events = await self._take_some(max_events, max_bytes)
+            if events:
+                return events
+            if not self._must_wait():
+                continue
+            if loop.time() >= deadline:
+                return []
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await self._is_due.wait()
+
+    async def _take_some(self, max_events: int, max_bytes: int) -> list[Event]:
+        for partition in tuple(self.positions):
+            page = await self._read(partition)
+            if page is None:
+                continue
+            # What was just read comes last next time.
+            self.positions[partition] = self.positions.pop(partition)
+            events = self._events_of(partition, page, max_events, max_bytes)
+            if events:
+                return events
+        return []
+
+    async def _read(self, partition: int) -> SharedPage | None:
+        """What the partition has next; None where it has nothing, or is not read any more."""
+        offset = self.positions.get(partition)
+        if offset is None or not self._open[partition].may_have(offset):
+            return None
+        try:
+            page = await self._open[partition].read(offset)
+        except OSError:
+            await asyncio.sleep(_RETRY_SECONDS)
+            return None
+        except BrokerError as error:
+            if error.code is ErrorCode.offset_out_of_range:
+                await self._go_where_there_is_something(partition, offset)
+            elif error.code in RETRIABLE:
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                raise
+            return None
+        # Meanwhile it may have been given up, and even taken again from elsewhere.
+        return page if self.positions.get(partition) == offset and page.next_offset > offset else None
+
+    async def _go_where_there_is_something(self, partition: int, offset: int) -> None:
+        """To the oldest there is where retention has overtaken it, else to the end."""
+        records, name = self._feeds.records, self.topic.name
+        earliest = (await records.offsets(name, [partition], EARLIEST))[partition]
+        latest = (await records.offsets(name, [partition], LATEST))[partition]
+        if self.positions.get(partition) == offset:
+            self.positions[partition] = earliest if offset < earliest else latest
+
+    def _events_of(self, partition: int, page: SharedPage, max_events: int, max_bytes: int) -> list[Event]:
+        events: list[Event] = []
+        messages = page.from_offset(self.positions[partition])
+        left_bytes = max_bytes
+        for message in messages[:max_events]:
+            if events and len(message.body) > left_bytes:
+                break
+            left_bytes -= len(message.body)
+            self.positions[partition] = self._id_positions[partition] = message.offset + 1
+            events.append(Event(encode_positions(self.topic.id, self._id_positions), message.body))
+        self._feeds.events_taken += len(events)
+        if len(events) == len(messages):
+            self.positions[partition] = page.next_offset
+        return events
+
+    def _must_wait(self) -> bool:
+        """Whether there is nothing in any partition, so that only a wake makes a difference."""
+        waits = [feed.wait(self.positions[partition], self.wake) for partition, feed in self._open.items()]
+        return all(waits)

@@ -1,0 +1,179 @@
+"""The door of the gateway, without a server or a cluster: rights, large bodies, errors of ours, clients that go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+from starlette.responses import Response
+
+from penstock.clock import SystemClock
+from penstock.config import BrokerConfig
+from penstock.gateway.endpoint_context import EndpointContext
+from penstock.gateway.gateway import RESOURCES
+from penstock.gateway.http.application import GatewayApplication
+from penstock.gateway.http.endpoint import JSON, SYSTEM, Call, DeclaredResponse, Endpoint
+from penstock.gateway.http.page import example
+from penstock.observability.log_lines import json_line
+from penstock.observability.logs import Logger
+from penstock.observability.metrics import BrokerMetrics
+from penstock.threads import ThreadPools
+
+SECRET = "the password is in /etc/secret.py"
+LISTS = {"listTopics", "listGroups", "listTransactions"}
+
+
+class Stage:
+    """A front whose backend must not be asked, unless a test gives it one."""
+
+    def __init__(
+        self, endpoints: Any = RESOURCES, allowed: Callable[..., bool] = lambda *_: True, backend: Any = None
+    ) -> None:
+        self.lines: list[str] = []
+        self.metrics = BrokerMetrics({}, 1)
+        log = Logger(SystemClock(), self.lines.append, json_line)
+        gateway = EndpointContext(
+            backend, BrokerConfig({}), SystemClock(), ThreadPools(), log, backend, allowed
+        )
+        self.application = GatewayApplication(gateway, endpoints, [], self.metrics, "test")
+        transport = httpx.ASGITransport(self.application, raise_app_exceptions=False)
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://gateway")
+
+
+def endpoint(handler: Callable[[Call], Awaitable[Response]], **more: Any) -> Endpoint:
+    return Endpoint("POST", "/x", "x", "", "", handler, {200: DeclaredResponse("")}, **more)
+
+
+@pytest.mark.parametrize("declared", RESOURCES, ids=lambda each: each.name)
+async def test_nothing_is_asked_of_the_cluster_for_who_is_not_allowed(declared: Endpoint) -> None:
+    if declared.name in LISTS:
+        return
+    assert declared.needs, "what a client must be allowed is declared"
+    asked: list[tuple[str, ...]] = []
+
+    def deny(*question: str) -> bool:
+        asked.append(question)
+        return False
+
+    path = declared.path.replace("{broker}", "1").replace("{topic}", "t").replace("{group}", "t")
+    path = path.replace("{transactional_id}", "t")
+    schema = declared.bodies.get(JSON)
+    body = None if schema is None else json.dumps(example(schema))
+    headers = {} if body is None else {"content-type": JSON}
+    answer = await Stage(allowed=deny).http.request(declared.method, path, content=body, headers=headers)
+    assert answer.status_code == 403, answer.text
+    assert answer.json()["error"].endswith("_AUTHORIZATION_FAILED")
+    [(_, _, _, name)] = asked
+    assert name in ("t", "text", "mailbox", "kafka-cluster")
+
+
+async def test_lists_show_what_may_be_described() -> None:
+    from uuid import UUID
+
+    from penstock.internal_client.routes import PartitionRoute, TopicRoute
+    from penstock.model import BrokerId, TopicId
+
+    class Topics:
+        async def all(self) -> list[TopicRoute]:
+            partition = PartitionRoute(BrokerId(1), 0, (BrokerId(1),), (BrokerId(1),))
+            return [
+                TopicRoute(name, TopicId(UUID(int=1)), False, (partition,)) for name in ("mine", "theirs")
+            ]
+
+    class Backend:
+        topics = Topics()
+
+    stage = Stage(allowed=lambda host, operation, kind, name: name == "mine", backend=Backend())
+    listed = (await stage.http.get("/v1/topics")).json()["topics"]
+    assert [each["name"] for each in listed] == ["mine"]
+
+
+async def test_an_error_of_ours_shows_its_request_id_and_the_log_has_the_rest() -> None:
+    async def fail(call: Call) -> Response:
+        raise RuntimeError(SECRET)
+
+    stage = Stage([endpoint(fail)])
+    answer = await stage.http.post("/x")
+    assert answer.status_code == 500
+    assert SECRET not in answer.text + str(answer.headers)
+    [line] = stage.lines
+    assert answer.json()["request_id"] in line
+    assert SECRET in line
+    assert stage.metrics.http_answers.counts == {"500": 1}
+
+
+async def test_a_large_body_is_taken_apart_while_the_loop_goes_on() -> None:
+    async def count(call: Call) -> Response:
+        return Response(str(len(call.body)))
+
+    stage = Stage([endpoint(count, bodies={JSON: None})])
+    body = b"[" + b"{}," * 300_000 + b"{}]"
+    asking = asyncio.create_task(stage.http.post("/x", content=body, headers={"content-type": JSON}))
+    turns = 0
+    while not asking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert (await asking).text == "300001"
+    assert turns > 20
+
+
+async def test_a_call_whose_client_goes_leaves_nothing_behind() -> None:
+    started = asyncio.Event()
+
+    async def wait(call: Call) -> Response:
+        started.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    stage = Stage([endpoint(wait, is_stream=True)])
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    task = asyncio.create_task(stage.application(_scope(length=b"0"), asyncio.Event().wait, send))  # type: ignore[arg-type]
+    await started.wait()
+    assert stage.application.limits.open_requests == 1
+    task.cancel()
+    await asyncio.wait([task])
+    assert stage.application.limits.open_requests == 0
+    assert not sent
+    assert stage.metrics.http_answers.counts == {"499": 1}
+
+
+async def test_what_waits_is_told_of_a_stop_and_nothing_new_is_taken_but_health() -> None:
+    started = asyncio.Event()
+
+    async def wait(call: Call) -> Response:
+        started.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def healthy(call: Call) -> Response:
+        return Response()
+
+    system = Endpoint("GET", "/health", "health", SYSTEM, "", healthy, {200: DeclaredResponse("")})
+    stage = Stage([endpoint(wait, is_stream=True), system])
+    waiting = asyncio.create_task(stage.http.post("/x"))
+    await started.wait()
+    stage.application.stop()
+    answer = await waiting
+    assert (answer.status_code, answer.json()["retriable"]) == (503, True)
+    assert (await stage.http.post("/x")).status_code == 503
+    assert (await stage.http.get("/health")).status_code == 200
+
+
+def _scope(length: bytes = b"10") -> dict[str, Any]:
+    return {
+        "type": "http",
+        "method": "POST",
+        "path": "/x",
+        "raw_path": b"/x",
+        "query_string": b"",
+        "headers": [(b"host", b"x"), (b"content-type", b"application/json"), (b"content-length", length)],
+        "client": ("127.0.0.1", 1),
+    }
