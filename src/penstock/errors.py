@@ -50,7 +50,7 @@ class DiskFull(BrokerError):
         super().__init__(ErrorCode.kafka_storage_error, text)
 
     @classmethod
-    def is_told_by(cls, code: int, message: str | None) -> bool:
+    def matches(cls, code: int, message: str | None) -> bool:
         """Whether a response with this code and message means that the disk is full."""
         return code == ErrorCode.kafka_storage_error and (message or "").startswith(cls.PREFIX)
 

@@ -20,7 +20,7 @@ from penstock.config import (
     Kind,
     Option,
 )
-from penstock.config.options import Group, find, table
+from penstock.config.options import OptionGroup, find, table
 from penstock.config.types import Integer, Text
 from penstock.errors import ConfigError
 
@@ -158,7 +158,7 @@ def test_a_refusal_escapes_and_cuts_the_value() -> None:
 
 
 def test_a_sensitive_value_never_shows() -> None:
-    secret = Group("secrets").option("password.length", Integer(), 0, "Secret.", sensitive=True)
+    secret = OptionGroup("secrets").option("password.length", Integer(), 0, "Secret.", sensitive=True)
     with pytest.raises(ConfigError) as refusal:
         secret.parse("hunter2")
     assert "hunter2" not in str(refusal.value)

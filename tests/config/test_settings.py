@@ -11,8 +11,8 @@ from penstock.config import (
     RETENTION_MS,
     Address,
     BrokerConfig,
+    ConfigSource,
     Durability,
-    Source,
     Synonym,
     TopicConfig,
 )
@@ -31,13 +31,13 @@ def test_the_chain_of_synonyms_lists_every_place_with_the_one_in_force_first() -
     broker = BrokerConfig({"log.retention.ms": "20"}, {"log.retention.ms": "30"})
     topic = TopicConfig(broker, {"retention.ms": "40"})
     assert list(topic.synonyms(RETENTION_MS)) == [
-        Synonym("retention.ms", "40", Source.DYNAMIC_TOPIC_CONFIG),
-        Synonym("log.retention.ms", "30", Source.DYNAMIC_BROKER_CONFIG),
-        Synonym("log.retention.ms", "20", Source.STATIC_BROKER_CONFIG),
-        Synonym("log.retention.ms", "1209600000", Source.DEFAULT_CONFIG),
+        Synonym("retention.ms", "40", ConfigSource.DYNAMIC_TOPIC_CONFIG),
+        Synonym("log.retention.ms", "30", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        Synonym("log.retention.ms", "20", ConfigSource.STATIC_BROKER_CONFIG),
+        Synonym("log.retention.ms", "1209600000", ConfigSource.DEFAULT_CONFIG),
     ]
-    assert topic.source(RETENTION_MS) is Source.DYNAMIC_TOPIC_CONFIG
-    assert topic.source(DURABILITY) is Source.DEFAULT_CONFIG
+    assert topic.source(RETENTION_MS) is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    assert topic.source(DURABILITY) is ConfigSource.DEFAULT_CONFIG
 
 
 @pytest.mark.parametrize("text", ["compact,delete", "delete,compact"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from penstock.config import BrokerConfig, Source
+from penstock.config import BrokerConfig, ConfigSource
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.gateway.mailbox import Mailbox
@@ -63,7 +63,7 @@ class MemoryTopic:
             raise ConnectionRefusedError("away")
         if isinstance(asked[0], ConfigResourceType):
             return [
-                ConfigEntry(name, value, Source.DYNAMIC_TOPIC_CONFIG, False, False, "")
+                ConfigEntry(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG, False, False, "")
                 for name, value in self.configs_by_name.items()
             ]
         if not self.partitions:

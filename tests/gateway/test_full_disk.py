@@ -81,5 +81,5 @@ def test_other_errors_of_the_storage_are_not_taken_for_a_full_disk() -> None:
     problem = problem_of(BrokerError(ErrorCode.kafka_storage_error, "the log failed"))
     assert problem is not None
     assert problem.status == 503
-    assert not DiskFull.is_told_by(ErrorCode.kafka_storage_error, "the log failed: disk full: no")
-    assert not DiskFull.is_told_by(ErrorCode.not_enough_replicas, "disk full: x")
+    assert not DiskFull.matches(ErrorCode.kafka_storage_error, "the log failed: disk full: no")
+    assert not DiskFull.matches(ErrorCode.not_enough_replicas, "disk full: x")

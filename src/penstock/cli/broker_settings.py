@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from penstock.cli.admin_client import run_admin
 from penstock.cli.failures import ExitCode, Failure
 from penstock.cli.output import print_json, print_table
-from penstock.config import Source
+from penstock.config import ConfigSource
 from penstock.config.resources import ConfigResourceType
 from penstock.internal_client.client import InternalClient
 from penstock.internal_client.configs import ConfigEntry
 
 SET_ON_ALL_BROKERS = 3
 _SOURCES = {
-    Source.DYNAMIC_BROKER_CONFIG: "set on this broker",
+    ConfigSource.DYNAMIC_BROKER_CONFIG: "set on this broker",
     SET_ON_ALL_BROKERS: "set on all brokers",
-    Source.STATIC_BROKER_CONFIG: "given at start",
-    Source.DEFAULT_CONFIG: "default",
+    ConfigSource.STATIC_BROKER_CONFIG: "given at start",
+    ConfigSource.DEFAULT_CONFIG: "default",
 }
 HIDDEN = "(hidden)"
 ALL_BROKERS = ""

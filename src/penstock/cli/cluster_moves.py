@@ -14,7 +14,7 @@ from penstock.cli.cluster_situation import Situation, read_situation
 from penstock.cli.failures import Failure
 from penstock.cluster.balance import differences
 from penstock.cluster.replica_layout import Assignment
-from penstock.config import Source
+from penstock.config import ConfigSource
 from penstock.config.resources import ConfigResourceType
 from penstock.internal_client.client import InternalClient
 from penstock.model import BrokerId, TopicPartition
@@ -83,7 +83,7 @@ async def require_two_in_sync(client: InternalClient, situation: Situation) -> l
     unset = [
         topic
         for topic, entries in settings.items()
-        if any(entry.source != Source.DYNAMIC_TOPIC_CONFIG for entry in entries)
+        if any(entry.source != ConfigSource.DYNAMIC_TOPIC_CONFIG for entry in entries)
     ]
     if unset:
         changes = {topic: {MIN_INSYNC_REPLICAS: MIN_INSYNC} for topic in unset}

@@ -25,7 +25,7 @@ from penstock.config import (
     MIN_INSYNC_REPLICAS,
     NUM_PARTITIONS,
     BrokerConfig,
-    Source,
+    ConfigSource,
     TopicConfig,
 )
 from penstock.errors import BrokerError, ConfigError, ErrorCode
@@ -170,14 +170,14 @@ class TopicPlanner:
         return self._deal(partitions, replication_factor)
 
     def _default_replication_factor(self) -> int:
-        is_set = self._config.source(DEFAULT_REPLICATION_FACTOR) is not Source.DEFAULT_CONFIG
+        is_set = self._config.source(DEFAULT_REPLICATION_FACTOR) is not ConfigSource.DEFAULT_CONFIG
         is_cluster = len(self._known_brokers) >= DEFAULT_REPLICAS
         return DEFAULT_REPLICAS if is_cluster and not is_set else self._config[DEFAULT_REPLICATION_FACTOR]
 
     def _with_min_insync(self, configs: dict[str, str], replication_factor: int) -> dict[str, str]:
         """With three replicas or more, require two in-sync replicas unless it is configured otherwise."""
         option = MIN_INSYNC_REPLICAS
-        is_set = TopicConfig(self._config, configs).source(option) is not Source.DEFAULT_CONFIG
+        is_set = TopicConfig(self._config, configs).source(option) is not ConfigSource.DEFAULT_CONFIG
         if is_set or replication_factor < DEFAULT_REPLICAS:
             return configs
         return {**configs, option.name: str(DEFAULT_REPLICAS - 1)}

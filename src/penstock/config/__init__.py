@@ -15,8 +15,8 @@ from penstock.config.gateway_options import *  # noqa: F403
 from penstock.config.group_options import *  # noqa: F403
 from penstock.config.options import Option as Option
 from penstock.config.settings import BrokerConfig as BrokerConfig
+from penstock.config.settings import ConfigSource as ConfigSource
 from penstock.config.settings import GroupConfig as GroupConfig
-from penstock.config.settings import Source as Source
 from penstock.config.settings import Synonym as Synonym
 from penstock.config.settings import TopicConfig as TopicConfig
 from penstock.config.topic_options import *  # noqa: F403

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.config.address import Address, parse_address
 from penstock.config.gateway_options import GATEWAY
 from penstock.config.group_options import CONSUMER_GROUPS
-from penstock.config.options import Group, Option, table
+from penstock.config.options import Option, OptionGroup, table
 from penstock.config.topic_options import TOPIC_DEFAULTS
 from penstock.config.transaction_options import TRANSACTIONS
 from penstock.config.types import INT_MAX, LONG_MAX, Boolean, Choice, Integer, Optional, Parsed, Text
@@ -41,7 +41,7 @@ class LoggingFormat(StrEnum):
     TEXT = "text"
 
 
-IDENTITY = Group("Identity and addresses")
+IDENTITY = OptionGroup("Identity and addresses")
 NODE_ID: Option[int] = IDENTITY.option(
     "node.id",
     Integer(0, INT_MAX),
@@ -83,7 +83,7 @@ BROKER_RACK: Option[str | None] = IDENTITY.option(
     "Rack of the broker. The replicas of a partition are spread over racks.",
 )
 
-CLUSTER = Group("Cluster")
+CLUSTER = OptionGroup("Cluster")
 ZOOKEEPER_CONNECT: Option[str | None] = CLUSTER.option(
     "zookeeper.connect",
     Optional(Text()),
@@ -131,7 +131,7 @@ LEADER_IMBALANCE_PER_BROKER_PERCENTAGE: Option[int] = CLUSTER.option(
     dynamic=True,
 )
 
-TOPIC_RULES = Group("Topics and partitions")
+TOPIC_RULES = OptionGroup("Topics and partitions")
 AUTO_CREATE_TOPICS_ENABLE: Option[bool] = TOPIC_RULES.option(
     "auto.create.topics.enable",
     Boolean(),
@@ -181,7 +181,7 @@ NUM_PARTITIONS: Option[int] = TOPIC_RULES.option(
     dynamic=True,
 )
 
-CONNECTIONS = Group("Connections and requests")
+CONNECTIONS = OptionGroup("Connections and requests")
 CONNECTION_MAX_IN_FLIGHT_BYTES: Option[int] = CONNECTIONS.option(
     "connection.max.in.flight.bytes",
     Integer(1, LONG_MAX),
@@ -255,7 +255,7 @@ SOCKET_SEND_BUFFER_BYTES: Option[int] = CONNECTIONS.option(
     "one.",
 )
 
-FETCHING = Group("Fetching")
+FETCHING = OptionGroup("Fetching")
 FETCH_MAX_BYTES: Option[int] = FETCHING.option(
     "fetch.max.bytes",
     Integer(1_024, INT_MAX),
@@ -292,7 +292,7 @@ MAX_REQUEST_PARTITION_SIZE_LIMIT: Option[int] = FETCHING.option(
     dynamic=True,
 )
 
-STORAGE = Group("Storage")
+STORAGE = OptionGroup("Storage")
 LOG_CLEANER_BACKOFF_MS: Option[int] = STORAGE.option(
     "log.cleaner.backoff.ms",
     Integer(1, LONG_MAX),
@@ -397,7 +397,7 @@ REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS: Option[int] = STORAGE.option(
     "Interval at which high watermarks are written to disk.",
 )
 
-REPLICATION = Group("Replication")
+REPLICATION = OptionGroup("Replication")
 CLUSTER_SECRET: Option[str | None] = REPLICATION.option(
     "cluster.secret",
     Optional(Text()),
@@ -457,7 +457,7 @@ REPLICA_SOCKET_TIMEOUT_MS: Option[int] = REPLICATION.option(
     "Time that a follower waits for a response of its leader before it connects again.",
 )
 
-PROCESS = Group("Process")
+PROCESS = OptionGroup("Process")
 EVENT_LOOP: Option[EventLoop] = PROCESS.option(
     "event.loop",
     Choice(EventLoop),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 
-from penstock.config.options import Group, Option
+from penstock.config.options import Option, OptionGroup
 from penstock.config.types import INT_MAX, LONG_MAX, Boolean, Integer, Optional, Parsed
 
 Origins = tuple[str, ...]
@@ -26,7 +26,7 @@ def _read_networks(text: str) -> Origins:
     return networks
 
 
-GATEWAY = Group("HTTP gateway")
+GATEWAY = OptionGroup("HTTP gateway")
 GATEWAY_ENABLE: Option[bool] = GATEWAY.option(
     "gateway.enable",
     Boolean(),

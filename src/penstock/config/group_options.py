@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from penstock.config.options import Group, Option, table
+from penstock.config.options import Option, OptionGroup, table
 from penstock.config.types import INT_MAX, LONG_MAX, Choice, Integer, ListOf
 
 
@@ -22,7 +22,7 @@ class ServerAssignor(StrEnum):
     RANGE = "range"
 
 
-CONSUMER_GROUPS = Group("Consumer groups")
+CONSUMER_GROUPS = OptionGroup("Consumer groups")
 GROUP_INITIAL_REBALANCE_DELAY_MS: Option[int] = CONSUMER_GROUPS.option(
     "group.initial.rebalance.delay.ms",
     Integer(0, INT_MAX),
@@ -144,7 +144,7 @@ OFFSETS_TOPIC_SEGMENT_BYTES: Option[int] = CONSUMER_GROUPS.option(
     "less to read when it starts.",
 )
 
-GROUP_SETTINGS = Group("Settings of a group")
+GROUP_SETTINGS = OptionGroup("Settings of a group")
 CONSUMER_SESSION_TIMEOUT_MS: Option[int] = GROUP_SETTINGS.option(
     "consumer.session.timeout.ms",
     Integer(1, INT_MAX),

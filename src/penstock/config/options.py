@@ -54,7 +54,7 @@ class Option(Generic[T]):
 
 
 @dataclass(slots=True)
-class Group:
+class OptionGroup:
     """Options of one section of the documentation, in the order of their declaration."""
 
     title: str

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.config.broker_options import BROKER_GROUPS
 from penstock.config.group_options import GROUP_SETTINGS
-from penstock.config.options import Group, Option
+from penstock.config.options import Option, OptionGroup
 from penstock.config.topic_options import TOPICS
 from penstock.config.types import LONG_MAX
 
@@ -38,7 +38,7 @@ def render() -> str:
     return HEADER + "".join(_render_group(group) for group in (*BROKER_GROUPS, TOPICS, GROUP_SETTINGS))
 
 
-def _render_group(group: Group) -> str:
+def _render_group(group: OptionGroup) -> str:
     return f"\n## {group.title}\n\n" + "\n".join(_table(group.options)) + "\n"
 
 

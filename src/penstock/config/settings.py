@@ -25,7 +25,7 @@ T = TypeVar("T")
 _MISSING: Any = object()
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Sources of a value, with Kafka's codes in DescribeConfigs."""
 
     DYNAMIC_TOPIC_CONFIG = 1
@@ -41,7 +41,7 @@ class Synonym:
 
     name: str
     value: str
-    source: Source
+    source: ConfigSource
 
 
 class BrokerConfig:
@@ -68,18 +68,18 @@ class BrokerConfig:
         """Same config with other dynamic overrides."""
         return BrokerConfig(self.static, overrides)
 
-    def source(self, option: Option[Any]) -> Source:
+    def source(self, option: Option[Any]) -> ConfigSource:
         return next(self.synonyms(option)).source
 
     def synonyms(self, option: Option[Any]) -> Iterator[Synonym]:
         """Values of an option from all sources, the one in force first."""
         for values, source in (
-            (self._overrides, Source.DYNAMIC_BROKER_CONFIG),
-            (self._static, Source.STATIC_BROKER_CONFIG),
+            (self._overrides, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (self._static, ConfigSource.STATIC_BROKER_CONFIG),
         ):
             if option.name in values:
                 yield Synonym(option.name, option.format(values[option.name]), source)
-        yield Synonym(option.name, option.format(option.default), Source.DEFAULT_CONFIG)
+        yield Synonym(option.name, option.format(option.default), ConfigSource.DEFAULT_CONFIG)
 
     def advertised_address(self, port: int) -> Address:
         """Address that clients are told to connect to. `port` is the port that the broker listens on."""
@@ -95,7 +95,7 @@ class OwnConfig:
 
     __slots__ = ("_broker", "_overrides", "overrides")
     options: ClassVar[Mapping[str, Option[Any]]]
-    own_source: ClassVar[Source]
+    own_source: ClassVar[ConfigSource]
     kind: ClassVar[str]
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> None:
@@ -109,7 +109,7 @@ class OwnConfig:
         value = self._overrides.get(option.name, _MISSING)
         return self._broker[_synonym(option)] if value is _MISSING else cast(T, value)
 
-    def source(self, option: Option[Any]) -> Source:
+    def source(self, option: Option[Any]) -> ConfigSource:
         return next(self.synonyms(option)).source
 
     def synonyms(self, option: Option[Any]) -> Iterator[Synonym]:
@@ -123,7 +123,7 @@ class OwnConfig:
 class TopicConfig(OwnConfig):
     __slots__ = ()
     options = topic.TOPIC_OPTIONS
-    own_source = Source.DYNAMIC_TOPIC_CONFIG
+    own_source = ConfigSource.DYNAMIC_TOPIC_CONFIG
     kind = "topic"
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] | None = None) -> None:
@@ -134,7 +134,7 @@ class TopicConfig(OwnConfig):
 class GroupConfig(OwnConfig):
     __slots__ = ()
     options = group.GROUP_OPTIONS
-    own_source = Source.DYNAMIC_GROUP_CONFIG
+    own_source = ConfigSource.DYNAMIC_GROUP_CONFIG
     kind = "group"
 
     def check(self) -> None:

@@ -7,9 +7,15 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from penstock.config.key_layouts import NO_LAYOUTS, KeyLayouts, Layouts
-from penstock.config.options import Group, Option, table
-from penstock.config.partition_offsets import NO_OFFSETS, OffsetsByPartition, PartitionOffsets
-from penstock.config.replica_lists import NO_REPLICAS, ReplicaList, Replicas
+from penstock.config.options import Option, OptionGroup, table
+from penstock.config.partition_lists import (
+    NO_OFFSETS,
+    NO_REPLICAS,
+    OffsetsByPartition,
+    PartitionOffsets,
+    ReplicaList,
+    Replicas,
+)
 from penstock.config.types import (
     INT_MAX,
     LONG_MAX,
@@ -52,8 +58,8 @@ class MessageTimestampType(StrEnum):
 
 _NO_TIERING = "there is no tiered storage, `penstock pipeline archive` copies old records to other storage"
 
-TOPICS = Group("Topic settings")
-TOPIC_DEFAULTS = Group("Defaults for topics")
+TOPICS = OptionGroup("Topic settings")
+TOPIC_DEFAULTS = OptionGroup("Defaults for topics")
 
 
 def topic(name: str, type: ValueType[T], default: T, doc: str, *, broker: str) -> Option[T]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.config.options import Group, Option
+from penstock.config.options import Option, OptionGroup
 from penstock.config.types import INT_MAX, LONG_MAX, Integer, Optional
 
-TRANSACTIONS = Group("Transactions")
+TRANSACTIONS = OptionGroup("Transactions")
 TRANSACTION_MAX_TIMEOUT_MS: Option[int] = TRANSACTIONS.option(
     "transaction.max.timeout.ms",
     Integer(1, INT_MAX),

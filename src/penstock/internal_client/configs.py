@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.config import Source
+from penstock.config import ConfigSource
 from penstock.config.resources import ConfigOperation, ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import Api, check_error
@@ -19,7 +19,7 @@ from penstock.model import BrokerId
 _DESCRIBE_CONFIGS = Api(32, 4)
 _INCREMENTAL_ALTER_CONFIGS = Api(44, 1)
 _SET_ON_RESOURCE = frozenset(
-    {Source.DYNAMIC_TOPIC_CONFIG, Source.DYNAMIC_BROKER_CONFIG, Source.DYNAMIC_GROUP_CONFIG}
+    {ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_GROUP_CONFIG}
 )
 
 Changes = Mapping[str, str | None]

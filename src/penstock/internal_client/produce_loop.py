@@ -85,7 +85,7 @@ class PartitionProducer:
                     connection = await self._routes.leader(self._topic, self._partition)
                     was_stored, may_be_stored = may_be_stored, True
                     result = await self._send(connection, producer if has_sequence else _NO_PRODUCER, records)
-                is_full = DiskFull.is_told_by(result.error_code, result.error_message)
+                is_full = DiskFull.matches(result.error_code, result.error_message)
                 may_be_stored = was_stored or (result.error_code in _PERHAPS_AFTER_APPEND and not is_full)
                 self._check(result)
             except (BrokerError, OSError) as error:
@@ -136,7 +136,7 @@ class PartitionProducer:
             raise BrokerError(
                 ErrorCode.leader_not_available, f"{self._topic}-{self._partition} is unknown to its leader"
             )
-        if DiskFull.is_told_by(code, result.error_message):
+        if DiskFull.matches(code, result.error_message):
             raise DiskFull(result.error_message or "")
         check_error(code, result.error_message)
 

@@ -23,7 +23,7 @@ from penstock.observability.metrics import (
     BrokerMetrics,
     GroupLag,
     Histogram,
-    Reading,
+    ScrapedMetric,
     TopicSize,
 )
 
@@ -33,7 +33,7 @@ _BUCKETS = (*(repr(bound) for bound in SECONDS_BOUNDS), "+Inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MetricsSnapshot:
     """Values of all metrics at one moment."""
 
     requests: list[tuple[str, Histogram]]
@@ -44,15 +44,15 @@ class Snapshot:
     refusals: list[tuple[str, int]]
     http_requests: list[tuple[str, Histogram]]
     http_answers: list[tuple[str, int]]
-    readings: list[tuple[Reading, float]]
+    readings: list[tuple[ScrapedMetric, float]]
     topics: list[TopicSize]
     max_topics: int
     group_states: list[tuple[str, int]]
     group_lags: list[GroupLag]
 
 
-def take_snapshot(metrics: BrokerMetrics) -> Snapshot:
-    return Snapshot(
+def take_snapshot(metrics: BrokerMetrics) -> MetricsSnapshot:
+    return MetricsSnapshot(
         requests=[(metrics.api_names[key], histogram.copy()) for key, histogram in metrics.requests.items()],
         flushes=metrics.flushes.copy(),
         event_loop_lag=metrics.event_loop_lag.copy(),
@@ -69,7 +69,7 @@ def take_snapshot(metrics: BrokerMetrics) -> Snapshot:
     )
 
 
-def render(snapshot: Snapshot) -> bytes:
+def render(snapshot: MetricsSnapshot) -> bytes:
     """Text of a snapshot, with metrics of the process itself (processor time, memory, open files)."""
     registry = CollectorRegistry()
     registry.register(_Families(snapshot))
@@ -99,7 +99,7 @@ class _Merged(Collector):
 
 
 class _Families(Collector):
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
         self._snapshot = snapshot
 
     def collect(self) -> Iterator[Metric]:

@@ -72,7 +72,7 @@ class CappedCounter:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ScrapedMetric:
     """Metric whose value is read elsewhere at each scrape."""
 
     name: str
@@ -110,7 +110,7 @@ class BrokerMetrics:
         """Durations by endpoint, of which there are few."""
         self.http_answers = CappedCounter(MAX_REASONS)
         self.produce_errors: dict[ErrorCode, int] = {}
-        self.readings: list[Reading] = []
+        self.readings: list[ScrapedMetric] = []
         self.topic_sizes: Callable[[], Iterable[TopicSize]] = tuple
         self.group_states: Callable[[], Mapping[str, int]] = dict
         self.group_lags: Callable[[], Iterable[GroupLag]] = tuple
@@ -129,8 +129,8 @@ class BrokerMetrics:
 
     def add_gauge(self, name: str, doc: str, read: Callable[[], float]) -> None:
         """Add a gauge, read at each scrape."""
-        self.readings.append(Reading(name, doc, read, is_counter=False))
+        self.readings.append(ScrapedMetric(name, doc, read, is_counter=False))
 
     def add_counter(self, name: str, doc: str, read: Callable[[], float]) -> None:
         """Add a counter, read at each scrape. Its name gets the suffix `_total`."""
-        self.readings.append(Reading(name, doc, read, is_counter=True))
+        self.readings.append(ScrapedMetric(name, doc, read, is_counter=True))

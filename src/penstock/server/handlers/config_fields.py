@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.cluster.image import TopicImage
-from penstock.config import BrokerConfig, GroupConfig, Option, Source, Synonym, TopicConfig
+from penstock.config import BrokerConfig, ConfigSource, GroupConfig, Option, Synonym, TopicConfig
 from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Fields
 
@@ -46,12 +46,12 @@ def _places(context: BrokerContext, synonyms: Iterator[Synonym]) -> Iterator[tup
     """The places that have a value, with those of this broker alone and of all brokers told apart."""
     image = context.image
     for synonym in synonyms:
-        if synonym.source is not Source.DYNAMIC_BROKER_CONFIG:
+        if synonym.source is not ConfigSource.DYNAMIC_BROKER_CONFIG:
             yield synonym.name, synonym.value, int(synonym.source)
             continue
         own = image.configs_of(context.node_id).values.get(synonym.name)
         if own is not None:
-            yield synonym.name, own, int(Source.DYNAMIC_BROKER_CONFIG)
+            yield synonym.name, own, int(ConfigSource.DYNAMIC_BROKER_CONFIG)
         everyones = image.configs_of(None).values.get(synonym.name)
         if everyones is not None:
             yield synonym.name, everyones, DYNAMIC_DEFAULT_BROKER_CONFIG

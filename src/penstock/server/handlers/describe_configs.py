@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.cluster.topics import check_topic_name
-from penstock.config import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS, GroupConfig, Kind, Source
+from penstock.config import BROKER_OPTIONS, GROUP_OPTIONS, TOPIC_OPTIONS, ConfigSource, GroupConfig, Kind
 from penstock.config.resources import ConfigResourceType
 from penstock.errors import BrokerError, ErrorCode
 from penstock.server.context import BrokerContext
@@ -99,7 +99,7 @@ def _of_client_metrics(name: str) -> Iterator[Fields]:
             "name": setting,
             "value": value,
             "read_only": False,
-            "config_source": int(Source.DEFAULT_CONFIG),
+            "config_source": int(ConfigSource.DEFAULT_CONFIG),
             "is_sensitive": False,
             "synonyms": (),
             "config_type": int(kind),
