@@ -246,6 +246,7 @@ def test_failed_zookeeper_start_is_reported_and_leaves_no_process(
     assert small_cluster.nothing_runs()
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_a_process_is_known_by_its_beginning_too() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         known = identify(child.pid)
@@ -258,6 +259,7 @@ def test_a_process_is_known_by_its_beginning_too() -> None:
         assert not known.is_alive
 
 
+@pytest.mark.usefixtures("starts_processes")
 def test_a_process_that_does_not_heed_a_signal_is_killed() -> None:
     program = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); input()"
     with subprocess.Popen(
