@@ -13,7 +13,7 @@ from support.harness import Harness, serve
 def put(broker: Harness, topic: str, key: bytes, value: bytes, timestamp: int | None = None) -> None:
     now_ms = broker.context.clock.now_ms()
     batch = memoryview(build_batch([NewRecord(key, value, now_ms if timestamp is None else timestamp)]))
-    broker.context.replicas.get(topic, 0).append(batch, read_header(batch), now_ms)
+    broker.context.replicas.get(topic, 0).append_as_leader(batch, read_header(batch), now_ms)
 
 
 def values(log: Log) -> list[bytes | None]:
