@@ -1,8 +1,9 @@
-"""Whether a client may do what it asks for: the question that handlers of the Kafka protocol put, put here for HTTP.
+"""Authorization of HTTP requests, with the operations and resource types of Kafka's ACLs.
 
-Every endpoint declares what it needs, and `Front` asks before the handler is called. Operations and kinds of resources
-go by Kafka's names; who the client is, is for the one who answers to know. Inside a broker that is its authorizer; a
-gateway in a process of its own allows all, and the brokers ask again.
+Every endpoint declares the permissions it needs, and `GatewayApplication` checks them before it calls the
+handler. Inside
+a broker the broker's authorizer decides; a gateway in a process of its own allows everything, and brokers
+decide.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any
 from penstock.errors import BrokerError, ErrorCode
 
 Authorize = Callable[[str, str, str, str], bool]
-"""Host of the client, operation, kind of the resource, its name."""
+"""Decides from the client's host, an operation, a resource type and a resource name whether a request is
+allowed.
+"""
 
 CLUSTER_NAME = "kafka-cluster"
 _DENIED = {
@@ -30,11 +33,11 @@ class RequiredPermission:
     operation: str
     kind: str
     name: str = ""
-    """Of the resource, where it is always the same."""
+    """Name of the resource, where it is always the same."""
     parameter: str = ""
-    """That names the resource, where there is one; nothing is asked where it is not given."""
+    """Parameter that names the resource; nothing is checked where it is absent."""
     field: str = ""
-    """Of the body, likewise."""
+    """Field of the request body that names the resource; nothing is checked where it is absent."""
 
 
 def on_topic(operation: str) -> RequiredPermission:
@@ -60,7 +63,7 @@ def require_all(
     parameters: Mapping[str, Any],
     body: Any,
 ) -> None:
-    """BrokerError for the first thing that is not allowed."""
+    """Raise a BrokerError for the first permission that the client lacks."""
     for need in needs:
         name = need.name or parameters.get(need.parameter) or (need.field and body.get(need.field))
         if name:

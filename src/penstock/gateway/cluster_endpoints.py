@@ -1,4 +1,4 @@
-"""The cluster as a resource: its brokers and its health."""
+"""Endpoints for the cluster: its brokers and its health."""
 
 from __future__ import annotations
 

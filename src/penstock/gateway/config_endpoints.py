@@ -1,4 +1,4 @@
-"""Settings of brokers as resources, and how settings are shown anywhere."""
+"""Endpoints for settings of brokers, and the JSON form of settings of any resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway takes from the process it is in, a broker or one of its own. Light to import: the broker does it."""
+"""The dependencies that a gateway gets from its process. Cheap to import, since every broker imports it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ CLIENT_ID = "penstock-gateway"
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """To a cluster."""
+    """The address of a cluster: a network and bootstrap addresses."""
 
     network: Network
     bootstrap: Sequence[Address]
     shortcuts: Mapping[BrokerId, Address] = field(default_factory=dict)
-    """Where brokers are reached otherwise than where they say: the broker that the gateway runs in."""
+    """Addresses that replace the advertised ones: the broker that the gateway runs in is reached directly."""
 
     def routes(self) -> Routes:
         return Routes(self.network, self.bootstrap, CLIENT_ID, self.shortcuts)
@@ -34,7 +34,7 @@ class ClusterAddress:
 
 @dataclass(frozen=True, slots=True)
 class GatewayContext:
-    """What a gateway takes from the process it is in."""
+    """The dependencies that a gateway gets from its process, a broker or a process of its own."""
 
     cluster: ClusterAddress
     config: BrokerConfig
@@ -44,5 +44,5 @@ class GatewayContext:
     metrics: BrokerMetrics
     alarms: Alarms
     id_prefix: str
-    """This gateway's alone among all of the cluster."""
+    """Prefix of request ids and member ids, unique among the gateways of the cluster."""
     authorize: Authorize = allow_all

@@ -1,4 +1,4 @@
-"""What every endpoint of a gateway shares: the way to the cluster, its settings, the clock, threads, the log."""
+"""The dependencies that all endpoints of a gateway share."""
 
 from __future__ import annotations
 

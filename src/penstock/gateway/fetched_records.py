@@ -1,4 +1,4 @@
-"""The records of a fetched range as a reader of committed data sees them: no markers, nothing that was aborted."""
+"""Decoding of fetched batches for a consumer of committed records: without markers and aborted transactions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from penstock.records.iteration import Record, iterate, read_batches
 from penstock.wire.fetch import AbortedTransaction
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
-"""Of one batch, when it is decompressed."""
+"""Limit of one batch after decompression, in bytes."""
 
 
 def committed_batches(
     records: memoryview, aborted: Sequence[AbortedTransaction] | None
 ) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
-    """Each batch in order, and whether its records are for readers. CORRUPT_MESSAGE at a batch whose CRC does not
-    match, or that lies before its predecessor's end."""
+    """Yield each batch in order, and whether its records are visible to a read_committed consumer.
+
+    CORRUPT_MESSAGE at a batch whose CRC does not match, or whose offsets overlap with the batch before it.
+    """
     firsts = sorted(aborted or (), key=lambda each: each.first_offset, reverse=True)
     ongoing: set[int] = set()
     next_offset = 0
@@ -46,8 +48,12 @@ def take_records(
     from_offset: int,
     max_records: int,
 ) -> tuple[tuple[Record, ...], int]:
-    """Those from an offset on, as many as wanted, and the offset to go on with: that of damaged records, if there are
-    any. CORRUPT_MESSAGE where the damage comes first, so that nothing is passed over."""
+    """Return at most `max_records` records from an offset on, and the next offset to read.
+
+    The next offset is that of damaged records where there are some. CORRUPT_MESSAGE where damaged records
+    come first, so
+    that none is skipped in silence.
+    """
     taken: list[Record] = []
     next_offset = from_offset
     try:

@@ -1,4 +1,4 @@
-"""A gateway put together: the one place that constructs its parts, and closes them in reverse."""
+"""The gateway: constructs all of its parts, and closes them in reverse order."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Gateway:
         )
 
     def drain(self) -> None:
-        """End what waits, so that a stop need not wait for it."""
+        """End long polls and streams, so that a stop does not wait for them."""
         self.application.stop()
 
     async def settle(self) -> None:

@@ -1,4 +1,4 @@
-"""Consumer groups and transactions as resources."""
+"""Endpoints for consumer groups and transactions."""
 
 from __future__ import annotations
 

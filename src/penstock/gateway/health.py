@@ -1,4 +1,4 @@
-"""What a broker says of itself to load balancers and people: whether it serves, and what is wrong."""
+"""The health of a process, as `/health` shows it: its state, and what is wrong."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ class PartitionDamage:
 class Health:
     state: BrokerState
     failed_logs: tuple[str, ...] = ()
-    """Partitions that an I/O error took out of service until the next start."""
+    """Partitions whose log is offline after an I/O error, until the next start."""
     is_disk_full: bool = False
-    """Writes are refused for lack of space, reads go on: said, but no reason to be taken out of service."""
+    """Whether writes are refused for lack of disk space. Reads go on, so `/health` still responds with 200."""
 
     damage: tuple[PartitionDamage, ...] = ()
-    """Stored records that cannot be read. Like alarms no reason to be taken out of service: everything else is served,
-    and a restart repairs nothing."""
+    """Stored records that cannot be read. The status stays 200, as for alarms: everything else is served, and
+    a restart
+    repairs nothing.
+    """
     alarms: tuple[Alarm, ...] = ()
 
     @property
     def is_degraded(self) -> bool:
-        """Whether a person should look, though the process may serve."""
+        """Whether an operator should look at the process, although it may serve."""
         return bool(self.failed_logs or self.is_disk_full or self.damage or self.alarms)
 
     @property

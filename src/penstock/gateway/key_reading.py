@@ -1,7 +1,9 @@
-"""The messages of one key in all partitions of a topic.
+"""Reading the messages of one key in all partitions of a topic.
 
-Every producer spreads keys in its own way, and partitions are added: only looking in each of them finds everything.
-Where a reader is, is a text that it gives back: `partition:offset`, of the partitions in which something was found.
+Producers partition keys in different ways, and partitions are added, so only a read of every partition
+finds all
+messages. The position of a reader is a text that it gives back: `partition:offset` for each partition with
+messages.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ class FoundMessages(NamedTuple):
     """A page of messages of several partitions."""
 
     found: Sequence[tuple[int, Record]]
-    """Each with its partition, in the order of their timestamps."""
+    """Messages with their partition, in the order of their timestamps."""
     positions: str
-    """The positions to go on with, as `parse_positions` reads them."""
+    """The positions to read on from, in the form of `parse_positions`."""
 
 
 def parse_positions(text: str) -> Positions:
@@ -39,7 +41,9 @@ def parse_positions(text: str) -> Positions:
 async def read_key(
     records: GatewayRecords, topic: str, starts: Positions, key: bytes, limits: Limits, wait_ms: int
 ) -> FoundMessages:
-    """Of the partitions in `starts`, each from there on. With a wait, the answer is held until there is something."""
+    """Read the partitions in `starts`, each from its offset on; wait for the first message where there is
+    none.
+    """
 
     async def look(partition: int, wait_ms: int) -> tuple[int, KeyPage]:
         return partition, await records.read_key(topic, partition, key, starts[partition], limits, wait_ms)
@@ -64,7 +68,9 @@ async def _first_with_records(waiting: Sequence[asyncio.Future[tuple[int, KeyPag
 
 
 def merge(pages: Sequence[tuple[int, KeyPage | Page]], starts: Positions, limits: Limits) -> FoundMessages:
-    """As many messages as the limits allow, the oldest first; within a partition in the order of their offsets."""
+    """Return as many messages as the limits allow, the oldest first, within a partition in the order of their
+    offsets.
+    """
     queues = {partition: list(reversed(page.records)) for partition, page in pages if page.records}
     ends = {partition: page.next_offset for partition, page in pages}
     found: list[tuple[int, Record]] = []

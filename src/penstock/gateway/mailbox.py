@@ -1,7 +1,9 @@
-"""Mailboxes: messages to users, kept in the topic `mailbox` by the user they are for.
+"""Mailboxes: messages to users, stored in the topic `mailbox` with the receiving user as key.
 
-A message is acknowledged when it is committed. One user's messages have one order, that of their ids, also over a
-change of the partition count: a read goes through the counts that were used, oldest first (`mailbox_layouts.py`).
+A message is acknowledged when it is committed. The messages of one user have one order, that of their ids,
+even when
+partitions are added: a read goes through the partition counts that were used, oldest first
+(`mailbox_layouts.py`).
 """
 
 from __future__ import annotations
@@ -30,9 +32,12 @@ FROM_USER = "from_user"
 LAYOUT = "penstock-layout"
 IDEMPOTENCY_KEY = "penstock-idempotency-key"
 MAX_WAIT_LEG_MS = 10_000
-"""After so long a wait looks again where the user's messages are."""
+"""A long poll looks up the user's partition again after this many milliseconds."""
 RETRY_WINDOW_MS = 86_400_000
-"""So long before a change of the count a send may have been tried for the first time that is tried again after it."""
+"""Look-back window for idempotency keys after partitions were added, in milliseconds: a retry is matched with
+sends up to
+this long before the change.
+"""
 _PAGE = Limits(1_000, 1024 * 1024)
 
 
@@ -57,7 +62,9 @@ class Mailbox:
     # --- sending
 
     async def send(self, from_user: str, to_user: str, message: str, idempotency_key: str | None) -> str:
-        """The id of the message, once it is committed; with a key, of the first that was sent with it."""
+        """Send a message and return its id, once it is committed; with a key, the id of the first message
+        sent with that key.
+        """
         user = to_user.encode()
         view, layout = await self._begin()
         headers = [(FROM_USER, from_user.encode()), (LAYOUT, str(layout.partitions).encode())]
@@ -81,7 +88,7 @@ class Mailbox:
         return message_id.encode(MessageId(layout.partitions, offset, partition), view.topic_id, user)
 
     async def _check_in_time(self, layout: KeyLayout) -> None:
-        """Whether readers will find what was stored: it may be too late for its layout."""
+        """Whether readers will find the stored message: it may have been committed too late for its layout."""
         try:
             view = await self._layouts.view()
         except (BrokerError, OSError) as error:
@@ -90,7 +97,7 @@ class Mailbox:
             raise OutcomeUnknown("the partition count changed while it was sent")
 
     async def _begin(self) -> tuple[LayoutView, KeyLayout]:
-        """The layout to send under; while one takes over from another, after a moment."""
+        """Return the layout to send under; waits for a moment while one layout replaces another."""
         while True:
             view = await self._layouts.view()
             now_ms = self._clock.now_ms()
@@ -103,8 +110,11 @@ class Mailbox:
     async def _find_earlier(
         self, view: LayoutView, current: KeyLayout, message: NewRecord
     ) -> MessageId | None:
-        """A message with the idempotency key of this one that was sent under an earlier layout, not long before the end
-        of that. BrokerError where it is another message, as from the broker."""
+        """Return the message with the same idempotency key that was sent under the layout before, shortly
+        before its end.
+
+        BrokerError where that is another message, as a broker raises it.
+        """
         user = message.key or b""
         sender, _, key = message.headers
         ends = [later.since_ms for later in view.layouts[1:]]
@@ -133,7 +143,9 @@ class Mailbox:
     async def receive(
         self, user_id: str, last: str | None, limits: Limits, wait_ms: int
     ) -> list[MailboxMessage]:
-        """Messages in order, from the oldest or after the last that was seen; held while there are none."""
+        """Return messages in order, from the oldest or after the last one seen; wait for the first where
+        there is none.
+        """
         user = user_id.encode()
         deadline = self._clock.monotonic() + wait_ms / 1000
         while True:
@@ -159,7 +171,7 @@ class Mailbox:
     async def _walk(
         self, view: LayoutView, user: bytes, after: MessageId | None, limits: Limits, wait_ms: int
     ) -> list[tuple[MessageId, Record]]:
-        """Through the layouts, oldest first; at the last one that is in use, wait."""
+        """Read the layouts, oldest first, and wait at the last one in use."""
         now_ms = self._clock.now_ms()
         current = view.current(now_ms)
         positions: dict[int, int] = {}
@@ -206,8 +218,12 @@ class Mailbox:
         positions: dict[int, int],
         has_come_here: bool,
     ) -> Sequence[tuple[MessageId, Record]]:
-        """The page's records of this layout. Later ones stay, for the turn of theirs. Earlier ones have been received,
-        unless the reader has come to this place before them."""
+        """Return the page's records of this layout.
+
+        Records of later layouts are read in their turn. Records of earlier layouts have been received,
+        unless the reader
+        has come to this offset before them.
+        """
         taken: list[tuple[MessageId, Record]] = []
         for record in page.records:
             written = _layout_of(view, record, partition, user)
@@ -240,8 +256,10 @@ def _damaged(damaged_id: str) -> Problem:
 
 
 def _layout_of(view: LayoutView, record: Record, partition: int, user: bytes) -> int:
-    """As the gateway that wrote it says; for what others wrote, by its time. One under which the user is in this
-    partition, whatever a record says."""
+    """Return the layout of a record: the one its gateway wrote into it, or for records of other producers the
+    one in use at
+    its timestamp. The layout always maps the user to this partition.
+    """
     possible = [layout for layout in view.layouts if partition_for(user, layout.partitions) == partition]
     said = next((value for name, value in record.headers if name == LAYOUT), None)
     for layout in possible:

@@ -1,4 +1,4 @@
-"""`POST /send` and `GET /receive`: messages from user to user."""
+"""Endpoints `POST /send` and `GET /receive`: messages from user to user."""
 
 from __future__ import annotations
 

@@ -1,11 +1,16 @@
-"""By which partition counts the mailboxes have been spread, as all gateways agree on it through the topic's config.
+"""Layouts of the mailboxes: the partition counts in use over time, which all gateways share through the
+topic's config.
 
-When the topic has got partitions, one gateway writes down from when on the new count is used, some seconds ahead; the
-others have read it by then. From that moment on nobody sends under the old count, messages that are still on their way
-under it are acknowledged for a second only, and sends under the new count begin a second after that. So, while the
-gateways' clocks differ by less than a second, what a user gets under one count is older than all under the next.
+After partitions were added, one gateway records the time from which the new count is used, some seconds
+ahead; the other
+gateways have read it by then. From that time no message is sent under the old count, messages in flight
+under it are
+acknowledged for one more second, and sends under the new count begin a second after that. While the clocks
+of the
+gateways differ by less than a second, all messages of a user under one count are older than those under
+the next.
 
-What is known is read again while it is used, and too old knowledge refuses to send. Loop thread only.
+Layouts are read again while they are used, and outdated ones are not used for sending. Loop thread only.
 """
 
 from __future__ import annotations
@@ -28,22 +33,24 @@ FRESH_SECONDS = 2.0
 STALE_SECONDS = 5.0
 SETTLE_MS = 10_000
 ACKNOWLEDGED_MS = 1_000
-"""So long after a new count is used, what was sent under the old one may still be acknowledged."""
+"""Milliseconds after the start of a new count in which messages sent under the old one may still be
+acknowledged.
+"""
 BEGIN_MS = 2_000
-"""So long after that moment sends under it begin."""
+"""Milliseconds after the start of a new count until sends under it begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutView:
     topic_id: TopicId
     layouts: KeyLayouts
-    """At least one."""
+    """The layouts, oldest first; at least one."""
 
     def current(self, now_ms: int) -> KeyLayout:
         return next(layout for layout in reversed(self.layouts) if layout.since_ms <= now_ms)
 
     def is_over(self, layout: KeyLayout, now_ms: int) -> bool:
-        """Whether nothing that was sent under it may be acknowledged any more."""
+        """Whether no message sent under the layout can be acknowledged any more."""
         later = [each.since_ms for each in self.layouts if each.partitions > layout.partitions]
         return bool(later) and now_ms >= later[0] + ACKNOWLEDGED_MS
 
@@ -58,7 +65,7 @@ class MailboxLayouts:
         self._reading: asyncio.Task[LayoutView] | None = None
 
     async def view(self) -> LayoutView:
-        """As it was a few seconds ago at most; the topic is made where there is none."""
+        """Return layouts that are a few seconds old at most; the topic is created where it does not exist."""
         view, age = self._view, self._clock.monotonic() - self._read_at
         if view is not None and age < FRESH_SECONDS:
             return view
@@ -70,7 +77,7 @@ class MailboxLayouts:
         return await asyncio.shield(self._reading)
 
     def forget(self) -> None:
-        """It has turned out wrong: the topic is another one."""
+        """Drop the layouts: the topic was deleted and created again."""
         self._view = None
 
     def _on_read(self, reading: asyncio.Task[LayoutView]) -> None:

@@ -1,4 +1,4 @@
-"""Messages of any topic as resources: writing one or many, reading by offset, by time and by key."""
+"""Endpoints for messages of any topic: produce one or many, read by offset, by time and by key."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _TOPIC = path("topic", TOPIC_NAME, "The topic.")
 _KEY = {"type": "string", "maxLength": 10_000}
 _POSITIONS = {"type": "string", "minLength": 1, "maxLength": 7_000}
 _turns = count()
-"""Messages without a key go to the partitions in turn, request by request."""
+"""Choose the partition of messages without a key: the next one for each request."""
 
 
 async def produce(call: Call) -> Response:
@@ -58,7 +58,7 @@ async def produce(call: Call) -> Response:
     records, chosen = _read(call)
     partitions = len((await call.context.backend.topics.get(name)).partitions)
     if any(partition is not None and partition >= partitions for partition in chosen):
-        # There may be more by now.
+        # Partitions may have been added since.
         partitions = len((await call.context.backend.topics.get(name, fresh=True)).partitions)
     turn = next(_turns) % partitions
     places = [
@@ -85,7 +85,7 @@ def _place(record: NewRecord, turn: int, partitions: int) -> int:
 
 
 def _read(call: Call) -> tuple[list[NewRecord], list[int | None]]:
-    """Records, and the partitions that were asked for."""
+    """Return the records of a request, and the partitions that it names."""
     now_ms = call.context.clock.now_ms()
     asked = call.parameters.get("partition")
     key = call.parameters.get("key")

@@ -1,8 +1,10 @@
-"""Messages between JSON or binary bodies and records.
+"""Conversion of messages between request or response bodies and records.
 
-Text stands as text; what is not UTF-8 stands as base64 in a field of its own (`key_base64`, `value_base64`). Framed
-binary, for bulk: each message is the length of its key in 4 bytes (big-endian, -1 for none), the key, the length of its
-value in 4 bytes (-1 for none), the value.
+UTF-8 is shown as text, other bytes as base64 in a field of its own (`key_base64`, `value_base64`). Framed
+binary, for
+bulk: each message is the length of its key in 4 bytes (big-endian, -1 for none), the key, the length of
+its value in 4
+bytes (-1 for none), the value.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ MESSAGE = an_object(
 
 
 def read_message(message: dict[str, Any], place: int, now_ms: int) -> NewRecord:
-    """A record; a Problem that names the message where it is none."""
+    """Return the record of a message; a Problem that names the message where it is invalid."""
     pointer = f"/messages/{place}"
     present = [name for name in ("value", "value_base64", "value_json") if name in message]
     values = [name for name in present if message[name] is not None] or present

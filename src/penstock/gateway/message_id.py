@@ -1,9 +1,12 @@
-"""The id of a message in a mailbox: opaque to clients, in the order of delivery as text, and checked.
+"""The id of a message in a mailbox: opaque to clients, sorted in the order of delivery, and protected by a
+checksum.
 
     layout 2 | offset 8 | partition 2 | checksum 4 over these, the topic's id and the user     in hexadecimal
 
-The layout is the partition count under which it was written: counts only grow, so within one user's messages the order
-of ids is that of delivery. An id of another user, of another topic or with a typing error does not pass.
+The layout is the partition count under which the message was written. Counts never decrease, so the ids of
+one user's
+messages sort in the order of delivery. An id of another user, of another topic or with a typing error is
+refused.
 """
 
 from __future__ import annotations
@@ -31,13 +34,13 @@ def encode(message_id: MessageId, topic_id: TopicId, user: bytes) -> str:
 
 
 def decode(text: str, topic_id: TopicId, user: bytes) -> MessageId | None:
-    """None for what is no id of this user in this topic."""
+    """Parse an id; None where it is not an id of this user in this topic."""
     try:
         data = bytes.fromhex(text)
     except ValueError:
         return None
     place, checksum = data[: _PLACE.size], data[_PLACE.size :]
-    # Hexadecimal may be written in several ways: an id has one.
+    # Hexadecimal can be written in several ways; an id is valid in one of them.
     if data.hex() != text or checksum != _checksum(place, topic_id, user):
         return None
     return MessageId(*_PLACE.unpack(place))

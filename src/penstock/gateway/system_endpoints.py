@@ -1,4 +1,4 @@
-"""What the gateway says of itself: its health, its metrics, the OpenAPI document and the page that shows it."""
+"""Endpoints for the gateway itself: health, metrics, the OpenAPI document and the page that shows it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _HEALTH = an_object(
 def system_endpoints(
     others: Sequence[Endpoint], health: Callable[[], Health], metrics: Callable[[], Awaitable[bytes]]
 ) -> Sequence[Endpoint]:
-    """All endpoints: the others, and those that tell of them."""
+    """Return all endpoints: the given ones, and those that describe them."""
 
     async def show_health(call: Call) -> Response:
         current = health()

@@ -1,4 +1,4 @@
-"""Topics as resources: what there is, making, changing, truncating and deleting."""
+"""Endpoints for topics: list, create, change, truncate and delete."""
 
 from __future__ import annotations
 

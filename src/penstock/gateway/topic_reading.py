@@ -1,7 +1,10 @@
-"""Reading all partitions of a topic at once: pages in the order of their timestamps, with positions to go on with.
+"""Reading all partitions of a topic at once: pages in the order of timestamps, with positions to read on
+from.
 
-Within a partition messages come in the order of their offsets. The positions of a page name every partition that was
-read beyond its first offset; a partition that they do not name, because it was added later, is read from its start.
+Within a partition messages come in the order of their offsets. The positions of a page name every
+partition that was
+read beyond its first offset; a partition that they do not name, because it was added later, is read from
+its start.
 """
 
 from __future__ import annotations
@@ -15,17 +18,19 @@ from penstock.gateway.records import GatewayRecords, Limits, Page
 from penstock.internal_client.records import EARLIEST
 
 MAX_PARTITIONS = 256
-"""The positions of so many partitions fit into a URL."""
+"""The number of partitions whose positions fit into a URL."""
 _MIN_PARTITION_BYTES = 32 * 1024
 
 
 async def read_all(
     records: GatewayRecords, clock: Clock, topic: str, starts: Positions, limits: Limits, wait_ms: int
 ) -> FoundMessages:
-    """Messages of the partitions in `starts`, each from there on. With a wait, the answer is held until there is one.
+    """Read the partitions in `starts`, each from its offset on; wait for the first message where there is
+    none.
 
-    A start that retention has passed is read as the oldest offset that is kept. OFFSET_OUT_OF_RANGE where a start is
-    behind the end of its partition.
+    A start below the log start offset is read as the log start offset. OFFSET_OUT_OF_RANGE where a start
+    is beyond the
+    end of its partition.
     """
     deadline = clock.monotonic() + wait_ms / 1000
     positions = dict(starts)
@@ -43,7 +48,7 @@ async def read_all(
         left_ms = round((deadline - clock.monotonic()) * 1000)
         if found.found or left_ms <= 0:
             return found
-        # Pages without messages may have passed records of transactions.
+        # Pages without messages may have passed records of aborted transactions.
         positions = {partition: page.next_offset for partition, page in zip(positions, pages, strict=True)}
         await records.wait_for_any(topic, positions, left_ms)
 

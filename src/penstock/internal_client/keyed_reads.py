@@ -1,8 +1,10 @@
-"""Reads of single keys from a cluster, as many at once as one likes, over one connection to each broker.
+"""Reads of single keys, in any number at once, over one connection to each broker.
 
-All lookups that come in one turn of the loop go out in one request, and those of a few milliseconds while many wait.
-While any is unanswered a request waits at the broker, and the next one ends it (`wire/fetch_by_key.py`). Errors are
-those of `Routes`. Loop thread only.
+All lookups of one loop turn share a request, and those of a few milliseconds while many wait. While a
+lookup is pending, a
+request waits at the broker, and the next request ends that wait (`wire/fetch_by_key.py`). Failures are
+those of `Routes`.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -29,16 +31,23 @@ from penstock.wire.fetch_by_key import (
 
 _MAX_ID = 2**31 - 1
 _LATE_SECONDS = 10.0
-"""So long after its wait a lookup must be answered, or the broker hangs."""
+"""A lookup without a result this many seconds after its wait is late; a broker that sent nothing else counts
+as hung.
+"""
 _LOOK_SECONDS = 2.0
 _APART_SECONDS = 0.003
-"""Between two requests to a broker while many wait: what is asked meanwhile goes together."""
+"""Seconds between two requests to a broker while many lookups wait; lookups in between share the next
+request.
+"""
 _MANY = 16
 
 
 class KeyedRead(NamedTuple):
-    """The committed records of a key from an offset on, as many as fit the limits, but at least one. Without any, the
-    answer is held until there is one or `max_wait_ms` are over."""
+    """A read of the committed records of a key from an offset on, as many as fit the limits, but at least
+    one.
+
+    Where there is none, the broker waits for one up to `max_wait_ms`.
+    """
 
     topic: str
     partition: int
@@ -50,7 +59,7 @@ class KeyedRead(NamedTuple):
 
 
 class RecordDamaged(BrokerError):
-    """A record of the key cannot be read from the disk; what lies behind it can, perhaps."""
+    """A record of the key cannot be read from the disk; records from `next_offset` on may be readable."""
 
     def __init__(self, next_offset: int) -> None:
         super().__init__(ErrorCode.corrupt_message, "a record is damaged on the disk")
@@ -69,9 +78,9 @@ class KeyedReads:
             conversation.close()
 
     async def read(self, wanted: KeyedRead, seconds: float) -> KeyResult:
-        """Ask the leader, whoever it is, for as long as `seconds`; the last error when time is over.
+        """Read at the leader, with retries for `seconds`; raise the last error then.
 
-        A wait that a change of leaders ends begins anew, but `seconds` ends it.
+        A wait that a change of leader ends begins anew, within `seconds`.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -101,7 +110,7 @@ class KeyedReads:
 
 
 class _Conversation:
-    """The lookups at one broker. Over with the first failure; who still waits is told."""
+    """The lookups at one broker. The first failure ends it, with all pending lookups."""
 
     def __init__(self, network: Network, address: Address, client_id: str) -> None:
         self._is_over = False
@@ -114,7 +123,7 @@ class _Conversation:
         self._timer: asyncio.TimerHandle | None = None
         self._heard_at = self._sent_at = 0.0
         self._requests = 0
-        """On their way."""
+        """The number of requests in flight."""
         self._is_due = True
         self._opening = asyncio.get_running_loop().create_task(self._open(network, address, client_id))
 
@@ -149,7 +158,7 @@ class _Conversation:
             raise
 
     def _look(self) -> None:
-        """Whether the broker still answers, and who has waited for too long."""
+        """Check whether the broker still responds, and fail lookups that are late."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         self._deadlines = {each: self._deadlines[each] for each in self._waiting}

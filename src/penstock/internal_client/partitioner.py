@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: as Kafka's own clients reckon, so that all writers of a key meet."""
+"""The partition of a key, equal to that of Kafka's own clients, so that all producers agree."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a handler says to a request: parts to send, an answer that comes later, or nothing.
+"""The response of a handler to a request: parts to send now, a response that comes later, or none.
 
-A `Later` belongs to whoever works on the answer; the connection it was given to is told when it changes.
+A `Later` belongs to the code that works on the response; its connection is notified when it changes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ Parts: TypeAlias = list[Part]
 
 
 class Waiter(Protocol):
-    """A connection, as seen by the answers it waits for."""
+    """A connection, as seen by the responses it waits for."""
 
     def answered(self) -> None: ...
 
 
 @final
 class Later:
-    """An answer that is not ready yet. With `barrier` the connection dispatches nothing behind it until it is."""
+    """A response that is not ready yet. With `barrier` the connection dispatches no later request until it
+    is.
+    """
 
     __slots__ = (
         "_abandoned",
@@ -46,17 +48,17 @@ class Later:
         self._abandoned: Callable[[], None] | None = None
 
     def resolve(self, parts: Parts | None) -> None:
-        """Give the answer; None for a request that gets none."""
+        """Set the response; None for a request that has none."""
         self.parts = parts
         self._finish()
 
     def fail(self, error: Exception) -> None:
-        """There will be no answer: the connection is closed."""
+        """Fail: there will be no response, and the connection is closed."""
         self.error = error
         self._finish()
 
     def lift_barrier(self) -> None:
-        """Later requests may be dispatched now, though this one is not answered."""
+        """Let the connection dispatch later requests, although this one has no response yet."""
         self.barrier = False
         if self._connection is not None:
             self._connection.answered()
@@ -65,19 +67,19 @@ class Later:
         self._watchers.append(watcher)
 
     def when_abandoned(self, callback: Callable[[], None]) -> None:
-        """Call back when the client is gone: whoever works on the answer may stop."""
+        """Call back when the client has disconnected, so that the work can stop."""
         self._abandoned = callback
 
     @property
     def can_be_abandoned(self) -> bool:
-        """Whether the answer is only waited for, so that nothing is left undone when the wait ends early."""
+        """Whether the response only waits, so that no work is lost when the wait ends early."""
         return self._abandoned is not None
 
     def attach(self, connection: Waiter) -> None:
         self._connection = connection
 
     def abandon(self) -> None:
-        """Nobody waits for this any more."""
+        """Tell the work that the client has disconnected."""
         if not self.done:
             self.done = True
             self._watchers.clear()
@@ -91,7 +93,7 @@ class Later:
         for watcher in self._watchers:
             watcher()
         self._watchers.clear()
-        self._abandoned = None  # who works on the answer holds it too: no cycle is left for the collector
+        self._abandoned = None  # the work holds this object too: no reference cycle is left for the collector
         if self._connection is not None:
             self._connection.answered()
 

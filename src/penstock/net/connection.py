@@ -1,9 +1,12 @@
-"""A client's connection on the server's side: frames in, answers out in the order of the requests.
+"""A client's connection on the server's side: frames in, responses out in the order of the requests.
 
-Reading stops while too much of this client is under way (requests unanswered, bytes unsent, or a request that holds
-back the next one), so a client that does not read its answers harms only itself. Requests that were received before
-the client closed the connection are carried out, and their answers dropped: a consumer that sends LeaveGroup behind
-another request and closes has left its group. Loop thread only.
+Reading stops while too much of this client is pending (requests without a response, unsent bytes, or a
+request that
+blocks the next one), so a client that does not read its responses harms only itself. Requests that were
+received before
+the client closed the connection are carried out and their responses dropped: a consumer that sends
+LeaveGroup behind
+another request and closes the connection has left its group. Loop thread only.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from penstock.threads import Threads
 from penstock.wire.framing import SIZE_PREFIX, FrameReader
 
 _TURN_SECONDS = 0.002
-"""How long requests of one connection are answered before it is the others' turn."""
+"""Seconds for which requests of one connection are served before other connections have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class ConnectionLimits:
 
 
 class Traffic:
-    """What all connections of a broker share: byte counters, the memory they hold, and the clock."""
+    """State that all connections of a broker share: byte counters, the memory they hold, and the clock."""
 
     __slots__ = ("memory", "monotonic", "received_bytes", "sent_bytes")
 
@@ -59,7 +62,9 @@ class Connection:
         self.peer = socket.peer
         self.closed = False
         self.progress = 0
-        """Bumped whenever bytes move; a connection whose progress stands still is idle or stuck."""
+        """A counter that changes when bytes move; a connection with the same value as before is idle or
+        stuck.
+        """
         self._socket = socket
         self._handle = handle
         self._on_close = on_close
@@ -70,33 +75,35 @@ class Connection:
         self._frames: deque[memoryview] = deque()
         self._answers: deque[Parts | Later] = deque()
         self._held_bytes = 0
-        """Memory of this client: requests until they are answered, answers until they are sent."""
+        """Memory of this client in bytes: requests until their response is ready, responses until they are
+        sent.
+        """
         self._dispatching = False
         self._awaits_turn = False
         self._reading = True
         self._has_ended = False
-        """Whether the client is gone and only requests that it sent before are left to do."""
+        """Whether the client has disconnected and only requests that it sent before remain."""
         traffic.memory.connections += 1
         socket.on_readable(self._on_readable)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client waits for an answer that is being worked on (a long poll, an fsync)."""
+        """Whether the client waits for a response in progress (a long poll, an fsync)."""
         return bool(self._answers) and not self._outbox
 
     @property
     def owes_reading(self) -> bool:
-        """Whether an answer is ready that the client does not take."""
+        """Whether a response is ready that the client does not read."""
         return bool(self._outbox)
 
     @property
     def owes_sending(self) -> bool:
-        """Whether the client has sent a part of a request."""
+        """Whether a part of a request has been received."""
         return self._reader.is_inside_frame
 
     @property
     def hogs_memory(self) -> bool:
-        """Whether it holds more than its share of memory that has run out."""
+        """Whether the connection holds more than its share while the memory of requests is exhausted."""
         return not self._traffic.memory.has_room(self._held_bytes)
 
     def close(self, error: Exception | None = None) -> None:
@@ -117,7 +124,7 @@ class Connection:
         self._on_close(self, error)
 
     def answered(self) -> None:
-        """A Later of this connection changed: go on with what it held back."""
+        """Continue after a Later of this connection has changed."""
         if not self.closed and not self._dispatching:
             self._dispatch()
 
@@ -148,7 +155,7 @@ class Connection:
             self._hold_for_memory()
 
     def _end(self, error: Exception | None = None) -> None:
-        """The client is gone: close once the requests that were received are carried out."""
+        """Close once the received requests are carried out: the client has disconnected."""
         if not self._frames:
             self.close(error)
             return
@@ -161,7 +168,9 @@ class Connection:
         self.answered()
 
     def _dispatch(self) -> None:
-        """Answer frames in order until none is left or something holds them back, then send what is ready."""
+        """Serve frames in order until none is left or one has to wait, then send the responses that are
+        ready.
+        """
         self._dispatching = True
         turn_end = self._traffic.monotonic() + _TURN_SECONDS if len(self._frames) > 1 else 0.0
         try:
@@ -175,7 +184,7 @@ class Connection:
                 else:
                     self._release(len(frame) + SIZE_PREFIX)
                 if self._answers:
-                    self._collect_answers()  # the handler may have settled earlier ones
+                    self._collect_answers()  # the handler may have completed earlier ones
                 if answer is not None:
                     self._take(answer)
                 if self._frames and self._traffic.monotonic() >= turn_end:
@@ -196,7 +205,7 @@ class Connection:
             self._set_reading(self._may_read())
 
     def _await_turn(self) -> None:
-        """Go on after everybody else who has something to do now."""
+        """Continue after all other connections that have work now."""
         self._awaits_turn = True
         asyncio.get_running_loop().call_soon(self._on_turn)
 
@@ -256,7 +265,7 @@ class Connection:
         return (type(last) is Later and last.barrier) or len(answers) >= self._limits.max_in_flight_requests
 
     def _may_read(self) -> bool:
-        """While an answer is waited for, one frame is read ahead: so it is noticed when the client goes."""
+        """Read one frame ahead while a response is pending, to notice when the client disconnects."""
         return not self._frames and self._outbox.unsent_bytes <= self._limits.max_unsent_bytes
 
     def _set_reading(self, reading: bool) -> None:
@@ -265,12 +274,12 @@ class Connection:
             self._socket.on_readable(self._on_readable if reading else None)
 
     def _send(self) -> None:
-        """Send what the peer takes, and only then give its memory back: that lets others go on, at once."""
+        """Send what the peer takes, then release its memory, which lets other connections go on at once."""
         freed = self._outbox.send()
         if freed and not self.closed:
             self._release(freed)
 
-    # --- as told by the outbox
+    # --- called by the outbox
 
     def on_held(self, count: int) -> None:
         self._held_bytes += count

@@ -1,7 +1,8 @@
-"""Sockets, as a seam: the four calls a connection makes, and where connected streams come from.
+"""The network seam: the calls that a connection makes on a socket, and where connected sockets come from.
 
-`Socket` is a connected, non-blocking byte stream: its calls never wait, they raise BlockingIOError. The real
-one sits on the event loop's reader and writer callbacks; the simulated one has the same face.
+`Socket` is a connected, non-blocking byte stream: its calls never wait, they raise BlockingIOError. The
+real one uses the
+event loop's reader and writer callbacks; the simulated one has the same interface.
 """
 
 from __future__ import annotations
@@ -21,23 +22,25 @@ from penstock.records.log_slice import SliceFile
 class Socket(Protocol):
     @property
     def peer(self) -> str:
-        """The other side's address, for logs and rights; `host:port`."""
+        """The peer's address for logs and authorization, as `host:port`."""
         ...
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Bytes received; 0 when the peer has closed."""
+        """Receive bytes and return their number; 0 when the peer has closed."""
         ...
 
     def sendmsg(self, buffers: Sequence[Buffer], more: bool) -> int:
-        """Bytes taken, perhaps fewer than given; `more` says that further bytes follow at once."""
+        """Send bytes and return the number taken, perhaps fewer than given; `more` says that further bytes
+        follow at once.
+        """
         ...
 
     def sendfile(self, file: SliceFile, position: int, length: int) -> int:
-        """Bytes taken straight from a file's pages."""
+        """Send bytes straight from a file's pages and return the number taken."""
         ...
 
     def on_readable(self, callback: Callable[[], None] | None) -> None:
-        """Call back whenever there is something to read; None stops it (the peer is then held back)."""
+        """Call back whenever there is something to read; None stops that, so that the peer has to wait."""
         ...
 
     def on_writable(self, callback: Callable[[], None] | None) -> None: ...
@@ -54,16 +57,16 @@ class Listener(Protocol):
 
 class Network(Protocol):
     async def listen(self, host: str, port: int, accept: Callable[[Socket], bool]) -> Listener:
-        """Hand every new connection to `accept`; when that says False, further ones wait a moment."""
+        """Pass every new connection to `accept`; when it returns False, accepting pauses for a moment."""
         ...
 
     async def connect(self, host: str, port: int) -> Socket:
-        """ConnectionRefusedError only where nobody listens on any address of the host."""
+        """Connect; ConnectionRefusedError only where no address of the host has a listener."""
         ...
 
 
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
-# macOS has an os.sendfile, but one that counts partial sends through an exception; Linux's is the one worth having.
+# macOS has an os.sendfile, but it reports partial sends through an exception; only Linux's is used.
 _HAS_SENDFILE = sys.platform == "linux"
 _COPY_BYTES = 256 * 1024
 _ACCEPTS_PER_WAKEUP = 128
@@ -121,7 +124,7 @@ class TcpSocket:
 
 
 class TcpListener:
-    """`Listener` that hands over every connection of one or more bound addresses."""
+    """`Listener` on one or more bound addresses."""
 
     def __init__(
         self, bound: list[socket.socket], accept: Callable[[Socket], bool], send_buffer_bytes: int
@@ -145,7 +148,8 @@ class TcpListener:
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError:
-                # Out of file descriptors or memory: leave the backlog to the kernel for a moment instead of spinning.
+                # Out of file descriptors or memory: pause and leave connections in the kernel's backlog
+                # instead of spinning.
                 self._pause(listening)
                 return
             if self._send_buffer_bytes >= 0:
@@ -165,13 +169,15 @@ class TcpListener:
 
 
 def limit_send_buffer(fileno: int, send_buffer_bytes: int) -> None:
-    """How much the system takes in a peer's place; of a listener, for all that it accepts."""
+    """Set the size of the send buffer; that of a listener applies to all connections that it accepts."""
     with socket.socket(fileno=os.dup(fileno)) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
 
 
 class TcpNetwork:
-    """`Network` of the operating system; the send buffers of accepted connections have a given size (-1: its own)."""
+    """`Network` of the operating system; `send_buffer_bytes` of accepted connections, -1 for the system's
+    default.
+    """
 
     def __init__(self, send_buffer_bytes: int = -1) -> None:
         self._send_buffer_bytes = send_buffer_bytes

@@ -1,6 +1,8 @@
-"""Answers on their way to a peer: in order, as much as it takes at a time, files straight from their pages.
+"""Responses on their way to a peer: in order, as much as the peer takes at a time, files straight from their
+pages.
 
-Bytes of a file that are not in memory are read in a pool first, a piece at a time: a sendfile of them would stop the
+Bytes of a file that are not in memory are read in a pool first, a piece at a time: a sendfile of them
+would block the
 loop. Loop thread only.
 """
 
@@ -23,25 +25,25 @@ _COPIED_SLICE_BYTES = 16 << 10
 
 
 class Sender(Protocol):
-    """Whose answers they are."""
+    """The connection whose responses are sent."""
 
     def on_held(self, count: int) -> None:
-        """So many bytes of memory are held until they are sent."""
+        """Report that bytes of memory are held until they are sent."""
         ...
 
     def on_sent(self, count: int) -> None: ...
 
     def on_sendable(self) -> None:
-        """What could not be sent before may go now: time to call `send` again."""
+        """Report that sending can go on: call `send` again."""
         ...
 
     def on_broken(self, error: Exception | None) -> None:
-        """Nothing more can be sent; without an error the peer just left."""
+        """Report that nothing more can be sent; without an error the peer has just disconnected."""
         ...
 
 
 class _Nobody:
-    """The sender of a closed outbox."""
+    """The connection of a closed outbox."""
 
     def on_held(self, count: int) -> None: ...
 
@@ -73,7 +75,7 @@ class Outbox:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether sending waits for the peer to take more."""
+        """Whether sending waits for the peer to read."""
         return self._is_waiting
 
     def put(self, parts: Parts) -> None:
@@ -89,7 +91,9 @@ class Outbox:
             self._parts.append(part)
 
     def send(self) -> int:
-        """Send what the peer takes now; the rest goes when it takes more. Returns the bytes of memory set free."""
+        """Send what the peer takes now, the rest when it takes more; return the bytes of memory that were
+        released.
+        """
         if not self._is_closed and not self._is_reading:
             self._send_parts()
         freed, self._sent_memory_bytes = self._sent_memory_bytes, 0
@@ -98,7 +102,7 @@ class Outbox:
     def close(self) -> None:
         self._is_closed = True
         self._parts.clear()
-        self._sender = _NOBODY  # the sender holds its outbox: no cycle is left for the collector
+        self._sender = _NOBODY  # the connection holds its outbox: leave no reference cycle
 
     def _send_parts(self) -> None:
         try:
@@ -108,7 +112,7 @@ class Outbox:
                 part = self._parts[0]
                 sent = self._send_slice(part) if type(part) is LogSlice else self._send_buffers()
                 if sent == 0:
-                    self._wait(False)  # or a writable socket would call for as long as the disk takes
+                    self._wait(False)  # or a writable socket would call back for as long as the disk takes
                     return
                 self._consume(sent)
         except (BlockingIOError, InterruptedError):
@@ -123,7 +127,7 @@ class Outbox:
         self._wait(False)
 
     def _send_only(self, part: bytes) -> None:
-        """Most of the time a connection has one small answer: in as few steps as it takes."""
+        """Send the usual case, one small response, in as few steps as possible."""
         sent = self._socket.sendmsg((part,), False)
         if sent < len(part):
             self._consume(sent)
@@ -162,7 +166,7 @@ class Outbox:
         return 0
 
     def _on_read(self, read: asyncio.Future[bytes]) -> None:
-        """Bytes that were not in memory have come from the disk: they take their place before the rest of the slice."""
+        """Put bytes that were read from the disk in the place of the first part of the slice."""
         self._is_reading = False
         if self._is_closed or read.cancelled():
             return

@@ -1,7 +1,8 @@
-"""Every API of Kafka by its key: what it is called, and from which version on it uses the flexible encoding.
+"""Every Kafka API by its key: its name, and the first version with the flexible encoding.
 
-The numbers of a request header must be known before anything of the message is, so this is a table and not
-derived from the message schemas; a test holds it to them.
+A request header must be read before its message is known, so this is a table and not derived from the
+message schemas; a
+test compares the two.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Final
 API_VERSIONS: Final = 18
 
 NEVER: Final = 1 << 15
-"""Of APIs whose encoding stays classic for good."""
+"""The version for APIs whose encoding is never flexible."""
 
-# name, flexible from
+# name, first flexible version
 _APIS: Final[dict[int, tuple[str, int]]] = {
     0: ("Produce", 9),
     1: ("Fetch", 12),
@@ -110,7 +111,7 @@ _APIS: Final[dict[int, tuple[str, int]]] = {
 BROKER_HANDSHAKE: Final = 32_000
 FETCH_BY_KEY: Final = 32_001
 KNOWN_TRANSACTIONS: Final = 32_002
-# Between brokers and for the gateway: beyond the keys Kafka gives out, and no client is told of them.
+# APIs between brokers and for the gateway: outside the keys that Kafka assigns, and not in ApiVersions.
 _PRIVATE: Final[dict[int, tuple[str, int]]] = {
     BROKER_HANDSHAKE: ("BrokerHandshake", NEVER),
     FETCH_BY_KEY: ("FetchByKey", NEVER),
@@ -126,5 +127,8 @@ def api_name(api_key: int) -> str:
 
 
 def has_flexible_response_header(api_key: int, version: int) -> bool:
-    """As the body, but for ApiVersions: a client reads that header before it knows what the broker speaks."""
+    """Whether the response header is flexible: as the body, but never for ApiVersions, which a client reads
+    before it knows the
+    broker's versions.
+    """
     return version >= FLEXIBLE_FROM[api_key] and api_key != API_VERSIONS

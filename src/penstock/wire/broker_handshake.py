@@ -1,11 +1,14 @@
-"""BrokerHandshake: how one broker proves to another that it is of the same cluster, without showing the secret.
+"""BrokerHandshake: one broker proves to another that it belongs to the same cluster, without showing the
+secret.
 
-    request   broker id 4 | id of the broker it means to reach 4 | nonce 16 | proof 32, zeros the first time
+    request   broker id 4 | id of the intended broker 4 | nonce 16 | proof 32, zeros the first time
     response  error code 2 | nonce 16 | proof 32
 
-The first exchange gives both sides' nonces and the answering side's proof, the second the asking side's. A proof is
-an HMAC-SHA256 over who proves what to whom and both nonces, so that none can be used again, elsewhere, or turned
-around.
+The first exchange gives the nonces of both sides and the proof of the responding side, the second the
+proof of the
+requesting side. A proof is an HMAC-SHA256 over the direction, both broker ids and both nonces, so it
+cannot be replayed,
+used at another broker, or reflected.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ _IDS = Struct(">ii")
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Who asks, whom, and both nonces."""
+    """The ids of the requesting and the responding broker, and both nonces."""
 
     asking: BrokerId
     answering: BrokerId
@@ -55,7 +58,7 @@ class Challenge:
 
 
 def same_proof(one: bytes, other: bytes) -> bool:
-    """In the same time wherever they differ."""
+    """Compare proofs in constant time."""
     return hmac.compare_digest(one, other)
 
 

@@ -1,4 +1,4 @@
-"""Messages out of bytes by their schema. The checks are those of the `Reader`; see there."""
+"""Decoding of messages by their schema. All checks are those of the `Reader`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STRUCT = 1
 
 @cache
 def struct_reader(entity: Entity) -> Read:
-    """A function that reads one `entity` where a reader stands."""
+    """Return a function that reads one `entity` at the position of a reader."""
     flexible = is_flexible(entity)
     plain = [(field.name, _reader(field, flexible)) for field in entity_fields(entity) if field.tag is None]
     tagged = [field for field in entity_fields(entity) if field.tag is not None]
@@ -59,7 +59,7 @@ def _read_tags(reader: Reader, by_tag: dict[int | None, tuple[str, Read]], value
 def _reader(field: SchemaField, flexible: bool) -> Read:
     if field.entity is not None and not field.is_array and field.is_nullable:
         return _nullable_struct_reader(struct_reader(field.entity))
-    # an array is null as a whole, its elements never are
+    # an array can be null, its elements cannot
     element = _value_reader(field, flexible, nullable=field.is_nullable and not field.is_array)
     if not field.is_array:
         return element
@@ -113,7 +113,7 @@ def _struct_min_bytes(entity: Entity) -> int:
 
 
 def _min_bytes(field: SchemaField, flexible: bool) -> int:
-    """The fewest bytes one value of the field can have."""
+    """Return the fewest bytes that one value of the field can have."""
     if field.entity is not None:
         return _struct_min_bytes(field.entity)
     if field.kafka_type in _WIDTHS:
@@ -128,7 +128,9 @@ def _timedelta_i32(reader: Reader) -> timedelta:
 
 
 def _timedelta_i64(reader: Reader) -> timedelta:
-    """Longer than a timedelta can be is for ever: OffsetCommit used to carry how long an offset is kept."""
+    """Read a duration; one beyond the range of timedelta becomes the longest (OffsetCommit had retention
+    times like that).
+    """
     return timedelta(milliseconds=max(-_LONGEST_MS, min(reader.int64(), _LONGEST_MS)))
 
 

@@ -1,7 +1,8 @@
-"""Messages into bytes by their schema, from plain nested mappings.
+"""Encoding of messages by their schema, from plain nested mappings.
 
-One mapping serves all versions of a message: fields a version lacks are left out, fields that are missing
-get their default. A name that no version has is a slip of ours and raises TypeError.
+One mapping serves all versions of a message: fields that a version lacks are left out, missing fields get
+their default.
+A name that no version has is a bug of the caller and raises TypeError.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from penstock.wire.schema import (
 
 Encode = Callable[[Any], bytes]
 Path = tuple[str, ...]
-"""The names of the fields that lead from a message to a structure inside it."""
+"""The names of the fields that lead from a message to a nested structure."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 _MISSING = object()
@@ -37,12 +38,12 @@ _PACKED_ARRAYS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
 
 @cache
 def message_encoder(direction: Direction, api_key: int, version: int) -> Encode:
-    """A function that makes the body of a message out of a mapping."""
+    """Return a function that encodes the body of a message from a mapping."""
     return _struct_encoder(load_entity(direction, api_key, version), _Names(direction, api_key, ()))
 
 
 class _Names:
-    """Which field names one structure of a message has, over all versions; looked up only when one is odd."""
+    """Return the field names of one structure in all versions; needed only to report an unknown name."""
 
     def __init__(self, direction: Direction, api_key: int, path: Path) -> None:
         self._direction = direction

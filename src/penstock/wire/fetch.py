@@ -1,7 +1,8 @@
 """Fetch, versions 0 to 18, by hand: a response is a list of parts, so that records go from file to socket.
 
-Versions 0 to 3 cannot carry record batches; they decode, so that a handler can refuse them. Sessions come
-with 7, leader epochs with 9, the flexible encoding with 12, topic ids with 13. The client's side is in
+Versions 0 to 3 cannot carry record batches; they are decoded so that a handler can refuse them. Sessions
+come with 7,
+leader epochs with 9, the flexible encoding with 12, topic ids with 13. The client's side is in
 `fetch_client`.
 """
 
@@ -42,9 +43,11 @@ REPLICA_STATE_TAG: Final = 1
 DIRECTORY_ID_TAG: Final = 0
 HIGH_WATERMARK_TAG: Final = 1
 FLUSHED_OFFSET_TAG: Final = 10_000
-"""Our own, between brokers: how far a follower has fsynced."""
+"""Penstock's own tag, between brokers: the offset up to which a follower has fsynced."""
 DAMAGED_TAG: Final = 10_001
-"""Our own, between brokers: a follower's log has damage, so it must not join the in-sync set. Empty."""
+"""Penstock's own tag, between brokers: a follower's log is damaged, so it must not join the in-sync replicas.
+Empty.
+"""
 DIVERGING_EPOCH_TAG: Final = 0
 CURRENT_LEADER_TAG: Final = 1
 NODE_ENDPOINTS_TAG: Final = 0
@@ -87,7 +90,7 @@ class FetchPartition:
 
 
 class FetchTopic(NamedTuple):
-    """By name, or from version 13 by id."""
+    """A topic by name, or from version 13 on by id."""
 
     name: str | None
     topic_id: TopicId | None
@@ -118,7 +121,9 @@ class FetchRequest:
 
 
 class DivergingEpoch(NamedTuple):
-    """The largest epoch not above the fetcher's, and where it ends: the fetcher's log is wrong after that."""
+    """The largest leader epoch not above the follower's, and its end offset: the follower's log diverges
+    after it.
+    """
 
     epoch: int
     end_offset: int
@@ -126,7 +131,7 @@ class DivergingEpoch(NamedTuple):
 
 @dataclass(slots=True)
 class FetchResult:
-    """What one partition answers. `aborted_transactions` is None for a reader that did not ask."""
+    """The result of one partition. `aborted_transactions` is None for read_uncommitted."""
 
     partition: int
     error_code: int = 0
@@ -261,10 +266,10 @@ def encode_fetch_response(
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Part]:
-    """The whole frame, in parts: what stands between the records, and the records as they were given."""
+    """Return the whole frame in parts: the bytes between the records, and the records as they were given."""
     flexible = version >= FLEXIBLE_FROM
     put_count = primitives.compact_array_length if flexible else primitives.array_length
-    first = gathered = bytearray(_SIZE_BYTES)  # the size goes there once it is known
+    first = gathered = bytearray(_SIZE_BYTES)  # replaced by the size once it is known
     parts: list[Part] = [first]
     gathered += encode_response_header(FETCH, version, correlation_id)
     if version >= SESSION_FROM:
@@ -293,7 +298,7 @@ def encode_fetch_response(
 
 
 def _encode_result(result: FetchResult, version: int) -> bytes:
-    """A partition up to its records."""
+    """Encode a partition up to its records."""
     index, error_code, high_watermark = result.partition, result.error_code, result.high_watermark
     length = len(result.records)
     if version < ISOLATION_FROM:

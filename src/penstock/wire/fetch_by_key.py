@@ -2,13 +2,15 @@
 
     request   lookups, count 4, each: id 4 | topic id 16 | partition 4 | current leader epoch 4 | from offset 8 |
               max records 4 | max bytes 4 | max wait ms 4 | key (length 4)
-              ids of lookups that are given up, count 4, each 4
+              ids of cancelled lookups, count 4, each 4
     response  results, count 4, each: id 4 | error code 2 | high watermark 8 | log start offset 8 | next offset 8 |
               is complete 1 | records (length 4)
 
-Lookups of one connection are told apart by ids that its client makes up, and answered as they are done, in the answer
-to whichever request waits then: a request waits for the first result, and is ended by the next one. So one connection
-carries any number of waiting lookups.
+The client numbers the lookups of a connection. A result is sent when it is ready, in the response to the
+request that
+waits then: a request waits for the first result, and the next request ends that wait. One connection
+carries any number
+of waiting lookups.
 """
 
 from __future__ import annotations
@@ -35,8 +37,11 @@ _LENGTH_BYTES: Final = 4
 
 
 class KeyLookup(NamedTuple):
-    """The records of a key from an offset on: committed ones, of no aborted transaction, as many as fit the limits, but
-    at least one. Without any, the answer is held until there is one or `max_wait_ms` are over."""
+    """A lookup of the committed records of a key from an offset on, as many as fit the limits, but at least
+    one.
+
+    Where there is none, the broker waits for one up to `max_wait_ms`.
+    """
 
     id: int
     topic_id: TopicId
@@ -47,7 +52,7 @@ class KeyLookup(NamedTuple):
     max_bytes: int = 1024 * 1024
     max_wait_ms: int = 0
     current_leader_epoch: int = -1
-    """As the client knows it, so that a leader that has been replaced does not answer; -1 does not ask."""
+    """The leader epoch that the client knows, so that a former leader refuses; -1 for no check."""
 
 
 class KeyResult(NamedTuple):
@@ -56,9 +61,9 @@ class KeyResult(NamedTuple):
     high_watermark: int = -1
     log_start_offset: int = -1
     next_offset: int = -1
-    """Where the next lookup goes on."""
+    """The offset to continue the lookup from."""
     is_complete: bool = False
-    """Whether nothing of the key is committed at or after `next_offset`."""
+    """Whether no committed record of the key is at or after `next_offset`."""
     records: bytes | memoryview = b""
     """Record batches with the records of the key alone, at their offsets."""
 
@@ -128,7 +133,7 @@ def encode_fetch_by_key_response(correlation_id: int, results: list[KeyResult]) 
 
 
 def decode_fetch_by_key_response(frame: memoryview) -> list[KeyResult]:
-    """`records` of the results lie in the received frame."""
+    """Decode a response; `records` of the results lie in the received frame."""
     _, position = decode_response_header(FETCH_BY_KEY, 0, frame)
     reader = Reader(frame, position, NO_LIMIT)
     try:

@@ -56,7 +56,7 @@ _UP_TO_LOG_START = Struct(">ihqqq")
 
 
 class FetchResponse(NamedTuple):
-    """`records` of its results lie in the received frame."""
+    """A decoded response; `records` of its results lie in the received frame."""
 
     topics: list[FetchTopicResult]
     error_code: int
@@ -68,7 +68,7 @@ class FetchResponse(NamedTuple):
 def encode_fetch_request(
     correlation_id: int, version: int, client_id: str | None, request: FetchRequest
 ) -> bytes:
-    """The whole frame."""
+    """Encode a request as a whole frame."""
     flexible = version >= FLEXIBLE_FROM
     put_count = primitives.compact_array_length if flexible else primitives.array_length
     tags = primitives.NO_TAGS if flexible else b""

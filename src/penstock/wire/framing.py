@@ -1,8 +1,10 @@
-"""Size-prefixed frames out of a stream of bytes, without input or output of its own.
+"""A splitter of a byte stream into size-prefixed frames, without input or output of its own.
 
-The caller receives into `buffer()` and says so with `received(count)`, one right after the other. Memory
-follows the bytes that came, never the size a frame claims. Each frame is memory of its own, which its holder
-may keep and write into.
+The caller receives into `buffer()` and reports it with `received(count)`, one right after the other.
+Memory grows with
+the bytes received, never with the size that a frame announces. Each frame is memory of its own, which its
+holder may
+keep and write into.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ SIZE_PREFIX = 4
 _SIZE = Struct(">i")
 _SCRATCH_BYTES = 64 * 1024
 _LARGE_FRAME_BYTES = 16 * 1024
-"""A frame of which this much has come and that is not complete goes on in its own memory."""
+"""An incomplete frame with this many bytes continues in its own memory."""
 _FAST_GROWTH_BYTES = 512 * 1024
-"""Below this a frame's memory grows fourfold at a time, to need few reads; above by half, to waste little."""
+"""Below this size a frame's memory grows fourfold at a time, to need few reads; above by half, to waste
+little.
+"""
 
-# Scratch space is needed from one `buffer()` to its `received()` only, so connections share a few.
+# Scratch space is needed only between one `buffer()` and its `received()`, so connections share a few.
 _free_scratch: list[bytearray] = []
 _zeros = memoryview(bytes(1024 * 1024))
 
@@ -32,20 +36,20 @@ class FrameReader:
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
-        self._rest = b""  # the start of a frame, its size included, that is not in its own memory yet
+        self._rest = b""  # the start of a frame with its size, before it has its own memory
         self._scratch: bytearray | None = None
         self._frame: bytearray | None = None  # the large frame that is being received
         self._frame_size = 0
         self._filled = 0
-        self._view = memoryview(b"")  # what the caller was last given to write into
+        self._view = memoryview(b"")  # the buffer that the caller was given last
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether a part of a frame has come, but not all of it."""
+        """Whether a frame was received in part."""
         return self._frame is not None or bool(self._rest)
 
     def buffer(self) -> memoryview:
-        """Where to put the bytes that come next; never empty."""
+        """Return where to put the next bytes; never empty."""
         if self._frame is not None:
             self._view = memoryview(self._frame)[self._filled :]
             return self._view
@@ -56,7 +60,7 @@ class FrameReader:
         return self._view
 
     def received(self, count: int) -> list[memoryview]:
-        """The frames that the `count` bytes just put into the buffer completed, without their sizes."""
+        """Return the frames that the last `count` bytes completed, without their sizes."""
         self._view.release()
         if self._frame is not None:
             return self._continue_frame(self._frame, count)
@@ -68,7 +72,7 @@ class FrameReader:
             _free_scratch.append(scratch)
 
     def release(self) -> None:
-        """Give the buffer back that nothing was received into: it is for those who have something to receive."""
+        """Return an unused buffer to the shared ones."""
         if self._scratch is not None:
             self._view.release()
             _free_scratch.append(self._scratch)

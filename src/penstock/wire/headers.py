@@ -1,6 +1,7 @@
 """Request and response headers.
 
-request   api key 2 | api version 2 | correlation id 4 | client id (classic nullable string) | tagged fields
+request   api key 2 | api version 2 | correlation id 4 | client id (classic nullable string) | tagged
+fields
 response  correlation id 4 | tagged fields                    (tagged fields in flexible versions only)
 """
 
@@ -26,7 +27,7 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """The header and where the body begins; ProtocolError for an API that does not exist."""
+    """Decode a header and return it with the position of the body; ProtocolError for an unknown API."""
     try:
         api_key, version, correlation_id, length = _REQUEST.unpack_from(frame)
         flexible_from = FLEXIBLE_FROM.get(api_key)
@@ -44,7 +45,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
 
 def _skip_tags(frame: memoryview, position: int) -> int:
-    if frame[position] == 0:  # none, as from every client there is
+    if frame[position] == 0:  # no tags, as from every known client
         return position + 1
     reader = Reader(frame, position)
     reader.skip_tags()
@@ -64,7 +65,7 @@ def encode_response_header(api_key: int, version: int, correlation_id: int) -> b
 
 
 def decode_response_header(api_key: int, version: int, frame: memoryview) -> tuple[int, int]:
-    """The correlation id and where the body begins."""
+    """Return the correlation id and the position of the body."""
     reader = Reader(frame)
     try:
         correlation_id = reader.int32()

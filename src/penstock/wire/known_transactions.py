@@ -1,10 +1,11 @@
-"""KnownTransactions: a partition's leader asks a broker which open transactions its coordinator has the partition in.
+"""KnownTransactions: a partition's leader asks a broker which open transactions its coordinator has the
+partition in.
 
     request   count 4, each: producer id 8 | topic (length 2) | partition 4
     response  error code 2 | shards, count 4, each: partition of `__transaction_state` 4 | coordinator epoch 4
-              known, count 4, each: its place in the request 4
+              known, count 4, each: its index in the request 4
 
-What is not known counts for the shards that are named, and for no others.
+A transaction that is not listed is unknown to the shards in the response, and to no others.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _PLACE_BYTES: Final = 4
 
 
 class OpenTransaction(NamedTuple):
-    """Whose, and where."""
+    """A transaction that is open in one partition."""
 
     producer_id: ProducerId
     partition: TopicPartition
@@ -41,9 +42,9 @@ class OpenTransaction(NamedTuple):
 class KnownTransactions:
     error_code: int = 0
     shards: dict[int, LeaderEpoch] = field(default_factory=dict)
-    """Those that were looked through, each in the epoch it is led in."""
+    """The shards that were searched, with the leader epoch of each."""
     known: tuple[int, ...] = ()
-    """Places in the question."""
+    """Indexes of the known transactions in the request."""
 
 
 def encode_known_transactions_request(

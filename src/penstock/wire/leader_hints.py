@@ -1,4 +1,6 @@
-"""The tagged fields by which Produce and Fetch tell a client who leads a partition, and where (KIP-951)."""
+"""The tagged fields in which Produce and Fetch tell a client the new leader of a partition and its address
+(KIP-951).
+"""
 
 from __future__ import annotations
 

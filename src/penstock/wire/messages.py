@@ -1,9 +1,13 @@
-"""Requests and responses of any API in any version that has a schema; the most frequent ones are also read by hand.
+"""Requests and responses of every API and version with a schema; the most frequent ones also have decoders by
+hand.
 
-Decoded messages are kio's frozen dataclasses (a time is a timedelta there, a topic id of zeros is None).
-Encoding takes nested mappings by kio's field names; times may be plain milliseconds. Bytes from outside raise
-ProtocolError and nothing else. What follows the end of a message within its frame is ignored, as Kafka does:
-the Metadata request of librdkafka 2.x for all topics has three bytes too many.
+Decoded messages are kio's frozen dataclasses (durations are timedeltas, a topic id of zeros is None).
+Encoding takes
+nested mappings by kio's field names; durations may be plain milliseconds. Received bytes raise
+ProtocolError and nothing
+else. Bytes after the end of a message within its frame are ignored, as in Kafka: the Metadata request of
+librdkafka 2.x
+for all topics has three bytes too many.
 """
 
 from __future__ import annotations
@@ -28,12 +32,12 @@ Fields = Mapping[str, Any]
 
 
 def decode_request(api_key: int, version: int, frame: memoryview, position: int) -> Any:
-    """The body that begins at `position` and ends with the frame."""
+    """Decode the body that begins at `position` and ends with the frame."""
     return _decode("request", api_key, version, Reader(frame, position, MAX_ELEMENTS))
 
 
 def decode_response(api_key: int, version: int, frame: memoryview, position: int) -> Any:
-    """As decode_request, but however many elements there are."""
+    """Decode a response body, without a limit on its array elements."""
     return _decode("response", api_key, version, Reader(frame, position, NO_LIMIT))
 
 
@@ -58,7 +62,7 @@ def encode_request_frame(
 
 
 def encode_response_frame(header: RequestHeader, fields: Fields) -> bytes:
-    """The whole answer to the request that had this header."""
+    """Encode the whole response to the request with this header."""
     api_key, version = header.api_key, header.api_version
     encoded_header = encode_response_header(api_key, version, header.correlation_id)
     return primitives.frame(encoded_header, encode_response(api_key, version, fields))

@@ -1,6 +1,8 @@
-"""OffsetCommit, versions 2 to 10, by hand: consumers send it all the time, mostly for one or a few partitions.
+"""OffsetCommit, versions 2 to 10, by hand: consumers send it all the time, mostly for one or a few
+partitions.
 
-request    group id | generation or member epoch 4 | member id | instance id (from 7) | retention 8 (2 to 4) | topics
+request    group id | generation or member epoch 4 | member id | instance id (from 7) | retention 8 (2 to
+4) | topics
 topic      name, or from 10 its id | partitions
 partition  index 4 | offset 8 | leader epoch 4 (from 6) | metadata
 response   throttle time 4 (from 3) | topics | partitions: index 4, error code 2
@@ -46,7 +48,7 @@ class CommitPartition(NamedTuple):
 
 
 class CommitTopic(NamedTuple):
-    """By name, or from version 10 by id."""
+    """A topic by name, or from version 10 on by id."""
 
     name: str | None
     topic_id: TopicId | None
@@ -72,7 +74,7 @@ def decode_offset_commit_request(frame: memoryview, position: int, version: int)
 def encode_offset_commit_response(
     correlation_id: int, version: int, topics: Sequence[CommitTopic], codes: Sequence[Sequence[int]]
 ) -> bytes:
-    """The whole frame; an error code for each partition of each topic."""
+    """Encode a response as a whole frame, with an error code for each partition of each topic."""
     flexible = version >= FLEXIBLE_FROM
     count = primitives.compact_array_length if flexible else primitives.array_length
     pack = _FLEXIBLE_RESULT.pack if flexible else _RESULT.pack

@@ -1,4 +1,4 @@
-"""Kafka's primitive types as bytes. The values are ours: one that does not fit is our own bug."""
+"""Encoding of Kafka's primitive types. Values come from Penstock itself: one that does not fit is a bug."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def nullable_compact_bytes(value: bytes | None) -> bytes:
 
 
 def array_length(count: int) -> bytes:
-    """-1 for null."""
+    """Encode the length of a nullable array; -1 for null."""
     return INT32(count)
 
 
@@ -88,6 +88,6 @@ def tagged(tag: int, field: bytes) -> bytes:
 
 
 def frame(*parts: bytes | memoryview) -> bytes:
-    """A whole frame, with its size in front."""
+    """Return a whole frame, with its size in front."""
     body = b"".join(parts)
     return INT32(len(body)) + body

@@ -1,8 +1,10 @@
 """Produce, versions 0 to 13, by hand: records stay where they were received, a response is a few packs.
 
-Versions 0 to 2 carry old message formats; they decode, so that a handler can refuse them by name. From 9 the
-encoding is flexible, from 10 a response can name the new leader (KIP-951), 13 has topic ids instead of names.
-The client's side is in `produce_client`.
+Versions 0 to 2 carry old message formats; they are decoded so that a handler can refuse them by name. From
+9 the encoding
+is flexible, from 10 a response can name the new leader (KIP-951), 13 has topic ids instead of names. The
+client's side
+is in `produce_client`.
 """
 
 from __future__ import annotations
@@ -43,14 +45,14 @@ _MIN_PARTITION_BYTES = 5
 
 @dataclass(slots=True)
 class ProducePartition:
-    """One partition's batch, in the memory it was received in."""
+    """The batch of one partition, in the memory it was received in."""
 
     index: int
     records: memoryview | None
 
 
 class ProduceTopic(NamedTuple):
-    """By name, or from version 13 by id."""
+    """A topic by name, or from version 13 on by id."""
 
     name: str | None
     topic_id: TopicId | None
@@ -66,7 +68,7 @@ class ProduceRequest(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ProduceResult:
-    """What became of one partition's batch."""
+    """The result of one partition's batch."""
 
     index: int
     error_code: int = 0
@@ -75,7 +77,7 @@ class ProduceResult:
     log_start_offset: int = -1
     error_message: str | None = None
     invalid_records: tuple[int, ...] = ()
-    """The records that are to blame, by their place in the batch (KIP-467); the message is that of all of them."""
+    """Indexes of the invalid records in the batch (KIP-467); the error message is that of all of them."""
     current_leader: CurrentLeader | None = None
 
 
@@ -138,7 +140,7 @@ def encode_produce_response(
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """The whole frame."""
+    """Encode a response as a whole frame."""
     parts = [encode_response_header(PRODUCE, version, correlation_id)]
     if version >= FLEXIBLE_FROM:
         parts.append(primitives.compact_array_length(len(topics)))

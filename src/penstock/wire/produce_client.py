@@ -36,7 +36,7 @@ class ProduceResponse(NamedTuple):
 def encode_produce_request(
     correlation_id: int, version: int, client_id: str | None, request: ProduceRequest
 ) -> bytes:
-    """The whole frame, for our own client."""
+    """Encode a request as a whole frame."""
     flexible = version >= FLEXIBLE_FROM
     put_count = primitives.compact_array_length if flexible else primitives.array_length
     tags = primitives.NO_TAGS if flexible else b""
@@ -50,7 +50,7 @@ def encode_produce_request(
         parts += (encode_topic_key(topic.name, topic.topic_id, version), put_count(len(topic.partitions)))
         for partition in topic.partitions:
             records = partition.records
-            # an array length and a byte length look the same on the wire
+            # an array length and a byte length have the same encoding
             length = put_count(-1 if records is None else len(records))
             parts += (primitives.INT32(partition.index), length, records or b"", tags)
         parts.append(tags)

@@ -1,8 +1,10 @@
-"""A cursor over a received message: Kafka's primitive types, each checked against the bytes that are there.
+"""A cursor over a received message: Kafka's primitive types, each checked against the bytes that are left.
 
-Hostile bytes end in ProtocolError, or where the check is Python's own in one of the exceptions `MALFORMED`,
-which decoders turn into ProtocolError. No length or count is believed beyond what is left of the message, and
-a message has a budget of array elements, because one can cost far more memory and time than its bytes did.
+Malformed bytes raise ProtocolError, or where the check is Python's own one of the exceptions `MALFORMED`,
+which decoders
+turn into ProtocolError. No length or count beyond the rest of the message is accepted, and a message has a
+budget of array
+elements, because an element can cost far more memory and time than its bytes.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from uuid import UUID
 from penstock.errors import ProtocolError
 
 MAX_ELEMENTS: Final = 100_000
-"""Array elements a request may have in all; reading so many takes about 0.2 s."""
+"""Array elements that one request may have; reading this many takes about 0.2 s."""
 NO_LIMIT: Final = 2**31
-"""For responses: who asked knows how much it asked for."""
+"""The limit for responses: the requester knows how much it asked for."""
 MAX_TAGS: Final = 64
-"""Tagged fields one structure may have."""
+"""Tagged fields that one structure may have."""
 MALFORMED: Final = (error, IndexError, UnicodeDecodeError, OverflowError)
-"""What the readers raise besides ProtocolError when bytes are missing or are not what they should be."""
+"""Exceptions of the readers besides ProtocolError when bytes are missing or invalid."""
 
 _INT8 = Struct(">b").unpack_from
 _INT16 = Struct(">h").unpack_from
@@ -34,7 +36,7 @@ _MAX_VARINT_SHIFT = 28
 
 @lru_cache(maxsize=4096)
 def _uuid(raw: bytes) -> UUID:
-    """The same topic ids come again and again, and making one is slow."""
+    """A cache of topic ids: the same ids come again and again, and creating one is slow."""
     return UUID(bytes=raw)
 
 
@@ -47,7 +49,7 @@ class Reader:
         self.elements_left = max_elements
 
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
-        """Several fields of fixed width in one step."""
+        """Read several fields of fixed width in one step."""
         values = layout.unpack_from(self.data, self.position)
         self.position += layout.size
         return values
@@ -145,11 +147,11 @@ class Reader:
         return None if length == -1 else self._take(length)
 
     def array_length(self, element_bytes: int = 1) -> int:
-        """How many elements follow, each of at least `element_bytes`."""
+        """Read the number of elements of an array, each of at least `element_bytes`."""
         return self._count(self.int32(), element_bytes)
 
     def nullable_array_length(self, element_bytes: int = 1) -> int:
-        """The same, or -1 for null."""
+        """Read the number of elements of a nullable array; -1 for null."""
         count = self.int32()
         return -1 if count == -1 else self._count(count, element_bytes)
 
@@ -166,14 +168,14 @@ class Reader:
         return -1 if count == -1 else self._count(count, element_bytes)
 
     def tags(self) -> int:
-        """How many tagged fields follow."""
+        """Read the number of tagged fields."""
         count = self.unsigned_varint()
         if count > MAX_TAGS:
             raise ProtocolError(f"{count} tagged fields, {MAX_TAGS} are allowed")
         return count
 
     def tag(self, after: int) -> tuple[int, int]:
-        """The next tag and where its field ends. Tags must rise (KIP-482), so none comes twice."""
+        """Read the next tag and the end of its field. Tags must rise (KIP-482), so none comes twice."""
         tag = self.unsigned_varint()
         if tag <= after:
             raise ProtocolError("tagged fields out of order")
@@ -184,12 +186,12 @@ class Reader:
         return tag, end
 
     def close_tag(self, end: int) -> None:
-        """The field of a tag we know was read; it must have been as long as it said."""
+        """Check that the field of a known tag was as long as announced."""
         if self.position != end:
             raise ProtocolError("a tagged field is not as long as it says")
 
     def skip_tags(self) -> None:
-        """Pass over tagged fields that mean nothing to us."""
+        """Skip tagged fields that are unknown here."""
         if self.data[self.position] == 0:  # none, as nearly always
             self.position += 1
             return

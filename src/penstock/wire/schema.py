@@ -1,7 +1,9 @@
-"""The fields of every message in every version, as the `kio` package has them from Kafka's specifications.
+"""The fields of every message in every version, from the `kio` package, which has them from Kafka's
+specifications.
 
-Of kio only these descriptions are used. Its own reader may not see a stranger's bytes: it takes the length of
-an array at its word and aborts the process. A version's module is loaded when the first such message comes.
+Only these descriptions of kio are used. Its own reader must not see untrusted bytes: it believes the
+length of an array
+and can abort the process. The module of a version is loaded when its first message comes.
 """
 
 from __future__ import annotations
@@ -37,18 +39,18 @@ _IMPLICIT_DEFAULTS: dict[str, Any] = {
 class SchemaField:
     name: str
     kafka_type: str
-    """kio's name for the type of the value, or of each element; "struct" where that is an entity."""
+    """The kio name of the type of the value, or of each element; "struct" for an entity."""
     entity: Entity | None
     is_array: bool
     is_nullable: bool
     tag: int | None
     default: Any
-    """What a message without the field means."""
+    """The value that a message without the field stands for."""
 
 
 @cache
 def load_entity(direction: Direction, api_key: int, version: int) -> Entity:
-    """The message class; ProtocolError where there is none."""
+    """Return the message class; ProtocolError where there is none."""
     try:
         if direction == "request":
             return load_request_schema(api_key, version)
@@ -58,13 +60,13 @@ def load_entity(direction: Direction, api_key: int, version: int) -> Entity:
 
 
 def known_versions(api_key: int) -> list[int]:
-    """The versions with a schema, newest first."""
+    """Return the versions with a schema, newest first."""
     return sorted(schema_name_map[api_key_map[api_key]], reverse=True)
 
 
 @cache
 def entity_fields(entity: Entity) -> tuple[SchemaField, ...]:
-    """In the order of the wire; tagged fields last, by tag."""
+    """Return the fields in the order of the wire; tagged fields come last, by tag."""
     described = [_describe(field) for field in fields(cast(Any, entity))]
     return tuple(sorted(described, key=lambda field: -1 if field.tag is None else field.tag))
 

@@ -1,8 +1,11 @@
-"""The door of the gateway: every request comes in here, and every answer, good or bad, goes out here.
+"""The ASGI application of the gateway: every HTTP request and every response passes through here.
 
-A request gets an id, is counted against its client's limits, is held against what its endpoint declares, and only then
-is it a `Call`. Failures become problem documents; what nobody expected is logged under the request's id and shown as
-nothing but that id. A task that is cancelled has lost its client, or the gateway stops.
+A request gets an id, is counted against the limits of its client and validated against the declaration of
+its endpoint;
+then the handler gets a `Call`. Failures become problem documents; an unexpected exception is logged with
+the request id,
+and the client sees that id alone. A cancelled task means that the client has left or that the gateway
+stops.
 """
 
 from __future__ import annotations
@@ -48,13 +51,15 @@ _SAFETY = (
 
 _SAFE = ("GET", "HEAD")
 _CLIENT_GONE = 499
-"""As proxies count it."""
+"""Status that metrics show for a client that left before the response, as proxies count it."""
 _POOL_FROM_BYTES = 32 * 1024
-"""A larger JSON body may take long to take apart, and others would wait for it."""
+"""A JSON body above this size is parsed in a thread pool, because parsing on the loop would delay other
+requests.
+"""
 
 
 class GatewayApplication:
-    """An ASGI application."""
+    """The gateway as an ASGI application."""
 
     def __init__(
         self,
@@ -76,17 +81,19 @@ class GatewayApplication:
         self._is_stopping = False
         self._serving: set[asyncio.Task[None]] = set()
         self._lasting: set[asyncio.Task[None]] = set()
-        """Of those, the ones that wait for messages or stream them."""
+        """The requests in progress that wait for messages or stream them."""
         self.limits = ClientLimits(context.config, context.clock)
 
     def stop(self) -> None:
-        """End what waits for messages and take nothing new; clients are told to ask again, of another gateway."""
+        """End long polls and streams and refuse new requests with 503, so that clients repeat them at another
+        gateway.
+        """
         self._is_stopping = True
         for task in self._lasting:
             task.cancel()
 
     async def settle(self, seconds: float) -> None:
-        """Until what is being answered is answered, but no longer."""
+        """Wait until all requests have a response, but no longer than this."""
         if self._serving:
             await asyncio.wait(self._serving, timeout=seconds)
 
@@ -137,7 +144,7 @@ class GatewayApplication:
         answering.endpoint = endpoint.name
         parameters = read_parameters(endpoint, in_path, scope["query_string"], headers)
         if endpoint.tag == SYSTEM:
-            # Whoever looks after the process is heard whatever else there is.
+            # Health checks and metrics are served whatever the limits say.
             request = Request(scope, receive)
             call = Call(self._context, request, answering.request_id, client, parameters)
             await self._call(endpoint, call, answering)
@@ -254,7 +261,7 @@ def _stopping() -> Problem:
 
 
 class _Answering:
-    """The one answer to a request: what it is sent with, and whether it has begun."""
+    """The response to one request: its headers and whether it has begun."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self.request_id = request_id
@@ -266,7 +273,7 @@ class _Answering:
         self._send = send
 
     async def send_whole(self, answer: JsonResponse, send: SendWhole) -> None:
-        """Head and body with one write, where the server can."""
+        """Send head and body with one write, where the server supports that."""
         self.status = answer.status_code
         await send(answer.status_code, [*answer.raw_headers, *self.headers], bytes(answer.body))
 
@@ -276,7 +283,7 @@ class _Answering:
             given = {name for name, _ in message["headers"]}
             added = [pair for pair in self.headers if pair[0] not in given]
             if self.is_body_unread:
-                # What is left of the request would be taken for the next one.
+                # The unread rest of the body would be taken for the next request.
                 added.append((b"connection", b"close"))
             message["headers"] = [*message["headers"], *added]
         await self._send(message)

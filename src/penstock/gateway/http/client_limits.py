@@ -1,7 +1,8 @@
-"""How much one client may ask at a time and in a second, and send, so that no client takes what others need.
+"""Limits of one client: open requests, requests a second, and bytes of request bodies in memory.
 
-A client is an address until there are users. Who asks too much hears of it when the second is over: refusals cost time
-too, and whoever asks again at once would have all of it. Memory is bounded by the clients that ask at present. Loop
+A client is an IP address. A refusal is sent when the second is over: refusals cost time too, and a client
+that repeats
+its request at once would take all of it. Memory grows with the clients that have open requests. Loop
 thread only.
 """
 
@@ -21,7 +22,7 @@ _WINDOW_SECONDS = 1.0
 
 class LimitExceeded(Problem):
     def __init__(self, detail: str, held_seconds: float) -> None:
-        """To be told after so many seconds."""
+        """Create a refusal that is sent after `held_seconds`."""
         super().__init__(
             429,
             detail,
@@ -47,7 +48,7 @@ class ClientLimits:
         self._window_end = 0.0
 
     def enter(self, client: str) -> None:
-        """One more request; TooMuch where it is one too many. Who enters leaves."""
+        """Count one more request; LimitExceeded where that is one too many. Every `enter` needs a `leave`."""
         now = self._clock.monotonic()
         if now >= self._window_end:
             self._recent.clear()
@@ -76,7 +77,9 @@ class ClientLimits:
             del self._open[client]
 
     def hold(self, client: str, size: int) -> None:
-        """So many bytes of a body more; TooMuch where there is no room. Whoever holds some gives them back."""
+        """Reserve memory for bytes of a body; LimitExceeded where there is none. Every `hold` needs a
+        release.
+        """
         own = self._bytes_of.get(client, 0) + size
         if own > self._max_bytes // 2 or self._bytes + size > self._max_bytes:
             raise self._refuse("the bodies of unanswered requests take all the memory there is for them")

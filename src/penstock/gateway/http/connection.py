@@ -1,8 +1,10 @@
-"""One HTTP connection: uvicorn's, made strict towards strangers.
+"""One HTTP connection: uvicorn's, with stricter checks for untrusted clients.
 
-llhttp refuses ambiguous framing (RFC 9112: lengths and encodings that contradict each other, bare line feeds, folded
-headers); this adds bounds on the head, a `Host` that names one place, and answers to what is refused. A request whose
-client goes is cancelled, so nothing waits for nobody. Known to its server from its beginning to its end.
+llhttp refuses ambiguous framing (RFC 9112: contradicting lengths and encodings, bare line feeds, folded
+headers). This
+class adds bounds on the request head, requires one valid `Host`, and responds to refused requests. A
+request is
+cancelled when its client disconnects. The server knows the connection from its beginning to its end.
 """
 
 from __future__ import annotations
@@ -26,24 +28,26 @@ MAX_HEADERS = 100
 MAX_TARGET_BYTES = 8 * 1024
 MAX_FRAMING_BYTES = 64 * 1024
 MAX_PIPELINED = 16
-"""Requests that are sent before the first of them is answered."""
+"""Requests that a client may send before the first of them has a response."""
 
 _KNOWN_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 
 
 SYSTEM_PATHS = (b"/health", b"/metrics")
 ON_LASTING = "penstock.on_lasting"
-"""In the scope of a request: to be called when its answer may take long because it waits for messages."""
+"""Key in the scope of a request: a function to call when the response may take long because it waits for
+messages.
+"""
 _RETRIABLE = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _LATER = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 SEND_WHOLE = "penstock.send_whole"
-"""In the scope of a request: a `SendWhole`."""
+"""Key in the scope of a request: a `SendWhole`."""
 SendWhole = Callable[[int, Sequence[tuple[bytes, bytes]], bytes], Awaitable[None]]
-"""Status, headers and body of an answer, all at once."""
+"""A function that sends status, headers and body of a response at once."""
 
 
 class _Refused(Exception):
-    """The request is answered with a status, and the connection closed."""
+    """The request gets a response with this status, and the connection is closed."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -52,16 +56,16 @@ class _Refused(Exception):
 
 class HttpConnection(HttpToolsProtocol):
     server_connections: dict[HttpConnection, None]
-    """Of the server, oldest first."""
+    """All connections of the server, oldest first."""
     table: ConnectionTable
     no_place: RefusedConnection | None = None
-    """Set on a connection beyond the limits: it is answered for `SYSTEM_PATHS` alone, once, and closed."""
+    """Set on a connection beyond the limits: it gets one response, for `SYSTEM_PATHS` alone, and is closed."""
     head_since: float | None = None
-    """When the head began that is not complete yet."""
+    """Time at which the incomplete request head began."""
     body_since: float | None = None
-    """When the body did."""
+    """Time at which the incomplete body began."""
     waiting_to_send: int = 0
-    """Bytes that the peer had not taken when that was last looked at."""
+    """Bytes that the peer had not received at the last sweep."""
     stalled_since: float | None = None
     idle_since: float = 0.0
 
@@ -71,11 +75,11 @@ class HttpConnection(HttpToolsProtocol):
     _running: asyncio.Task[None] | None = None
     _running_cycle: RequestResponseCycle | None = None
     _is_lasting = False
-    """Whether the request that is being answered waits for messages or streams them."""
+    """Whether the request in progress waits for messages or streams them."""
     _framing_bytes = 0
-    """Of the body, that were no content; content makes up for sixteen times as many."""
+    """Bytes of the body that were chunk framing and not content; each byte of content allows sixteen of them."""
 
-    # --- its life
+    # --- lifecycle
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -98,12 +102,12 @@ class HttpConnection(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request of it is being answered."""
+        """Whether no request is in progress."""
         return self._running is None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the request waits for messages, for its body or for its client to read the answer."""
+        """Whether the request waits for messages, for its body, or for its client to read the response."""
         return self._is_lasting or self.body_since is not None or self.stalled_since is not None
 
     @property
@@ -111,7 +115,7 @@ class HttpConnection(HttpToolsProtocol):
         return self.client[0] if self.client else ""
 
     def evict(self) -> None:
-        """Make room for another connection; a request whose answer has not begun is answered with 503."""
+        """Close the connection to make room for another; a request without a response gets 503."""
         cycle = self._running_cycle
         if self._running is None or cycle is None or cycle.response_started:
             self.transport.abort()
@@ -121,7 +125,7 @@ class HttpConnection(HttpToolsProtocol):
         self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "others need this connection; come again later")
 
     def _refuse(self, status: int, detail: str) -> None:
-        """Answer with a problem and close."""
+        """Respond with a problem and close."""
         if self.transport.is_closing():
             return
         title = HTTPStatus(status).phrase
@@ -162,7 +166,7 @@ class HttpConnection(HttpToolsProtocol):
             raise _Refused(400, "the body has more framing than content")
 
     def give_up(self, detail: str) -> None:
-        """What was begun does not come."""
+        """Respond with 408 and close, because a head or body that has begun is overdue."""
         self.head_since = self.body_since = None
         self._refusal = self._refusal or _Refused(HTTPStatus.REQUEST_TIMEOUT, detail)
         self._end_with(self._refusal)
@@ -171,7 +175,8 @@ class HttpConnection(HttpToolsProtocol):
         if self._running is None:
             self._refuse(refusal.status, str(refusal))
         elif self._running_cycle is not self.cycle or self.cycle.response_started or not self.cycle.more_body:
-            # An earlier request has its answer first, and nothing may be written into one that is under way.
+            # An earlier request has its response first, and nothing may be written into a response in
+            # progress.
             self._running.add_done_callback(lambda _: self.transport.close())
         else:
             self.cycle.disconnected = True
@@ -179,7 +184,7 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse(refusal.status, str(refusal))
 
     def _should_upgrade(self) -> bool:
-        # Of any other method nobody would say anything to it.
+        # A request with any other method would get no response.
         return self.parser.get_method() == b"GET" and super()._should_upgrade()
 
     def _on_upgrade(self) -> None:
@@ -191,7 +196,8 @@ class HttpConnection(HttpToolsProtocol):
             socket.table = self.table
             self.table.replace(self, socket)
         else:
-            # What follows is taken for another protocol by the parser: this request is answered, as one without a body.
+            # The parser takes what follows for another protocol: this request is served as one without a
+            # body.
             self.body_since = None
             self.cycle.keep_alive = False
             self.cycle.more_body = False
@@ -258,7 +264,7 @@ class HttpConnection(HttpToolsProtocol):
         self._is_in_head = True
 
     def _check_target(self) -> None:
-        """An absolute target must name the host that the request names; it is used without it then."""
+        """Check that an absolute target names the host of the request, and return the target without it."""
         if self.url.startswith(b"/"):
             return
         if self.url == b"*" and self.parser.get_method() == b"OPTIONS":
@@ -275,12 +281,14 @@ class HttpConnection(HttpToolsProtocol):
         self.url = (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")
 
     def _refuse_later(self, status: int, detail: str) -> None:
-        """From within the parser, which passes on no exception but its own."""
+        """Refuse the request from within the parser, which passes on no exception but its own."""
         self._refusal = self._refusal or _Refused(status, detail)
         raise self._refusal
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, without a timer for each answer: the server's sweep closes what stands idle."""
+        """Do the same as uvicorn, without a timer for each response: the server's sweep closes idle
+        connections.
+        """
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -313,7 +321,7 @@ class HttpConnection(HttpToolsProtocol):
 async def _send_whole(
     cycle: RequestResponseCycle, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
 ) -> None:
-    """As uvicorn's `send` for both parts, with one write and one check."""
+    """Send both parts of a response as uvicorn's `send`, with one write and one check."""
     if cycle.flow.write_paused and not cycle.disconnected:
         await cycle.flow.drain()
     if cycle.disconnected:

@@ -1,9 +1,13 @@
-"""The open HTTP connections by client address: which new one is served, and which old one makes room for it.
+"""The table of open HTTP connections by client address: it admits a new connection and may evict an old one
+for it.
 
-One address has a quarter of the connections unless a setting says otherwise; trusted proxies have as many as they like.
-Where all connections are taken, the address with the most of them loses its oldest one that is idle or waits. A
-connection that finds no place is still answered for `/health` and `/metrics`, in a reserve beside the limit, so that
-waiting clients never make a process look dead. Loop thread only.
+One address may have a quarter of the connections unless a setting says otherwise; trusted proxies have no
+limit. When
+all connections are taken, the address with the most of them loses its oldest connection that is idle or
+waits. A refused
+connection still gets a response for `/health` and `/metrics`, within a reserve beside the limit, so that
+waiting clients
+never make a process look dead. Loop thread only.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ RESERVED_CONNECTIONS = 64
 RESERVED_PER_ADDRESS = 8
 _ADDRESSES_LOOKED_AT = 4
 _IPV6_PREFIX = 64
-"""One host may have any address of its network, so addresses of IPv6 are counted by network."""
+"""Length of the IPv6 prefix that counts as one address: one host may use every address of its network."""
 
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
@@ -31,21 +35,25 @@ class ClientConnection(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request of it is being answered."""
+        """Whether no request is in progress."""
         ...
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for messages or for its client: a long poll, a stream, a body that does not come."""
+        """Whether the connection waits for messages or for its client: a long poll, a stream, an incomplete
+        body.
+        """
         ...
 
     def evict(self) -> None:
-        """Close it; the client is told, where the protocol allows that, to come again later."""
+        """Close the connection; where the protocol allows it, the response asks the client to come again
+        later.
+        """
         ...
 
 
 class RefusedConnection:
-    """Why a connection is not served, as the status and text of a problem."""
+    """The reason why a connection is not served, as status and text of a problem."""
 
     def __init__(self, status: int, detail: str) -> None:
         self.status = status
@@ -54,7 +62,7 @@ class RefusedConnection:
 
 class ConnectionTable:
     def __init__(self, maximum: int, of_address: int | None = None, trusted: Iterable[str] = ()) -> None:
-        """`trusted`: addresses or networks of proxies."""
+        """Create a table; `trusted` has addresses or networks of proxies."""
         self._maximum = maximum
         self._of_address = max(1, maximum // 4) if of_address is None else of_address
         self._trusted: Networks = tuple(ip_network(text) for text in trusted)
@@ -65,7 +73,9 @@ class ConnectionTable:
         self.refusals = 0
 
     def admit(self, connection: ClientConnection) -> RefusedConnection | None:
-        """Register a connection, oldest ones making room. NoPlace where only `/health` and `/metrics` are for it."""
+        """Add a connection and evict an older one if needed. RefusedConnection where it may use `/health` and
+        `/metrics` alone.
+        """
         address = client_of(connection.address)
         own = self._by_address.get(address, {})
         if len(own) >= self._of_address and not self._is_trusted(address):
@@ -82,7 +92,7 @@ class ConnectionTable:
         return None
 
     def replace(self, old: ClientConnection, new: ClientConnection) -> None:
-        """A connection is a WebSocket from now on."""
+        """Put a WebSocket in the place of the HTTP connection that it was before."""
         own = self._by_address.get(client_of(old.address), {})
         if old in own:
             del own[old]
@@ -100,7 +110,7 @@ class ConnectionTable:
             del self._by_address[address]
 
     def _make_room(self, newcomers: int) -> bool:
-        """Evict a connection for an address that has `newcomers` with the new one."""
+        """Evict a connection for an address that has `newcomers` connections with the new one."""
         for address in nlargest(_ADDRESSES_LOOKED_AT, self._by_address, key=self._count_of):
             is_greedier = self._count_of(address) > newcomers and not self._is_trusted(address)
             if self._evict(_oldest(self._by_address[address], may_wait=is_greedier)):
@@ -138,7 +148,7 @@ class ConnectionTable:
 
 
 def _oldest(connections: Iterable[ClientConnection], *, may_wait: bool) -> ClientConnection | None:
-    """The oldest idle connection, else the oldest that waits where those are asked for."""
+    """Return the oldest idle connection, else with `may_wait` the oldest that waits."""
     waiting: ClientConnection | None = None
     for each in connections:
         if each.is_idle:
@@ -149,7 +159,7 @@ def _oldest(connections: Iterable[ClientConnection], *, may_wait: bool) -> Clien
 
 
 def client_of(address: str) -> str:
-    """What is counted as one address: an IPv4 address, or the /64 network of an IPv6 address."""
+    """Return what counts as one address: an IPv4 address, or the /64 network of an IPv6 address."""
     if ":" not in address:
         return address
     parsed = ip_address(address.partition("%")[0])

@@ -1,7 +1,9 @@
-"""Which web pages may use the gateway from a browser (CORS): those of the origins that are configured, else none.
+"""Cross-origin requests (CORS): web pages of the configured origins may use the gateway from a browser, no
+others.
 
-Credentials are never allowed across origins. Browsers hold back neither a WebSocket nor a POST without a body, only its
-answer: so the origin of whatever may change something is checked here.
+Credentials are never allowed across origins. A browser sends WebSocket handshakes and POSTs without a body
+for any page
+and withholds only the response, so the origin of every request that may change something is checked here.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class CrossOrigin:
         return answer
 
     def check(self, headers: Headers) -> None:
-        """A Problem for a page of another origin, whatever browsers let it do."""
+        """Raise a Problem for a request of a page of another origin, even one that browsers let pass."""
         if self.is_foreign(headers):
             raise Problem(
                 403, "pages of this origin may not do this; gateway.allowed.origins names those that may"

@@ -1,7 +1,8 @@
-"""What an endpoint is: declared once, and routes, checks of what comes in and the OpenAPI document follow from it.
+"""The declaration of an endpoint, from which routes, validation of requests and the OpenAPI document follow.
 
-A handler is called with parameters and a body that are as declared; it returns a response, or raises a `Problem`, a
-BrokerError, OutcomeUnknown or OSError, which become problem documents in one place (`front.py`).
+A handler gets parameters and a body that match the declaration; it returns a response, or raises a
+`Problem`, a
+BrokerError, OutcomeUnknown or OSError, which become problem documents in one place (`application.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock.gateway.http.schema import Schema
 JSON = "application/json"
 OCTETS = "application/octet-stream"
 SYSTEM = "Gateway"
-"""The tag of endpoints that tell of the process, to its very end."""
+"""Tag of the endpoints about the process itself, which are served until it ends."""
 
 
 @dataclass(slots=True)
@@ -31,18 +32,18 @@ class Call:
     request: Request
     request_id: str
     client: str
-    """Whose limits it counts against: an address, until there are users."""
+    """The client whose limits the request counts against: an IP address."""
     parameters: Mapping[str, Any]
-    """By name, of path, query and headers together; absent ones have their default or are not there."""
+    """Parameters of path, query and headers by name. An absent parameter has its default, or no entry."""
     body: Any = None
-    """Parsed JSON, or the bytes of any other type."""
+    """Parsed JSON, or the bytes of any other content type."""
     content_type: str = ""
 
     def allows(self, operation: str, kind: str, name: str) -> bool:
         return self.context.authorize(self.client, operation, kind, name)
 
     def require(self, operation: str, kind: str, name: str) -> None:
-        """BrokerError where it is not allowed."""
+        """Raise a BrokerError where the client may not do this."""
         require(self.context.authorize, self.client, operation, kind, name)
 
 
@@ -70,26 +71,26 @@ class DeclaredResponse:
 class Endpoint:
     method: str
     path: str
-    """As starlette writes it: `/v1/topics/{topic}`."""
+    """The path in starlette's form: `/v1/topics/{topic}`."""
     name: str
-    """The operationId."""
+    """The operationId of OpenAPI."""
     tag: str
     summary: str
     handler: Handler
     responses: Mapping[int, DeclaredResponse]
-    """Beside problems, which every endpoint may answer with."""
+    """Responses by status, without the problem documents that every endpoint may send."""
     parameters: tuple[Parameter, ...] = ()
     bodies: Mapping[str, Schema | None] = field(default_factory=dict)
-    """By content type; JSON is checked against its schema. Empty: a request with a body is refused."""
+    """Schemas of the body by content type; JSON is validated. Empty where a request with a body is refused."""
     is_body_required: bool = True
     assumes_json: bool = False
-    """Whether a body without a Content-Type is taken for JSON."""
+    """Whether a body without a Content-Type is read as JSON."""
     is_stream: bool = False
-    """Whether the answer may last: push, and long polls that hold no other resource."""
+    """Whether the response may take long: streams, and long polls that hold no other resource."""
     socket_messages: Mapping[str, Schema] = field(default_factory=dict)
-    """For a WebSocket: the JSON messages by their sender, `client` and `gateway`."""
+    """The JSON messages of a WebSocket by their sender, `client` and `gateway`."""
     needs: tuple[RequiredPermission, ...] = ()
-    """What the client must be allowed."""
+    """Permissions that the client needs."""
 
 
 def path(name: str, schema: Schema, doc: str) -> Parameter:

@@ -1,4 +1,5 @@
-"""The HTTP application of a broker without a gateway: `/metrics` for Prometheus and `/health` for load balancers.
+"""The HTTP application of a broker without a gateway: `/metrics` for Prometheus and `/health` for load
+balancers.
 
 It reaches the broker only through the two functions it is given.
 """

@@ -1,5 +1,4 @@
-"""The OpenAPI 3.1 document, made of the endpoints that are served: it says what the gateway does because it is read
-from the same declarations."""
+"""The OpenAPI 3.1 document, generated from the declarations of the endpoints that are served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page that shows what the gateway offers: one file of HTML made of the endpoints, without scripts or assets."""
+"""The HTML page that describes the gateway: one file generated from the endpoints, without scripts or assets."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _section(endpoint: Endpoint) -> str:
 
 
 def _described(schema: Schema) -> str:
-    """The fields of an object that have a description."""
+    """Return the fields of an object that have a description."""
     rows = "".join(
         f"<tr><td><code>{escape(name)}</code></td><td>{escape(each['description'])}</td></tr>"
         for name, each in schema["properties"].items()
@@ -83,7 +83,7 @@ def _described(schema: Schema) -> str:
 
 
 def example(schema: Schema) -> Any:
-    """A value of the kind that a schema describes."""
+    """Return an example value for a schema."""
     kinds = schema.get("type", "object")
     kind = kinds if isinstance(kinds, str) else kinds[0]
     if "enum" in schema:

@@ -1,7 +1,8 @@
-"""What went wrong, said to people and programs alike: RFC 9457 problem documents, made in one place.
+"""Problem documents (RFC 9457): every failure becomes one here, for people and programs.
 
-`retriable` says whether the same request may succeed later; `outcome` is `unknown` where a write may or may not have
-happened. An error that nobody expected shows nothing but the request id, under which the log has it.
+`retriable` says whether the same request may succeed later; `outcome` is `unknown` where a write may or
+may not have
+happened. An unexpected error shows nothing but the request id, which the log has too.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _STATUSES: Mapping[ErrorCode, int] = {
 
 
 class Problem(PenstockError):
-    """A request that cannot be answered as it wishes; becomes a problem document."""
+    """The failure of a request, which becomes a problem document."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class Problem(PenstockError):
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """What a failure is to a client; None where only a bug of ours explains it."""
+    """Return the problem that a failure is to a client; None for a bug of the gateway."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, OutcomeUnknown):

@@ -1,6 +1,7 @@
-"""What a request brings, held against what its endpoint declares: parameters and body, or a Problem that says why not.
+"""Validation of a request against the declaration of its endpoint: parameters and body, or a Problem with the
+reason.
 
-Nothing is taken that was not declared: an unknown parameter is a mistake of the caller that silence would hide.
+Undeclared parameters are refused: silence would hide a mistake of the caller.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from penstock.gateway.http.schema import Mismatch, accepts, check, parse
 MAX_QUERY_PARAMETERS = 32
 
 Headers = Mapping[bytes, bytes]
-"""By lower-case name; of those that are given twice, all with commas between, as HTTP reads them."""
+"""Headers by lower-case name; a repeated header has all its values with commas between, as HTTP reads them."""
 
 
 class ClientGone(Exception):
-    """Nobody is left to answer to."""
+    """The client has disconnected, so no response is possible."""
 
 
 def collect_headers(given: Sequence[tuple[bytes, bytes]]) -> Headers:
@@ -64,7 +65,8 @@ def read_parameters(
 
 
 def is_absent_when_empty(parameter: Parameter) -> bool:
-    """Whether `name=` means the same as leaving the parameter out: an optional one that takes no empty text.
+    """Whether `name=` means the same as leaving the parameter out: true for an optional one that takes no
+    empty text.
 
     An empty header is refused: an Idempotency-Key that a script failed to fill in must not go unnoticed.
     """
@@ -74,10 +76,11 @@ def is_absent_when_empty(parameter: Parameter) -> bool:
 
 
 def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -> str:
-    """The media type of a request's body; a Problem unless the endpoint takes it.
+    """Return the media type of a request's body; a Problem unless the endpoint accepts it.
 
-    `is_foreign`: a web page of another origin sends the request. Browsers let such a page send a body without a
-    Content-Type unasked, so a missing one means JSON only for others.
+    `is_foreign` marks a request of a web page of another origin. Browsers let such a page send a body
+    without a
+    Content-Type, so a missing Content-Type means JSON only for other requests.
     """
     if not endpoint.bodies:
         raise _invalid(f"{endpoint.method} takes no body here")
@@ -96,7 +99,7 @@ def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -
 
 
 async def read_body(receive: Receive, headers: Headers, max_bytes: int, hold: Callable[[int], None]) -> bytes:
-    """`hold` is told of every piece before it is kept."""
+    """Read the body; `hold` is called with the size of every piece before the piece is kept."""
     if int(headers.get(b"content-length", b"0")) > max_bytes:
         raise _too_large(max_bytes)
     chunks: list[bytes] = []

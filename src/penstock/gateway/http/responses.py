@@ -1,4 +1,4 @@
-"""Answers that are JSON, and times as they stand in them."""
+"""JSON responses, and the form of times in them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from penstock.gateway.http.endpoint import JSON
 
 _ENCODER = msgspec.json.Encoder()
 _MAX_TIME_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, where ISO 8601 as everybody reads it ends."""
+"""The last millisecond of the year 9999, the end of ISO 8601 with four-digit years."""
 
 
 class JsonResponse(Response):
-    """A whole answer of which all is known: made and sent with less ado than others."""
+    """A complete response, created and sent with less work than starlette's."""
 
     def __init__(self, body: bytes, status: int, content_type: str) -> None:
         self.body = body
@@ -34,7 +34,7 @@ def json_response(value: Any, status: int = 200, content_type: str = JSON) -> Js
 
 
 def iso_time(time_ms: int) -> str:
-    """UTC with milliseconds; a time that no calendar has becomes the nearest that one has."""
+    """Format a time in UTC with milliseconds; times outside the calendar become the nearest one inside."""
     shown = min(max(time_ms, 0), _MAX_TIME_MS)
     seconds, milliseconds = divmod(shown, 1000)
     return f"{_iso_seconds(seconds)}.{milliseconds:03d}Z"

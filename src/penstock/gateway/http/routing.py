@@ -1,7 +1,8 @@
-"""From a path and a method to an endpoint.
+"""Routing of a path and a method to an endpoint.
 
-Paths are cut at their slashes before anything in them is decoded, once, so that no `%2F` or `%252F` moves a segment's
-border; what is in a segment is text for a handler and never part of another path.
+A path is split at its slashes before any segment is decoded, once, so that no `%2F` or `%252F` moves the
+border of a
+segment; a segment is text for a handler and never part of another path.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from penstock.gateway.http.problems import Problem
 @dataclass(slots=True)
 class _Resource:
     segments: tuple[str | None, ...]
-    """None where a parameter stands."""
+    """The segments of the path; None stands for a parameter."""
     names: tuple[str, ...]
     methods: dict[str, Endpoint]
 
@@ -39,7 +40,7 @@ class RouteTable:
                 raise ValueError(f"{endpoint.method} {endpoint.path} is declared twice")
 
     def find(self, method: str, raw_path: bytes) -> tuple[Endpoint, dict[str, str]]:
-        """The endpoint, and what stands in its path. A Problem where there is none."""
+        """Return the endpoint and the values of the parameters in its path; a Problem where there is none."""
         resource = self._fixed.get(raw_path)
         values: dict[str, str] = {}
         if resource is None:
@@ -58,7 +59,7 @@ class RouteTable:
         return endpoint, values
 
     def methods(self, raw_path: bytes) -> list[str]:
-        """Those that the resource at a path has."""
+        """Return the methods of the resource at a path."""
         resource = self._fixed.get(raw_path) or self._search(raw_path)[0]
         return allow(resource.methods)
 

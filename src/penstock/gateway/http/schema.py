@@ -1,9 +1,12 @@
-"""JSON schemas as they stand in the OpenAPI document, and the check of a value against one.
+"""JSON schemas of the OpenAPI document, and the validation of a value against one.
 
-Of JSON Schema 2020-12 what our declarations use: type, enum of strings, properties, required, additionalProperties,
-items, and bounds of numbers, strings and arrays. An optional field of an object that is null or an empty string counts
-as absent, unless its schema takes that value. A mismatch is a `Mismatch` that names the place by a JSON pointer and
-says what would do. Values come from `strict_json.py` or from the text of a parameter.
+The supported part of JSON Schema 2020-12 is type, enum of strings, properties, required,
+additionalProperties, items,
+and bounds of numbers, strings and arrays. An optional field of an object that is null or an empty string
+counts as
+absent, unless its schema accepts that value. A `Mismatch` names the place by a JSON pointer and says what
+is expected.
+Values come from `strict_json.py` or from the text of a parameter.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 ABSENT = (None, "")
-"""The values of an optional field that mean the same as leaving it out."""
+"""Values of an optional field that mean the same as leaving it out."""
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,9})?", re.ASCII)
 
@@ -35,12 +38,12 @@ class Mismatch(Exception):
         self.pointer = pointer
 
     def within(self, name: str) -> Mismatch:
-        """The same, of a part of a value that is called so."""
+        """Return the same mismatch for a part of a value with this name."""
         return Mismatch(f"/{name}{self.pointer}", str(self))
 
 
 def check(value: Any, schema: Schema) -> None:
-    """Raise Mismatch unless the value is as the schema says; remove optional fields that count as absent."""
+    """Raise Mismatch unless the value matches the schema; remove optional fields that count as absent."""
     expected = schema.get("type")
     if expected is not None and not _has_type(value, expected):
         names = expected if isinstance(expected, str) else " or ".join(expected)
@@ -104,7 +107,7 @@ def _check_object(value: dict[str, Any], schema: Schema) -> None:
 
 
 def accepts(value: Any, schema: Schema) -> bool:
-    """Whether the value is as the schema says."""
+    """Whether the value matches the schema."""
     try:
         check(value, schema)
     except Mismatch:
@@ -113,7 +116,7 @@ def accepts(value: Any, schema: Schema) -> bool:
 
 
 def with_absent(schema: Schema) -> Schema:
-    """The schema of a request body as `check` applies it, for readers: optional fields also take null and ""."""
+    """Return the schema of a request body as `check` applies it: optional fields also accept null and ""."""
     shown = dict(schema)
     required = schema.get("required", ())
     if "properties" in schema:
@@ -132,7 +135,7 @@ def _or_absent(schema: Schema) -> Schema:
 
 
 def parse(text: str, schema: Schema) -> Any:
-    """A parameter's value from its text."""
+    """Parse the value of a parameter from its text."""
     expected = schema["type"]
     value: Any = text
     if expected == "integer":

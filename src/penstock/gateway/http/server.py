@@ -1,9 +1,12 @@
-"""Serves an HTTP application in the broker's own loop.
+"""The HTTP server, on the event loop of the process.
 
-Uvicorn speaks HTTP; starting, stopping and signals stay with the process, so its `Server`, which takes over
-the process, is not used. Connections are bounded (`connections.py`) and closed when they stand idle, dawdle or do not
-read, so that strangers cannot take the file descriptors the log needs, nor keep a health check out. Imported late:
-loading it takes longer than starting a broker.
+Uvicorn speaks HTTP; starting, stopping and signals stay with the process, so its `Server`, which takes
+over the process,
+is not used. Connections are bounded (`connection_table.py`) and closed when they are idle, slow to send or
+do not read,
+so that clients cannot take the file descriptors that the log needs, nor block a health check. This module
+is imported
+late: loading it takes longer than starting a broker.
 """
 
 from __future__ import annotations
@@ -21,14 +24,14 @@ from penstock.net.network import limit_send_buffer
 
 MAX_CONNECTIONS = 256
 IDLE_SECONDS = 30.0
-"""Without a request for this long, or a sweep longer, a connection is closed."""
+"""A connection without a request for this many seconds is closed at the next sweep."""
 HEAD_SECONDS = 10.0
-"""In which the head of a request has to come."""
+"""Seconds in which the head of a request must arrive."""
 BODY_SECONDS = 30.0
-"""In which its body has to, or a sweep longer."""
+"""Seconds in which the body of a request must arrive, checked at every sweep."""
 WRITE_SECONDS = 30.0
 SEND_BUFFER_BYTES = 128 * 1024
-"""The system would take megabytes for a client that does not read."""
+"""Send buffer of a connection: the system's own would take megabytes for a client that does not read."""
 SWEEP_SECONDS = 2.0
 STOP_SECONDS = 2.0
 WEBSOCKET_MESSAGE_BYTES = 1024 * 1024
@@ -64,7 +67,9 @@ class HttpServer:
         return len(self._state.connections)
 
     async def start(self, host: str, port: int, *, shared: bool = False) -> int:
-        """Listen; returns the port that was bound. OSError when it cannot be had. `shared`: with other processes."""
+        """Listen and return the bound port; OSError where it is taken. A `shared` port is used by other
+        processes too.
+        """
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             self._make_protocol, host, port, reuse_port=shared or None, backlog=4096
@@ -76,7 +81,7 @@ class HttpServer:
         return bound
 
     async def stop(self) -> None:
-        """Accept no more, let answers under way finish for a moment, and close what is left."""
+        """Accept no more connections, let responses finish for a moment, and close what is left."""
         if self._server is None:
             return
         self._server.close()

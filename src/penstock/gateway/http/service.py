@@ -1,8 +1,9 @@
-"""The HTTP side of a process, from its start to its stop: a broker's, or that of a gateway alone.
+"""The HTTP side of a process, a broker's or a gateway's own, from start to stop.
 
-The libraries are loaded in a pool after the Kafka listener answers, so they delay nobody; metrics are
-collected on the loop and turned into text in a pool. Whoever serves imports this; what lies behind it is imported
-here, late.
+HTTP libraries are imported in a thread pool after the Kafka listener serves, so they delay no client.
+Metrics are
+collected on the loop and formatted in a pool. A process imports this module; modules behind it are
+imported here, late.
 """
 
 from __future__ import annotations
@@ -32,21 +33,23 @@ class HttpService:
         self._metrics = metrics
         self._health = health
         self.shown_metrics: Callable[[], Awaitable[bytes]] = self.own_metrics
-        """What `/metrics` answers; may be changed before the start."""
+        """The source of `/metrics`; may be replaced before the start."""
         self._server: HttpServer | None = None
         self._gateway: Gateway | None = None
 
     async def start(
         self, host: str, port: int, context: GatewayContext | None = None, *, shared: bool = False
     ) -> int:
-        """Serve, a gateway too where it has its context; returns the port that was bound. OSError when it cannot
-        be had. `shared`: other processes listen on it as well."""
+        """Serve HTTP, with a gateway where a context is given, and return the bound port.
+
+        OSError where the port is taken. A `shared` port is used by other processes too.
+        """
         await self._threads.run("background", _load)
         self._server = self._make_server(context)
         return await self._server.start(host, port, shared=shared)
 
     async def close_gateway(self) -> None:
-        """Before the broker goes that it is a client of: what waits is ended, what is being sent has its answer."""
+        """End long polls and let requests finish, before the broker that the gateway is a client of stops."""
         if self._gateway is not None:
             self._gateway.drain()
             await self._gateway.settle()
@@ -90,7 +93,7 @@ class HttpService:
         return server
 
     async def own_metrics(self) -> bytes:
-        """Of this process, as Prometheus' text."""
+        """Return the metrics of this process in Prometheus' text format."""
         from penstock.observability.exposition import render, take_snapshot
 
         snapshot = take_snapshot(self._metrics)

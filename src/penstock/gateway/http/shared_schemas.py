@@ -57,7 +57,9 @@ PROBLEM: Schema = {
 
 
 def an_object(properties: dict[str, Schema], required: tuple[str, ...] | None = None) -> Schema:
-    """All of its fields are needed unless said otherwise, and there are no others."""
+    """Return the schema of an object: all fields are required unless `required` says otherwise, and no others
+    are allowed.
+    """
     made: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     needed = list(properties) if required is None else list(required)
     if needed:

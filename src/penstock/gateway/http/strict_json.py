@@ -1,7 +1,9 @@
-"""JSON from strangers: one meaning or none. Whatever is doubtful (RFC 8259 calls it unpredictable) is a 400.
+"""A strict JSON parser for untrusted input: text with several readings (RFC 8259 calls it unpredictable) is a
+400.
 
-Refused: duplicate names, NaN and infinities, integers of more than 64 bits, lone surrogates, a byte order mark, other
-encodings than UTF-8, nesting deeper than anything we take.
+It refuses duplicate names, NaN and infinities, integers of more than 64 bits, lone surrogates, a byte
+order mark,
+encodings other than UTF-8, and deep nesting.
 """
 
 from __future__ import annotations
@@ -17,15 +19,15 @@ MAX_DEPTH = 32
 _MAX_INTEGER_CHARACTERS = 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DOUBTFUL_NUMBER = re.compile(r"[0-9]{19}|[0-9][eE]")
-"""Others are within bounds, and are read several times as fast."""
+"""Numbers that need the slow checks; a text without them is parsed several times as fast."""
 
 
 class _Refused(ValueError):
-    """It is JSON, but not of a kind we take."""
+    """The text is JSON, but of a kind that is refused."""
 
 
 def parse(body: bytes) -> Any:
-    """The value, or a Problem that says what is wrong with the text."""
+    """Return the value, or raise a Problem that says what is wrong with the text."""
     if body.startswith(_BYTE_ORDER_MARK):
         raise _problem("it begins with a byte order mark; leave that out")
     try:

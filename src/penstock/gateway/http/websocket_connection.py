@@ -1,8 +1,10 @@
-"""One WebSocket connection: uvicorn's, bounded like those of requests.
+"""One WebSocket connection: uvicorn's, with the bounds of HTTP connections.
 
-What a client sends is parsed a piece at a time, one piece in a turn of the event loop, and no further than the
-application has taken it: a client that floods the gateway with frames holds up nobody else. Control frames and
-fragments, which no application asks for, are bounded by the second; beyond that the connection is closed.
+Received bytes are parsed one piece in each turn of the event loop, and no further than the application has
+read, so a
+client that floods the gateway with frames delays no other client. Control frames and fragments are limited
+by the
+second; a client above that limit is disconnected.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ _POLICY_VIOLATION, _TRY_AGAIN_LATER = 1008, 1013
 class WebSocketConnection(WebSocketsSansIOProtocol):
     table: ConnectionTable | None = None
     waiting_to_send: int = 0
-    """Bytes that the peer had not taken when that was last looked at."""
+    """Bytes that the peer had not received at the last sweep."""
     stalled_since: float | None = None
 
     is_idle = False
     is_waiting = True
-    """A WebSocket waits for messages, or for its client, all its life."""
+    """Always true: a WebSocket waits for messages or for its client all its life."""
 
     _is_over = False
     _is_feeding = False
-    """Whether the next piece is to be parsed in a later turn of the loop."""
+    """Whether the next piece is parsed in a later turn of the loop."""
     _piece_bytes = PIECE_BYTES
     _frames = 0
     _control_frames = 0
@@ -60,7 +62,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def evict(self) -> None:
-        """Make room for another connection."""
+        """Close the connection to make room for another."""
         self._close(_TRY_AGAIN_LATER, "others need this connection; connect again later")
 
     def _close(self, code: int, reason: str) -> None:
@@ -77,7 +79,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.transport.close()
 
-    # --- parsing a piece at a time
+    # --- parsing in pieces
 
     def data_received(self, data: bytes) -> None:
         if self._is_over or self.transport.is_closing():
@@ -92,7 +94,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._feed_soon()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """As uvicorn's: the client is read again when the application has taken all of its messages."""
+        """Resume reading, as uvicorn does, when the application has read all messages."""
         message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             self.read_paused = False
@@ -146,7 +148,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             super().handle_cont(event)
 
     def _counts(self) -> bool:
-        """Count a control frame or a fragment; False, and the connection is closed, where there are too many."""
+        """Count a control frame or a fragment; False, with the connection closed, where there are too many."""
         if self._is_over:
             return False
         self._frames += 1

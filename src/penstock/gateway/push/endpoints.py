@@ -1,4 +1,4 @@
-"""What push takes and gives, declared: parameters, bodies, rights. What is done with them is in `push.py`."""
+"""Declarations of the push endpoints: parameters, bodies, permissions. The handlers are in `service.py`."""
 
 from __future__ import annotations
 
@@ -181,4 +181,6 @@ SOCKET_ENDPOINT = Endpoint(
     socket_messages={"client": _CLIENT_MESSAGE, "gateway": _GATEWAY_MESSAGE},
     needs=READS,
 )
-"""The handshake: a WebSocket has parameters and rights as a request has. A plain GET is told to upgrade."""
+"""The WebSocket handshake, with parameters and permissions like a request. A plain GET gets 426 Upgrade
+Required.
+"""

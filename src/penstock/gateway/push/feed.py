@@ -1,7 +1,10 @@
-"""Reads topics for many streams at once: what one has read others take from memory, and one wait serves all who wait.
+"""Reads of topics that many streams share: a page that one stream has read serves others from memory, and one
+long poll
+serves all streams that wait.
 
-A partition is read when a stream asks for it and is watched while one waits, never ahead of that; so nobody who is slow
-makes anything grow. Pages are kept in memory up to a total, for whoever comes to the same place next. Loop thread only.
+A partition is read when a stream asks for it and watched while one waits, never ahead, so a slow stream
+makes no memory
+grow. Pages are cached up to a total size, for streams that come to the same offset next. Loop thread only.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ PAGE_LIMITS = Limits(max_records=100, max_bytes=32 * 1024)
 MAX_KEPT_BYTES = 32 * 1024 * 1024
 WAIT_MS = 20_000
 MAX_READS = 8
-"""On their way at a time, for those who read what is there already."""
+"""Reads in progress at a time, of records that are already there."""
 RETRY_SECONDS = 0.5
 WAKES_PER_TURN = 32
 _MESSAGE_OVERHEAD_BYTES = 120
@@ -35,15 +38,15 @@ Wake = Callable[[], None]
 class PushMessage(NamedTuple):
     offset: int
     body: bytes
-    """As every stream sends it."""
+    """The message in the form that every stream sends."""
 
 
 Render = Callable[[str, int, Record], bytes]
-"""The body of a message, from its topic, partition and record."""
+"""Renders the body of a message from its topic, partition and record."""
 
 
 class SharedPage(NamedTuple):
-    """What a partition has from one offset on."""
+    """The messages of a partition from one offset on."""
 
     start: int
     next_offset: int
@@ -64,7 +67,7 @@ class Feeds:
         self.render = render
         self.turns = Turns()
         self.events_taken = 0
-        """By all streams so far."""
+        """The number of events that all streams have taken so far."""
         self.reading = asyncio.Semaphore(MAX_READS)
         self._feeds: dict[tuple[TopicId, int], PartitionFeed] = {}
         self._kept: deque[tuple[PartitionFeed, SharedPage]] = deque()
@@ -74,7 +77,7 @@ class Feeds:
         return len(self._feeds)
 
     def open(self, topic: TopicRoute, partition: int) -> PartitionFeed:
-        """For a stream that begins to read it; it closes it again."""
+        """Open a partition for a stream, which must close it again."""
         feed = self._feeds.get((topic.id, partition))
         if feed is None:
             feed = self._feeds[topic.id, partition] = PartitionFeed(self, topic, partition)
@@ -82,7 +85,9 @@ class Feeds:
         return feed
 
     def known_ends(self, topic: TopicRoute, partitions: Iterable[int]) -> dict[int, int]:
-        """Where the partitions end that somebody waits at the end of: thousands who begin there need not ask for it."""
+        """Return the ends of partitions where another stream waits: thousands of new streams need no request
+        for it.
+        """
         feeds = ((each, self._feeds.get((topic.id, each))) for each in partitions)
         return {each: feed.end for each, feed in feeds if feed is not None and feed.is_watched}
 
@@ -109,7 +114,7 @@ class PartitionFeed:
         self.readers = 0
         self._feeds = feeds
         self.end = -1
-        """As far as there is known to be something."""
+        """The offset up to which messages are known to exist."""
         self._starts: list[int] = []
         self._pages: dict[int, SharedPage] = {}
         self._reads: dict[int, asyncio.Task[SharedPage]] = {}
@@ -121,7 +126,7 @@ class PartitionFeed:
         return self._watch is not None
 
     def close(self, wake: Wake) -> None:
-        """A stream reads it no more."""
+        """Close the partition for one stream."""
         self._waiting.discard(wake)
         self.readers -= 1
         self._end_if_unused()
@@ -131,7 +136,9 @@ class PartitionFeed:
             task.cancel()
 
     async def read(self, offset: int) -> SharedPage:
-        """What there is from the offset on, without waiting; BrokerError or OSError where it cannot be had."""
+        """Return the messages from an offset on, without waiting; BrokerError or OSError where they cannot be
+        read.
+        """
         page = self._find(offset)
         if page is not None:
             return page
@@ -145,14 +152,16 @@ class PartitionFeed:
     def _on_read(self, offset: int, reading: asyncio.Task[SharedPage]) -> None:
         del self._reads[offset]
         if not reading.cancelled():
-            reading.exception()  # those who wanted it may all have left
+            reading.exception()  # all streams that wanted it may have left
 
     def may_have(self, offset: int) -> bool:
-        """Whether a read may find something that a wait would not."""
+        """Whether a read may find a message without a wait."""
         return offset != self.end
 
     def wait(self, offset: int, wake: Wake) -> bool:
-        """Have `wake` called when there may be something at the offset; False where there is already."""
+        """Register `wake` to be called when there may be a message at the offset; False where there is one
+        already.
+        """
         if offset < self.end:
             return False
         self._waiting.add(wake)
@@ -198,7 +207,7 @@ class PartitionFeed:
 
     async def _run_watch(self, offset: int) -> None:
         loop = asyncio.get_running_loop()
-        # A wait takes a connection of its own: where messages come all the time, a look is enough.
+        # A wait takes a connection of its own: where messages come all the time, reads alone are enough.
         wait_ms = 0
         try:
             while self._waiting:
@@ -209,7 +218,7 @@ class PartitionFeed:
                     if not isinstance(error, BrokerError) or error.code in RETRIABLE:
                         await asyncio.sleep(RETRY_SECONDS)
                         continue
-                    # Whoever reads now is told the same.
+                    # Streams that read now get the same error.
                     self.end = -1
                     self._wake_all()
                     return
@@ -217,7 +226,7 @@ class PartitionFeed:
                     self._wake_all()
                     return
                 if wait_ms:
-                    # Where too many wait already, the answer comes at once.
+                    # Where too many reads wait already, the response comes at once.
                     await asyncio.sleep(max(0.0, began + RETRY_SECONDS - loop.time()))
                 wait_ms = WAIT_MS
         finally:
@@ -229,7 +238,7 @@ class PartitionFeed:
         self._wake_some(tuple(waiting), 0)
 
     def _wake_some(self, waiting: tuple[Wake, ...], first: int) -> None:
-        # Thousands may wait, and each has something to do then: others come between.
+        # Thousands of streams may wake at once: pauses let other work of the loop run in between.
         following = first + WAKES_PER_TURN
         for wake in waiting[first:following]:
             wake()
@@ -237,6 +246,6 @@ class PartitionFeed:
             asyncio.get_running_loop().call_soon(self._wake_some, waiting, following)
 
     def _end_if_unused(self) -> None:
-        # While a wait is under way at the broker the next stream is best served by the same.
+        # While a wait is in progress at the broker, it serves the next stream too.
         if self.readers == 0 and self._watch is None:
             self._feeds.drop(self)

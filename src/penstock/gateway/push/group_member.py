@@ -1,8 +1,10 @@
-"""A member of a consumer group, of the new protocol (KIP-848), that reads one topic for a push stream.
+"""A member of a consumer group (KIP-848) that reads one topic for a push stream.
 
-It reports by heartbeat what it owns, and comes to own what the coordinator says: what it loses is given up before it
-says so, what it gains is read from where the group is. So there is one reader of a partition at a time, and its
-offsets are those of any Kafka consumer. Loop thread only.
+Its heartbeats report the partitions it owns, and their responses assign partitions: a revoked partition is
+given up
+before that is reported, an assigned one is read from the committed offset. Each partition has one reader
+at a time, and
+its offsets are those of any Kafka consumer. Loop thread only.
 """
 
 from __future__ import annotations
@@ -29,27 +31,28 @@ _LEAVE_SECONDS = 5.0
 _NOTHING: frozenset[int] = frozenset()
 
 _FENCED = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch})
-"""The group goes on without this member; it may join again, with nothing."""
+"""Errors after which the group continues without this member, which may join again without partitions."""
 
 
 class AssignmentListener(Protocol):
-    """Whoever reads what the member owns."""
+    """The stream that reads the partitions of the member."""
 
     async def begin(self, partitions: frozenset[int]) -> Mapping[int, int]:
-        """Where to read those of which the group has no offset."""
+        """Return the start offsets of partitions without a committed offset."""
         ...
 
     def take(self, positions: Mapping[int, int]) -> None:
-        """Read these too, from here on."""
+        """Read these partitions too, from these offsets on."""
         ...
 
     async def give_up(self, partitions: frozenset[int]) -> None:
-        """Read these no more; the last moment to commit how far they were read. Whoever is next reads again what is
-        not committed, so that may fail."""
+        """Stop reading these partitions and commit their offsets, which may fail: the next owner reads again
+        from the last commit.
+        """
         ...
 
     def lose(self) -> None:
-        """Read nothing any more: others may do so already, and nothing can be committed."""
+        """Stop reading all partitions: other members may own them already, and no offset can be committed."""
         ...
 
 
@@ -65,18 +68,19 @@ class GroupMember:
         self._target: Assignment = {}
         self._reported: Assignment | None = None
         self._is_certain = False
-        """Whether the coordinator knows what was last said; else everything is said again."""
+        """Whether the coordinator has received the last heartbeat; otherwise the next one repeats everything."""
         self._interval_seconds = MAX_RETRY_SECONDS
-        # An epoch changes by a heartbeat alone: while one is away no commit is, so none comes in a wrong epoch.
+        # Only a heartbeat changes the epoch: no commit is sent while one is in flight, so none carries a
+        # stale epoch.
         self._speaking = asyncio.Lock()
         self._is_due = asyncio.Event()
 
     async def join(self) -> None:
-        """BrokerError where the group does not take it, OSError where nobody answers."""
+        """Join the group; BrokerError where it is refused, OSError where no coordinator responds."""
         await self._beat()
 
     async def run(self) -> None:
-        """Stay a member, until this is cancelled; BrokerError where the group does not want it any more."""
+        """Remain a member until this is cancelled; BrokerError where the group refuses the member."""
         while True:
             is_wanting = False
             try:
@@ -84,7 +88,7 @@ class GroupMember:
                     self.hurry()
             except (BrokerError, OSError):
                 is_wanting = True
-            # One with nothing to do asks often whether there is something by now.
+            # A member without partitions sends heartbeats often, to get an assignment soon.
             often = is_wanting or not self.owned
             pause_seconds = min(self._interval_seconds, MAX_RETRY_SECONDS if often else math.inf)
             with suppress(TimeoutError):
@@ -103,11 +107,11 @@ class GroupMember:
                 self.hurry()
 
     def hurry(self) -> None:
-        """Report now: something has changed, or seems to have."""
+        """Send a heartbeat now: something has changed, or seems to have."""
         self._is_due.set()
 
     async def commit(self, offsets: Mapping[int, int]) -> None:
-        """Of what it still owns; BrokerError or OSError where it cannot be."""
+        """Commit offsets of partitions that the member still owns; BrokerError or OSError where that fails."""
         async with self._speaking:
             mine = {partition: offset for partition, offset in offsets.items() if partition in self.owned}
             if mine:
@@ -118,7 +122,9 @@ class GroupMember:
                     raise
 
     async def leave(self) -> None:
-        """So that others take over at once; where it cannot be said, they do when the session is over."""
+        """Leave the group, so that others take over at once; without a response they do when the session
+        expires.
+        """
         with suppress(BrokerError, OSError):
             async with asyncio.timeout(_LEAVE_SECONDS), self._speaking:
                 await self._coordinator.heartbeat(MemberIdentity(self._group, self._id, _LEAVES), None, None)
@@ -144,7 +150,7 @@ class GroupMember:
             self._target = answer.assignment
 
     async def _reconcile(self) -> bool:
-        """Come to own what it should; whether that changed anything."""
+        """Give up revoked partitions and take assigned ones; return whether any changed."""
         wanted = self._target.get(self._topic.id, _NOTHING)
         surplus, missing = self.owned - wanted, wanted - self.owned
         if surplus:

@@ -1,8 +1,10 @@
-"""A stream that is a member of a consumer group: what it reads is assigned, and the client says how far it has got.
+"""A stream that is a member of a consumer group: partitions are assigned, and the client acknowledges events.
 
-An event counts as handled when the client acknowledges it or a later one; that is what is committed, at the latest when
-the partition is given up. What was sent and not acknowledged is sent again to whoever reads the partition next: at
-least once. Acknowledgements never move a group back. Loop thread only.
+An acknowledgement covers an event and all before it in its partition; acknowledged offsets are committed,
+at the latest
+when the partition is given up. Unacknowledged events are sent again to the next owner: at least once.
+Acknowledgements
+never move a group back. Loop thread only.
 """
 
 from __future__ import annotations
@@ -25,31 +27,35 @@ class GroupStream:
     def __init__(
         self, feeds: Feeds, topic: TopicRoute, routes: Routes, group: str, member_id: str, start: int
     ) -> None:
-        """`start` is EARLIEST or LATEST: where a group begins that has no offset yet."""
+        """Create a stream; `start`, EARLIEST or LATEST, is where a group without a committed offset begins."""
         self._id_positions: dict[int, int] = {}
-        """What was sent and not acknowledged: so much an id has to say."""
+        """Positions that were sent and not acknowledged, which event ids have to contain."""
         self.stream = PushStream(feeds, topic, id_positions=self._id_positions)
         self.group = group
         self._records = feeds.records
         self._start = start
         self._member = GroupMember(routes, group, topic, member_id, self)
         self._acknowledged: dict[int, int] = {}
-        """By partition that it reads, at least what the group had when it was taken."""
+        """Acknowledged offset of each partition that is read, at least the committed offset at the time of
+        its assignment.
+        """
         self._uncommitted: set[int] = set()
         self._membership: asyncio.Task[None] | None = None
         self._committing: asyncio.Task[None] | None = None
 
     async def join(self) -> None:
-        """BrokerError or OSError where the group cannot be joined."""
+        """Join the group; BrokerError or OSError where that fails."""
         await self._member.join()
         self._membership = asyncio.get_running_loop().create_task(self._stay())
 
     def hurry(self) -> None:
-        """Who else is in the group has changed: the sooner its members report, the sooner all have their share."""
+        """Send a heartbeat now, after another stream joined or left: the sooner members report, the sooner
+        all get their share.
+        """
         self._member.hurry()
 
     async def close(self) -> None:
-        """Commit what was acknowledged, and leave."""
+        """Commit acknowledged offsets, and leave the group."""
         for task in (self._membership, self._committing):
             if task is not None:
                 task.cancel()
@@ -60,17 +66,19 @@ class GroupStream:
 
     @property
     def unacknowledged(self) -> int:
-        """How many offsets lie between what was sent and what was acknowledged."""
+        """The number of offsets between sent and acknowledged events."""
         positions = self.stream.positions
         return sum(
             max(0, positions.get(partition, 0) - offset) for partition, offset in self._acknowledged.items()
         )
 
     def acknowledge(self, positions: Positions) -> list[int]:
-        """Everything before these positions has been handled; the partitions this stream reads of them."""
+        """Acknowledge everything before these positions; return the partitions of them that this stream
+        reads.
+        """
         mine = sorted(positions.keys() & self.stream.positions.keys())
         for partition in mine:
-            # Nobody has handled what was not sent.
+            # An event that was not sent cannot have been processed.
             offset = min(positions[partition], self.stream.positions[partition])
             if offset >= self._id_positions.get(partition, offset):
                 self._id_positions.pop(partition, None)
@@ -82,11 +90,11 @@ class GroupStream:
         return mine
 
     async def until_committed(self) -> None:
-        """Until what was acknowledged is committed, or the stream is closed."""
+        """Wait until the acknowledged offsets are committed, or the stream is closed."""
         if self._committing is not None:
             await asyncio.wait((self._committing,))
 
-    # --- as its membership has it
+    # --- AssignmentListener
 
     async def begin(self, partitions: frozenset[int]) -> Mapping[int, int]:
         return await self._records.offsets(self.stream.topic.name, sorted(partitions), self._start)

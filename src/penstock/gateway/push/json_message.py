@@ -1,4 +1,4 @@
-"""Messages as push sends them: one line of JSON each, made once for all who get it."""
+"""The JSON form of pushed messages: one line each, rendered once for all streams."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The streams that are open, by topic: what becomes of a topic meanwhile becomes of them.
+"""The open streams by topic, and what a change of the topic means to them.
 
-Topics are looked at every few seconds. Streams of all partitions read those that are added from their beginning; where
-a topic is gone, or is another one of the same name, its streams end and say so. Loop thread only.
+Topics are looked up every few seconds. Streams of all partitions read added partitions from their start;
+when a topic
+was deleted, or created again with the same name, its streams end with an error. Loop thread only.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class OpenStreams:
         try:
             found = await self._topics.get(name, fresh=True)
         except (PenstockError, OSError) as error:
-            # Who reads notices anything else.
+            # A stream that reads notices every other change itself.
             if isinstance(error, BrokerError) and error.code is ErrorCode.unknown_topic_or_partition:
                 for stream in self._streams.get(name, ()):
                     stream.fail(error)

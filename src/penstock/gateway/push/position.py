@@ -1,9 +1,10 @@
-"""How far a stream has got, as opaque text: the id of every event, which a client gives back to resume or acknowledge.
+"""The position of a stream as opaque text: the id of every event, which a client sends back to resume or
+acknowledge.
 
     for each partition, in order: partition minus the last one | next offset        (zigzag varints)
     CRC-32 of the topic's id and the above                                          (4 bytes)
 
-in base64url. A position of another topic, or one that nobody gave out, does not fit its checksum.
+in base64url. A position of another topic, or an invented one, does not match its checksum.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ MAX_LENGTH = 16_384
 _CRC_BYTES = 4
 
 Positions = Mapping[int, int]
-"""By partition, the offset to be read next."""
+"""The next offset to read, by partition."""
 
 
 class ForeignPosition(PenstockError):
-    """It is no position in this topic."""
+    """The text is not a position in this topic."""
 
 
 def encode_positions(topic_id: UUID, positions: Positions) -> str:
@@ -39,7 +40,7 @@ def encode_positions(topic_id: UUID, positions: Positions) -> str:
 
 
 def decode_positions(topic_id: UUID, text: str) -> Positions:
-    """ForeignPosition for what `encode_positions` did not make for this topic."""
+    """Decode a position; ForeignPosition for a text that `encode_positions` did not create for this topic."""
     if len(text) > MAX_LENGTH or not text.isascii():
         raise ForeignPosition
     try:

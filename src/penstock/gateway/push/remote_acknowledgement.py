@@ -1,7 +1,8 @@
-"""Acknowledgements for streams that are not here: another gateway has them, or they have ended.
+"""Acknowledgements for streams that another gateway serves, or that have ended.
 
-What the group has committed is moved on, never back, in the name of the stream that has the partition now, or of nobody
-where the group has no members. A partition that another kind of consumer reads is that one's business.
+The committed offset of the group is moved forward, never back, as the member that owns the partition now,
+or as no
+member where the group is empty. Partitions that another kind of consumer owns are left alone.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _CHANGED = frozenset(
         ErrorCode.rebalance_in_progress,
     }
 )
-"""Somebody else has it now."""
+"""Errors that mean that another member owns the partition now."""
 
 
 async def acknowledge_elsewhere(
     coordinator: GroupMembership, group: str, topic: TopicRoute, positions: Positions
 ) -> set[int]:
-    """The partitions of which the group is this far, now or before."""
+    """Commit the positions, and return the partitions whose committed offset is at least that far."""
     nobody = MemberIdentity.nobody(group)
     committed = await coordinator.committed(nobody, topic.id, sorted(positions))
     done = {partition for partition, offset in positions.items() if offset <= committed.get(partition, -1)}
@@ -52,4 +53,4 @@ async def _owners(coordinator: GroupMembership, group: str, topic: TopicRoute) -
     except BrokerError as error:
         if error.code is not ErrorCode.group_id_not_found:
             raise
-        return {}  # of the classic protocol, or there is none yet
+        return {}  # the group uses the classic protocol, or does not exist yet

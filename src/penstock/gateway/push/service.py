@@ -1,7 +1,9 @@
-"""Push: topics as server-sent events and over WebSockets, for single readers and for members of consumer groups.
+"""Push: topics as server-sent events and over WebSockets, for single readers and for members of consumer
+groups.
 
-`Push` is made once for a gateway; its endpoints and sockets are put beside the others. It knows which streams are open
-and opens new ones; how events are read, sent and acknowledged is in the modules beside it.
+A gateway has one `PushService`, whose endpoints and sockets are served with the others. It opens streams
+and keeps them;
+reading, sending and acknowledging events is in the other modules of this package.
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ from penstock.internal_client.routes import TopicRoute
 
 COMMIT_SECONDS = 10.0
 MAX_PARTITIONS = 1_000
-"""Of one stream without a group; the id of an event has to name all of them."""
+"""Limit of the partitions of one stream without a group: the id of an event names all of them."""
 
 
 class PushService:
     def __init__(self, context: EndpointContext, id_prefix: str) -> None:
-        """`id_prefix` is this gateway's alone: members of groups are named by it."""
+        """Create the service; member ids begin with `id_prefix`, which is unique among gateways."""
         self._context = context
         self._mailbox = context.mailbox
         self._id_prefix = id_prefix
@@ -73,7 +75,7 @@ class PushService:
     def sockets(self) -> Sequence[BaseRoute]:
         return (WebSocketRoute(SOCKET_ENDPOINT.path, _Socket(self)),)
 
-    # --- what clients ask for
+    # --- endpoints
 
     async def events(self, call: Call) -> Response:
         source, _ = await self._open(call.parameters, call.request_id)
@@ -82,7 +84,7 @@ class PushService:
     async def mailbox_events(self, call: Call) -> Response:
         user_id = call.parameters["user_id"]
         last = call.parameters.get("Last-Event-ID") or call.parameters.get("last_message_id")
-        # What cannot be is said before the stream begins.
+        # Errors are reported before the stream begins.
         await self._mailbox.receive(user_id, last, Limits(1, 1), 0)
         return EventStream(MailboxSource(self._mailbox, user_id, last, render_mail), call.request_id)
 
@@ -121,7 +123,9 @@ class PushService:
         await SocketStream(source, acknowledge, request_id).serve(receive, send)
 
     async def _acknowledge(self, group: str, topic: TopicRoute, positions: Positions) -> set[int]:
-        """Have it committed that a group has got so far; the partitions of which that is so now."""
+        """Acknowledge positions of a group; return the partitions whose committed offset is at least that
+        far.
+        """
         taken: set[int] = set()
         async with asyncio.timeout(COMMIT_SECONDS):
             for stream in tuple(self._groups.get((group, topic.name), ())):
@@ -163,7 +167,7 @@ class PushService:
         try:
             await joined.join()
         except BaseException:
-            # The group may have taken it, and would wait for it.
+            # The group may have added the member, and would wait for it.
             await joined.close()
             raise
         self._streams.add(joined.stream)
@@ -199,7 +203,7 @@ class PushService:
             raise _invalid(f"more than {MAX_PARTITIONS} partitions: read them one by one, or as a group")
         if "offset" in parameters and not seen:
             return {parameters["partition"]: parameters["offset"]}
-        # A partition that was added after the event was sent is new to its reader from the beginning.
+        # A partition that was added after the event was sent is read from its start.
         start = EARLIEST if seen else STARTS[parameters.get("from", "latest")]
         begin = {**(self._feeds.known_ends(topic, partitions) if start == LATEST else {}), **seen}
         unknown = [partition for partition in partitions if partition not in begin]
@@ -208,7 +212,7 @@ class PushService:
 
 
 class _Socket:
-    """A `Push` as an ASGI application for WebSockets."""
+    """The push service as an ASGI application for WebSockets."""
 
     def __init__(self, push: PushService) -> None:
         self._push = push

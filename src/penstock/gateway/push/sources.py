@@ -1,4 +1,6 @@
-"""What events are sent from: a stream of its own, a stream of a group, or a user's mailbox. All are `sse.Source`s."""
+"""Sources of events: a stream of its own, a stream of a group, or a user's mailbox. All are
+`sse.EventSource`s.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from penstock.gateway.records import Limits
 
 
 class SingleSource:
-    """Of one reader, who alone knows how far it has got."""
+    """Events for one reader, which alone keeps its position."""
 
     is_exhausted = False
 
@@ -28,7 +30,7 @@ class SingleSource:
 
 
 class GroupSource:
-    """Of a member of a group, who may be `window` events ahead of what was acknowledged."""
+    """Events for a member of a group, with at most `window` unacknowledged ones."""
 
     def __init__(self, group_stream: GroupStream, window: int, on_finish: Callable[[], None]) -> None:
         self._group_stream = group_stream
@@ -51,7 +53,7 @@ class GroupSource:
 
 
 class MailboxSource:
-    """Of one user's mailbox; the id of an event is that of the message."""
+    """Messages of one user's mailbox; the id of an event is that of the message."""
 
     is_exhausted = False
 
@@ -71,4 +73,4 @@ class MailboxSource:
         return [Event(message.id, self._render(message)) for message in messages]
 
     async def finish(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: a mailbox source holds no resources."""

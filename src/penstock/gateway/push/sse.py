@@ -1,8 +1,10 @@
-"""Server-sent events: an answer that goes on, as fast as its client reads and no faster.
+"""Server-sent events: a response without an end, sent as fast as the client reads.
 
-Events are asked for when the socket has taken the last ones, so a client that does not read holds one small chunk and
-nothing more. A comment tells now and then that the connection lives. What ends a stream is said as an event
-`problem` with a problem document, unless it is the client.
+Events are fetched when the socket has taken the last ones, so a client that does not read holds one small
+chunk in
+memory. A comment is sent now and then to show that the connection is alive. A failure ends the stream with
+an event
+`problem` that has a problem document.
 """
 
 from __future__ import annotations
@@ -23,30 +25,30 @@ KEEP_ALIVE_SECONDS = 20.0
 MAX_EVENTS = 256
 MAX_BYTES = 32 * 1024
 RETRY_MS = 500
-"""How soon a client whose connection has ended comes again."""
+"""Milliseconds after which a client reconnects."""
 
 
 class EventSource(Protocol):
-    """Where events come from."""
+    """A source of events."""
 
     async def take(self, max_events: int, max_bytes: int, patience_seconds: float) -> Sequence[Event]:
-        """Some events; none where there were none in time. May be cancelled."""
+        """Return some events; none where none came in time. May be cancelled."""
         ...
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the client has to come again, with the last id it saw, to get more."""
+        """Whether the client has to reconnect, with the last event id, to get more."""
         ...
 
     async def finish(self) -> None:
-        """Nothing is taken any more, whatever the reason; comes once."""
+        """Release the source; called once, whatever the reason."""
         ...
 
 
 class EventStream(Response):
     def __init__(self, source: EventSource, request_id: str) -> None:
         super().__init__(headers={"content-type": CONTENT_TYPE, "x-accel-buffering": "no"})
-        # The stream ends when it ends.
+        # The length of the stream is not known.
         del self.headers["content-length"]
         self._source = source
         self._request_id = request_id
@@ -57,7 +59,7 @@ class EventStream(Response):
             if scope["method"] != "HEAD":
                 await self._send_events(send)
         finally:
-            # Also where this is cancelled: the client has left, or the gateway stops and clients come again.
+            # Also when this is cancelled: the client has left, or the gateway stops and clients reconnect.
             await self._source.finish()
             await send({"type": "http.response.body", "body": b""})
 

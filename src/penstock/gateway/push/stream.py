@@ -1,7 +1,8 @@
-"""One client that is sent the messages of a topic, as fast as it takes them and no faster.
+"""One stream of the messages of a topic, sent as fast as its client reads.
 
-A stream holds offsets and nothing that it would have to send: it reads (through the feeds) when it is asked for events.
-Which partitions it reads may change, as a group assigns them. Loop thread only.
+A stream holds offsets and no messages: it reads, through the feeds, when it is asked for events. A group
+assigns and
+revokes its partitions. Loop thread only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _RETRY_SECONDS = 0.5
 
 class Event(NamedTuple):
     id: str
-    """The position after it."""
+    """The position after the event."""
     body: bytes
 
 
@@ -36,8 +37,12 @@ class PushStream:
         reads_all: bool = False,
         id_positions: dict[int, int] | None = None,
     ) -> None:
-        """`reads_all`: partitions that the topic gets are read too. `told`: where only some of the positions are to be
-        in the ids of events, namely those that events came from, they are kept here; whoever gave it may remove any."""
+        """Create a stream. With `reads_all` it also reads partitions that are added later.
+
+        `id_positions` limits the positions in event ids to partitions that sent events; the stream adds
+        them, its owner may
+        remove them.
+        """
         self.topic = topic
         self.reads_all = reads_all
         self.positions: dict[int, int] = {}
@@ -47,10 +52,10 @@ class PushStream:
         self._is_due = asyncio.Event()
         self._failure: BrokerError | None = None
 
-    # --- what it reads
+    # --- partitions
 
     def read_from(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions too, from here on."""
+        """Read these partitions too, from these offsets on."""
         for partition, offset in positions.items():
             if partition not in self._open:
                 self._open[partition] = self._feeds.open(self.topic, partition)
@@ -68,18 +73,20 @@ class PushStream:
         self.leave_out(self._open)
 
     def fail(self, failure: BrokerError) -> None:
-        """Whoever takes events is told that there will be none."""
+        """End the stream; the next call for events raises the error."""
         self._failure = failure
         self.wake()
 
     def wake(self) -> None:
         self._is_due.set()
 
-    # --- what it gives
+    # --- events
 
     async def take(self, max_events: int, max_bytes: int, patience_seconds: float) -> list[Event]:
-        """Some events, at least one if there is any; none when there were none in time. BrokerError where it cannot
-        go on. May be cancelled: nothing is taken then."""
+        """Return some events, at least one where there is any; none when none came in time.
+
+        BrokerError where the stream cannot go on. May be cancelled; the position does not change then.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_seconds
         while True:
@@ -103,7 +110,7 @@ class PushStream:
             page = await self._read(partition)
             if page is None:
                 continue
-            # What was just read comes last next time.
+            # The partition that was read last comes last next time.
             self.positions[partition] = self.positions.pop(partition)
             events = self._events_of(partition, page, max_events, max_bytes)
             if events:
@@ -111,7 +118,9 @@ class PushStream:
         return []
 
     async def _read(self, partition: int) -> SharedPage | None:
-        """What the partition has next; None where it has nothing, or is not read any more."""
+        """Return the next page of a partition; None where there is nothing, or the partition is not read any
+        more.
+        """
         offset = self.positions.get(partition)
         if offset is None or not self._open[partition].may_have(offset):
             return None
@@ -128,11 +137,11 @@ class PushStream:
             else:
                 raise
             return None
-        # Meanwhile it may have been given up, and even taken again from elsewhere.
+        # Meanwhile the partition may have been revoked, and even assigned again at another offset.
         return page if self.positions.get(partition) == offset and page.next_offset > offset else None
 
     async def _go_where_there_is_something(self, partition: int, offset: int) -> None:
-        """To the oldest there is where retention has overtaken it, else to the end."""
+        """Move to the log start offset where retention has overtaken the stream, else to the log end offset."""
         records, name = self._feeds.records, self.topic.name
         earliest = (await records.offsets(name, [partition], EARLIEST))[partition]
         latest = (await records.offsets(name, [partition], LATEST))[partition]
@@ -155,6 +164,6 @@ class PushStream:
         return events
 
     def _must_wait(self) -> bool:
-        """Whether there is nothing in any partition, so that only a wake makes a difference."""
+        """Whether no partition has a message, so that the stream can wait to be woken."""
         waits = [feed.wait(self.positions[partition], self.wake) for partition, feed in self._open.items()]
         return all(waits)

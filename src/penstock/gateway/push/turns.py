@@ -1,6 +1,6 @@
-"""Turns of the event loop, shared out: thousands of streams may have something to do, and others come between.
+"""Fair sharing of the event loop: thousands of streams may be ready at once, and other work runs in between.
 
-What takes its turn should take less than a millisecond. Loop thread only.
+The work of one turn should take less than a millisecond. Loop thread only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 
 PER_TURN = 2
-"""How many come in one turn of the loop, before everybody else is looked at again."""
+"""Streams that run in one turn of the loop."""
 
 
 class Turns:
@@ -18,7 +18,7 @@ class Turns:
         self._is_scheduled = False
 
     async def mine(self) -> None:
-        """Until it is the caller's turn."""
+        """Wait for the caller's turn."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting.append(turn)

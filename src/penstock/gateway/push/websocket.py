@@ -1,13 +1,15 @@
-"""A topic over a WebSocket: the client says how many messages it will take, and how far it has got.
+"""A topic over a WebSocket: the client grants credit for messages, and acknowledges them.
 
     client   {"credit": 100}          may be sent so many more
              {"ack": "<id>"}          everything up to this event is handled (streams of a group)
     server   {"id": "<id>", "message_id": ...}    as in server-sent events, the position beside the message
              {"error": {...}}         a problem document; the connection is closed after it
 
-Without credit nothing is read, let alone sent. What a client sends that is not the above closes its connection. Close
-codes are 1001 (the gateway stops), 1011 (an error of ours) and 4000 + the status of the problem; `socket_connection.py`
-adds 1008 (too many control frames) and 1013 (others need the connection).
+Without credit nothing is read or sent. Any other message of the client closes its connection. Close codes
+are 1001 (the
+gateway stops), 1011 (an error of the gateway) and 4000 + the status of the problem;
+`http/websocket_connection.py` adds
+1008 (too many control frames) and 1013 (another connection needs the place).
 """
 
 from __future__ import annotations
@@ -35,17 +37,17 @@ _MAX_REASON_BYTES = 120
 
 
 class _Asked(msgspec.Struct, forbid_unknown_fields=True):
-    """What a client may say."""
+    """A message of the client."""
 
     credit: int | None = None
     ack: str | None = None
 
 
 class SocketStream:
-    """An accepted connection and the source it is fed from."""
+    """An accepted connection and its source of events."""
 
     def __init__(self, source: EventSource, acknowledge: Callable[[str], None], request_id: str) -> None:
-        """`acknowledge` is given the id of an event; a Problem where it is none."""
+        """Create the stream; `acknowledge` takes the id of an event, and raises a Problem for any other text."""
         self._source = source
         self._acknowledge = acknowledge
         self._request_id = request_id
@@ -53,7 +55,7 @@ class SocketStream:
         self._has_credit = asyncio.Event()
 
     async def serve(self, receive: Receive, send: Send) -> None:
-        """Until either side ends it. The source is finished then."""
+        """Serve until either side ends the connection; the source is released then."""
         sending = asyncio.get_running_loop().create_task(self._send_events(send))
         listening = asyncio.get_running_loop().create_task(self._listen(receive))
         try:
@@ -66,7 +68,7 @@ class SocketStream:
             await self._source.finish()
 
     async def _listen(self, receive: Receive) -> None:
-        """Until the client leaves; a Problem for what it must not say."""
+        """Read messages until the client leaves; a Problem for an invalid message."""
         while (message := await receive())["type"] != "websocket.disconnect":
             asked = _read(message)
             if asked.ack:
@@ -102,7 +104,7 @@ class SocketStream:
 
 
 async def refuse(problem: Problem, request_id: str, send: Send) -> None:
-    """Answer a handshake as an HTTP request, with a problem document."""
+    """Respond to a handshake as to an HTTP request, with a problem document."""
     headers = {"content-type": CONTENT_TYPE, **problem.headers}
     encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "websocket.http.response.start", "status": problem.status, "headers": encoded})
