@@ -1,4 +1,4 @@
-"""The asking side of BrokerHandshake: prove to a broker who we are, and have it prove who it is."""
+"""Client side of BrokerHandshake: each of two brokers proves to the other that it knows the cluster secret."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from penstock.wire.broker_handshake import (
 async def prove(
     client: BrokerConnection, secret: str | None, me: BrokerId, other: BrokerId, random: Random
 ) -> None:
-    """BrokerError where one of the two does not know the secret, or the other is not who it should be."""
+    """Authenticate both ends of a connection; BrokerError when a secret differs or the peer is another
+    broker.
+    """
     if secret is None:
         raise BrokerError(ErrorCode.cluster_authorization_failed, "cluster.secret is not set")
     nonce = random.randbytes(NONCE_BYTES)

@@ -1,4 +1,4 @@
-"""What replicas and their fetchers are given of the broker they are in: one bundle instead of many arguments."""
+"""Parts of the broker that its replicas and fetchers use, in one bundle."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ class ReplicationContext:
     logger: Logger
     alarms: Alarms
     on_leader_lost: Callable[[BrokerId], None] = lambda _: None
-    """The connection to a leader has ended."""
+    """Called when the connection to a leader has ended."""

@@ -1,9 +1,12 @@
-"""Following one leader: one connection, one task, everything this broker copies from that broker.
+"""Fetcher of all replicas on this broker that follow one leader: one connection and one task.
 
-A request names only partitions that have something new to say: where they are, how far they have fsynced. An answer
-is applied only to a replica that still follows in the epoch it was asked for. Where the leader says that histories
-part, the end of the log is cut first. Trouble with one partition holds up that one; trouble with the connection is
-tried again for ever, as long as there is something to follow.
+A Fetch request names only partitions with news: their log end or their flushed offset has moved. A
+response is applied
+only to a replica that still follows in the leader epoch of the request. Where the leader reports a
+diverging epoch, the
+log is truncated first. An error of one partition delays that partition alone; an error of the connection
+is retried for
+as long as a replica follows this leader.
 """
 
 from __future__ import annotations
@@ -36,14 +39,16 @@ from penstock.wire.fetch_client import FetchResponse
 
 RETRY_SECONDS = 0.1
 REFUSED_RETRY_SECONDS = 5.0
-"""Pause before a leader is asked again that lacks committed records: it cannot get them by itself."""
+"""Pause in seconds after a refused truncation: a leader that lacks committed records cannot get them by
+itself.
+"""
 _PARTITION_MAX_BYTES = 1 << 20
 
 Key = tuple[TopicId, int]
 
 
 class ReplicaOwner(Protocol):
-    """What a fetcher asks of whoever knows the cluster."""
+    """Owner of the replicas, which knows the cluster: the replica manager."""
 
     config: BrokerConfig
 
@@ -65,7 +70,7 @@ class _Followed:
     replica: Replica
     leader_epoch: LeaderEpoch
     said_in: int = 0
-    """The session's epoch in which it was last named."""
+    """Epoch of the fetch session in which the partition was last named."""
 
     @property
     def is_current(self) -> bool:
@@ -80,14 +85,17 @@ class Fetcher:
         self._context = context
         self._followed: dict[Key, _Followed] = {}
         self._unsaid: dict[Key, None] = {}
-        """To be named in the next request."""
+        """Partitions to name in the next request."""
         self._said: dict[Key, _Followed] = {}
-        """What waits at the leader, as what it was last named: an answer to an earlier following is not one to this."""
+        """Partitions that wait at the leader, as they were last named. A response to an earlier request for
+        the same partition
+        does not match.
+        """
         self._forgotten: dict[Key, None] = {}
         self._has_work = asyncio.Event()
         self._session: LeaderSession | None = None
         self._work: set[asyncio.Task[None]] = set()
-        """Cuts and flushes, after which their partitions are named again."""
+        """Truncations and flushes under way; their partitions are named again afterwards."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def __len__(self) -> int:
@@ -107,7 +115,9 @@ class Fetcher:
             self._forgotten[key] = None
 
     def say_again(self, replica: Replica) -> None:
-        """What is said of it now is more than before; while it is being worked on it is named afterwards anyway."""
+        """Name the partition in the next request. A partition with work under way is named after that work
+        anyway.
+        """
         key = (replica.topic_id, replica.name.partition)
         if key in self._said:
             self._say(key)
@@ -166,7 +176,7 @@ class Fetcher:
             self._session = None
             client.close()
 
-    # --- as asked by the session
+    # --- requests of the session
 
     @property
     def has_news(self) -> bool:
@@ -186,7 +196,8 @@ class Fetcher:
             followed.said_in = session_epoch
             replica, log = followed.replica, followed.replica.log
             if replica.flushes_as_follower and not log.failed:
-                # What it has from before, of another leader or as one, may not be durable yet.
+                # Records from an earlier leader, or from this broker's own leadership, may not be durable
+                # yet.
                 replica.when_flushed(partial(self._on_flushed, key, replica))
             partition = FetchPartition(
                 index,
@@ -224,7 +235,7 @@ class Fetcher:
                 if followed is None or followed is not self._said.get(key) or not followed.is_current:
                     continue
                 if session_epoch < followed.said_in:
-                    continue  # it was on its way when the partition was named anew, perhaps at another offset
+                    continue  # the request was sent before the partition was named again
                 work = self._take_one(key, followed.replica, result)
                 if work is not None:
                     finishing = self._finish(key, followed.replica, work)
@@ -241,13 +252,13 @@ class Fetcher:
             self._say_later(key)
 
     def _take_one(self, key: Key, replica: Replica, result: FetchResult) -> Awaitable[None] | None:
-        """Apply what can be at once; what takes longer comes back, and the partition is named again after it."""
+        """Apply a response. Work that takes longer is returned, and the partition is named again after it."""
         if result.records or result.error_code or result.diverging_epoch is not None:
-            del self._said[key]  # the leader waits until it is named again
+            del self._said[key]  # the leader waits until the partition is named again
         if result.error_code == ErrorCode.offset_out_of_range:
             return self._restart(replica, Offset(result.log_start_offset))
         if result.error_code:
-            # The other's image is ahead of ours or behind: time heals that.
+            # Metadata of one of the two brokers is older; the next request succeeds once both have the same.
             self._say_later(key)
             return None
         if result.diverging_epoch is not None:
@@ -274,7 +285,7 @@ class Fetcher:
             if not replica.flushes_as_follower or replica.when_flushed(on_flushed):
                 self._say(key)
         elif replica.log.log_start_offset != log_start:
-            self._say(key)  # whoever deletes records waits for it
+            self._say(key)  # a DeleteRecords request at the leader waits for the new log start offset
         return None
 
     def _apply(self, replica: Replica, result: FetchResult) -> None:
@@ -285,8 +296,10 @@ class Fetcher:
         replica.on_leader_offsets(Offset(result.high_watermark), Offset(result.log_start_offset))
 
     async def _begin_within_a_batch(self, replica: Replica, first: Offset, result: FetchResult) -> None:
-        """Records were deleted up to the middle of a batch, and this log, which is empty, has begun there. It takes the
-        whole batch, and starts where the leader's does all the same."""
+        """Start an empty log at `first`, the offset of a batch that DeleteRecords has cut in two.
+
+        The log takes the whole batch; its log start offset stays that of the leader.
+        """
         epoch = replica.partition.leader_epoch
         await self._run_truncation(replica, partial(self._context.logs.restart, replica.log, first))
         if replica.partition.leader_epoch == epoch:
@@ -327,7 +340,9 @@ class Fetcher:
         await self._run_truncation(replica, partial(self._context.logs.truncate, log, offset))
 
     async def _refuse_truncation(self, replica: Replica, offset: Offset) -> None:
-        """The leader lacks committed records: keep them, stay out of sync, and ask again after a while."""
+        """Keep committed records that the leader lacks: raise an alarm, stay out of sync and ask again after
+        a while.
+        """
         log = replica.log
         detail = (
             f"leader {self._leader} in epoch {replica.partition.leader_epoch} lacks records from offset {offset} on; "
@@ -338,7 +353,9 @@ class Fetcher:
         await asyncio.sleep(REFUSED_RETRY_SECONDS)
 
     async def _restart(self, replica: Replica, log_start: Offset) -> None:
-        """The leader has nothing from this log's end on: either that is before its start, or this log is empty."""
+        """Drop all records and start at the leader's log start offset, because the leader has none from this
+        log's end on.
+        """
         log = replica.log
         if log_start < 0 or (log.log_start_offset < log.log_end_offset and log.log_end_offset >= log_start):
             raise StorageError(f"{replica.name} ends at {log.log_end_offset}, which its leader does not have")
@@ -351,7 +368,7 @@ class Fetcher:
 
 
 def _first_offset(result: FetchResult) -> Offset | None:
-    """Of the first batch, if there is one."""
+    """Base offset of the first batch; None without records."""
     if len(result.records) < HEADER_SIZE:
         return None
     assert isinstance(result.records, memoryview)

@@ -1,4 +1,4 @@
-"""Which leader each replica follows: a fetcher for every broker that leads something of ours, while it does."""
+"""Fetchers of this broker, one for each broker that leads a partition followed here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Fetchers:
         self._leaders: dict[Replica, BrokerId] = {}
 
     def follow(self, replica: Replica, leader: BrokerId) -> None:
-        """Copy from this broker from now on, in the replica's leader epoch."""
+        """Fetch from this broker from now on, in the replica's leader epoch."""
         self.unfollow(replica)
         self._leaders[replica] = leader
         fetcher = self._fetchers.get(leader)
@@ -32,7 +32,7 @@ class Fetchers:
             self._fetchers[leader].unfollow(replica)
 
     def say_again(self, replica: Replica) -> None:
-        """Have its leader told anew where it is and how far it has fsynced."""
+        """Send the replica's log end and flushed offset to its leader again."""
         leader = self._leaders.get(replica)
         if leader is not None:
             self._fetchers[leader].say_again(replica)

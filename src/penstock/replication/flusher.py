@@ -1,8 +1,10 @@
 """Group commit: one flush round at a time for the whole broker, shared by every producer that waits.
 
-What is appended while a round runs goes into the next one. A few dirty logs are synced each on its own, many by one
-sync of the whole disk (docs/decisions/0002): one by one they cost a disk flush each. No task runs a round: whoever
-waits for an fsync waits for every turn of the loop that is in between. Loop thread only.
+Records appended while a round runs are flushed in the next one. A few dirty logs are synced one by one,
+many by one
+sync of the whole disk (docs/decisions/0002), which costs a single disk flush. A round runs in callbacks
+and not in a
+task: each turn of the loop in between would delay the waiting producers. Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from penstock.threads import Threads
 
 
 class Flushable(Protocol):
-    """A replica whose log wants to be durable."""
+    """Replica whose log has to become durable."""
 
     log: Log
 
@@ -42,21 +44,21 @@ class Flusher:
         self._observe_seconds = observe_seconds
         self._dirty: dict[Flushable, None] = {}
         self._unsynced = 0
-        """How many syncs of the round are under way."""
+        """Number of syncs of the round that are under way."""
         self._started = 0.0
         self._idle = asyncio.Event()
         self._idle.set()
 
     def request(self, replica: Flushable) -> None:
-        """Have everything appended to the replica's log so far made durable, in the next round."""
+        """Make all records in the replica's log durable, in the next round."""
         self._dirty[replica] = None
         if self._idle.is_set():
             self._idle.clear()
-            # Whatever else is appended in this turn shares the round.
+            # Records appended in the same turn of the loop share the round.
             asyncio.get_running_loop().call_soon(self._begin_round)
 
     async def drain(self) -> None:
-        """Wait until nothing asked for is left to flush."""
+        """Wait until no requested flush is left."""
         while not self._idle.is_set():
             await self._idle.wait()
 
@@ -87,10 +89,10 @@ class Flusher:
                 self._end_round()
 
     def _on_synced_all(self, jobs: _Jobs, synced: asyncio.Future[bool]) -> None:
-        """A failure says nothing of which log it hit, so all have failed."""
+        """Settle all logs of the round. A failed sync does not tell which log failed, so all of them have."""
         error = synced.exception()
         if error is None and not synced.result():
-            self._sync_each(jobs)  # the system cannot
+            self._sync_each(jobs)  # the system has no sync of a whole disk
             return
         try:
             for replica, job in jobs:

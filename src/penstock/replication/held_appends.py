@@ -1,7 +1,8 @@
-"""Appends that wait until their batch was looked at in a pool: its records, or whether it was stored before.
+"""Appends held until their batch was checked in a pool: its records, or whether the batch was stored before.
 
-They keep their order: while one is held, later ones queue behind it, so that a producer's next batch never overtakes.
-Loop thread only, for a replica.
+Held appends keep their order: later ones queue behind the first, so that a producer's next batch never
+overtakes one.
+One instance belongs to one replica. Loop thread only.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ class HeldAppends:
         self._append = append
         self._held: deque[HeldAppend] = deque()
         self._is_looking = False
-        """Whether the first of them is being looked at."""
+        """Whether the first held batch is being checked."""
 
     @property
     def must_hold(self) -> bool:
-        """Whether the next append has to be held, whatever it is."""
+        """Whether the next append has to be held, whatever its batch is."""
         return self.checks_records or bool(self._held)
 
     def hold(self, held: HeldAppend) -> None:
@@ -56,14 +57,14 @@ class HeldAppends:
         self._look()
 
     def give_up(self, error: BrokerError) -> None:
-        """Append nothing more of what is still being looked at."""
+        """Refuse all held batches."""
         held, self._held = self._held, deque()
         self._is_looking = False
         for each in held:
             each.callback(error)
 
     def _look(self) -> None:
-        """Append what is held, in order, up to the first that has to be looked at in a pool."""
+        """Append held batches in order, up to the first that has to be checked in a pool."""
         while self._held and not self._is_looking:
             held = self._held[0]
             if self.checks_records:
@@ -85,7 +86,7 @@ class HeldAppends:
                     held.batch, held.header, max_decompressed_bytes=limit, require_keys=require_keys
                 )
             except InvalidBatch as error:
-                # Not the same one: its traceback keeps alive what was decompressed.
+                # A new error without the traceback, which would keep the decompressed records alive.
                 return InvalidBatch(error.code, str(error), error.records)
             return None
 
@@ -93,7 +94,7 @@ class HeldAppends:
 
     def _on_checked(self, held: HeldAppend, checked: Future[BrokerError | None]) -> None:
         if not self._is_first(held):
-            return  # given up meanwhile
+            return  # refused meanwhile
         refusal: BrokerError | None = BrokerError(
             ErrorCode.kafka_storage_error, "the batch could not be checked"
         )
@@ -110,7 +111,7 @@ class HeldAppends:
 
     def _on_original(self, held: HeldAppend, original: Offset | BrokerError | None) -> None:
         if not self._is_first(held):
-            return  # given up meanwhile
+            return  # refused meanwhile
         if original is None or isinstance(original, BrokerError):
             self._go_on(held, original)
         else:
@@ -124,11 +125,11 @@ class HeldAppends:
         try:
             self._settle(held, outcome)
         finally:
-            self._look()  # whatever went wrong, those that wait behind are not held up for ever
+            self._look()  # in any case, so that the batches behind this one go on
 
     def _settle(self, held: HeldAppend, outcome: AppendInfo | BrokerError | None) -> None:
-        """Say what was found out of the first that is held, or append it."""
-        self._is_looking = True  # an append answers others, who may go on to append
+        """Append the first held batch, or pass on the outcome of its check."""
+        self._is_looking = True  # an append serves waiting requests, which may append in turn
         result: AppendInfo | BrokerError = BrokerError(
             ErrorCode.kafka_storage_error, "the batch could not be appended"
         )

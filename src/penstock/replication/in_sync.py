@@ -1,11 +1,16 @@
-"""Who is in sync: the followers as their leader sees them, and how the recorded in-sync set may change.
+"""In-sync replicas of a partition, as its leader tracks them, and the changes of the recorded in-sync set.
 
-Pure. The set that counts is the one recorded in the store. While a change of it is on its way, or came to an unknown
-end, nobody knows which is recorded, so all of them count: a record is committed only when every member of each has
-it, and where one of them is a single machine only when its members have fsynced it, for one loss of power takes all
-of them and any may be the one that is asked afterwards. A follower joins only with everything that may be committed,
-and everything from before the leader's epoch. Every `now_ms` is monotonic time: a wall clock that is set forward would
-remove healthy followers, and one that is set back would keep hung ones.
+Pure. The set recorded in the store counts. While a change is under way, or when its outcome is unknown,
+any of the
+possible sets may be the recorded one, so all of them count: a record is committed only when every member
+of each set
+has it. Where one of the sets lies on a single machine, its members must have fsynced the record too: one
+power loss
+takes all of them, and any of them may lead afterwards. A follower joins only with all records that may be
+committed,
+and all records from before the leader's epoch. Every `now_ms` is monotonic time: a wall clock set forward
+would remove
+healthy followers, and one set back would keep hung ones.
 """
 
 from __future__ import annotations
@@ -19,72 +24,78 @@ from penstock.model import BrokerEpoch, BrokerId, Offset
 _UNKNOWN = Offset(-1)
 _NO_EPOCH = BrokerEpoch(-1)
 _NEVER = -(2**62)
-"""Earlier than any time of the monotonic clock."""
+"""Time before every time of the monotonic clock, in milliseconds."""
 
 
 @dataclass(slots=True)
 class Follower:
-    """What the leader knows of one follower in its epoch."""
+    """State of one follower in the present leader epoch."""
 
     caught_up_ms: int
-    """When it last had everything the leader had, by the leader's monotonic clock."""
+    """Time when the follower last had all records of the leader, in milliseconds of the leader's monotonic
+    clock.
+    """
     log_end: Offset = _UNKNOWN
-    """It has everything below; unknown until it fetches in this epoch."""
+    """Log end offset of the follower; unknown until it fetches in this leader epoch."""
     flushed: Offset = _UNKNOWN
     mark: Offset = _UNKNOWN
-    """What the leader had at `mark_ms`; moves on when the follower has come so far."""
+    """Log end offset of the leader at `mark_ms`; replaced once the follower has reached it."""
     mark_ms: int = 0
     log_start: Offset = _UNKNOWN
-    """It serves nothing below."""
+    """Log start offset of the follower."""
     broker_epoch: BrokerEpoch = _NO_EPOCH
-    """The life of the broker that said so: after a crash it may have less."""
+    """Broker epoch of the follower's last fetch. After a restart the broker may have fewer records."""
     is_damaged: bool = False
-    """Whether its log has damage below `log_end`: then it does not have everything there."""
+    """Whether the follower's log has damage below `log_end`, and so lacks records there."""
 
 
 @dataclass(frozen=True, slots=True)
 class InSyncChange:
-    """An in-sync set to be recorded on condition of `partition_epoch`."""
+    """Change of an in-sync set, written on condition of `partition_epoch`."""
 
     members: frozenset[BrokerId]
     partition_epoch: int
     flush_to: Offset | None
-    """What the leader must have fsynced before it is written: the set will be one machine."""
+    """Offset that the leader must have fsynced before the write, because the set will lie on one machine;
+    None otherwise.
+    """
     joining: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """Those the set lets in, with the life of each in which it had everything."""
+    """Members that join, with the broker epoch in which each had all records."""
     keeps_eligible: bool = False
-    """Whether replicas that leave are recorded as eligible leaders: the set is below min.insync.replicas. Otherwise the
-    record names no eligible leaders any more."""
+    """Whether replicas that leave are recorded as eligible leaders, because the set is under min ISR.
+    Otherwise the record
+    names no eligible leaders.
+    """
     committed: Offset = _UNKNOWN
-    """The high watermark; it does not move while eligible leaders are recorded."""
+    """High watermark, which does not move while eligible leaders are recorded."""
     log_end: Offset = _UNKNOWN
-    """The end of the leader's log."""
+    """Log end offset of the leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Possible:
-    """An in-sync set that may be the recorded one."""
+    """In-sync set that may be the recorded one."""
 
     members: frozenset[BrokerId]
     has_eligible: bool
-    """Whether eligible leaders are recorded with it."""
+    """Whether eligible leaders are recorded with the set."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """What one of the sets that may be recorded asks for."""
+    """Requirements of one possible in-sync set on a committed record."""
 
     followers: tuple[Follower, ...]
     is_one_machine: bool
     is_held: bool = False
-    """Whether nothing is committed while this set may be recorded."""
+    """Whether no record is committed while this set may be the recorded one."""
 
     def needs_flush(self, durability: Durability) -> bool:
         return durability is Durability.FSYNC or (self.is_one_machine and durability is Durability.AUTO)
 
 
 class InSync:
-    """The leader's part; made anew for each leader epoch. `alive` are the registered brokers with their epochs."""
+    """In-sync set of one leader epoch. `alive` are the registered brokers with their broker epochs."""
 
     def __init__(
         self,
@@ -101,16 +112,16 @@ class InSync:
     ) -> None:
         self.recorded = recorded
         self.has_eligible = has_eligible
-        """Whether the recorded state names eligible leaders outside of the set."""
+        """Whether the recorded state names eligible leaders outside of the in-sync set."""
         self.partition_epoch = partition_epoch
         self._me = me
         self.epoch_start = epoch_start
         self._min_in_sync = min_in_sync
         self._pending: _Possible | None = None
         self._doubtful: frozenset[_Possible] = frozenset()
-        """Changes on condition of the present partition epoch that came to an unknown end."""
+        """Changes on condition of the present partition epoch whose outcome is unknown."""
         self._is_alone = False
-        """Whether no follower was in step when that was last looked at."""
+        """Whether no follower was in sync when the set was last proposed."""
         self._machines = machines
         self._leaving: frozenset[BrokerId] = frozenset()
         self.followers: dict[BrokerId, Follower] = {}
@@ -119,7 +130,7 @@ class InSync:
 
     @property
     def is_alone(self) -> bool:
-        """Whether nothing but the leader's own log decides what is committed."""
+        """Whether the leader's own log alone decides which records are committed."""
         return (
             len(self._conditions) == 1
             and not self._conditions[0].followers
@@ -128,13 +139,17 @@ class InSync:
 
     @property
     def must_be_written(self) -> bool:
-        """Whether nothing more is committed until another state is recorded, and that can be now: a member of the set
-        is not registered, or eligible leaders are named that the set does not need any more."""
+        """Whether commits wait for a write that can be made now: a member is not registered, or eligible
+        leaders are recorded
+        that the set no longer needs.
+        """
         has_dead = any(member not in self._machines for member in self.recorded if member != self._me)
         return has_dead or (self.has_eligible and self._is_enough(self.recorded))
 
     def set_min_in_sync(self, min_in_sync: int) -> None:
-        """Sets of fewer members, or of fewer than all replicas where these are fewer, keep eligible leaders."""
+        """Set min.insync.replicas. A set with fewer members keeps eligible leaders, unless it has all
+        replicas.
+        """
         self._min_in_sync = min_in_sync
 
     def _is_enough(self, members: frozenset[BrokerId]) -> bool:
@@ -148,12 +163,12 @@ class InSync:
         self._refresh()
 
     def set_machines(self, machines: Mapping[BrokerId, str]) -> None:
-        """Which machine each living broker runs on; one that is not known counts as the leader's own."""
+        """Set the machine of each registered broker; an unknown broker counts as one on the leader's machine."""
         self._machines = machines
         self._refresh()
 
     def set_leaving(self, leaving: frozenset[BrokerId]) -> bool:
-        """Who is to be taken out of the set, and not let in; true where somebody has to go now."""
+        """Set the members that have to leave and may not join; true when one of them is in the set now."""
         self._leaving = leaving - {self._me}
         return bool(self.recorded & self._leaving)
 
@@ -174,10 +189,10 @@ class InSync:
         mine = self._machines.get(self._me)
         return all(self._machines.get(member, mine) == mine for member in members)
 
-    # --- what is committed
+    # --- committed records
 
     def committed_end(self, log_end: Offset, flushed: Offset, durability: Durability) -> Offset:
-        """Everything below is committed, by what the leader and its followers have; -1 where nothing more may be."""
+        """Offset below which all records are committed; -1 when the high watermark may not move."""
         end = log_end
         for condition in self._conditions:
             if condition.is_held:
@@ -192,12 +207,12 @@ class InSync:
         return end
 
     def low_watermark(self, log_start: Offset) -> Offset:
-        """Below it neither the leader nor any member of the recorded set serves anything."""
+        """Offset below which neither the leader nor any recorded member serves records."""
         members = (self.followers[member] for member in self.recorded if member != self._me)
         return min((member.log_start for member in members), default=log_start)
 
     def needs_flush(self, durability: Durability) -> bool:
-        """Whether what the leader has not fsynced cannot be committed."""
+        """Whether records that the leader has not fsynced cannot be committed."""
         return any(condition.needs_flush(durability) for condition in self._conditions)
 
     # --- followers
@@ -212,16 +227,18 @@ class InSync:
         now_ms: int,
         log_start: Offset = _UNKNOWN,
     ) -> bool:
-        """A follower asks for what comes from `offset` on: it has everything below. False if it is not to be counted:
-        no replica, or a former life of it."""
+        """Note that a follower has all records below `offset`; false for a broker that has no replica or an
+        old broker epoch.
+        """
         follower = self.followers.get(replica)
         if follower is None or broker_epoch < follower.broker_epoch:
             return False
         if offset >= leader_log_end:
             follower.caught_up_ms = now_ms
         elif offset >= follower.mark >= 0:
-            # It has what the leader had then. The mark waits for it: one that is always a few fetches behind, as when
-            # producers have more under way than a fetch brings, would never come to what was there one fetch ago.
+            # The follower has reached the mark. The mark moves only then: under constant load a follower that
+            # is a few fetches
+            # behind never reaches the log end of one fetch ago.
             follower.caught_up_ms = max(follower.caught_up_ms, follower.mark_ms)
         follower.broker_epoch = broker_epoch
         follower.log_end = offset
@@ -232,14 +249,16 @@ class InSync:
         return True
 
     def on_damage(self, replica: BrokerId, broker_epoch: BrokerEpoch, *, is_damaged: bool) -> None:
-        """A follower says whether its log has damage; comes before `on_fetch`."""
+        """Note whether a follower's log has damage; called before `on_fetch`."""
         follower = self.followers.get(replica)
         if follower is not None and broker_epoch >= follower.broker_epoch:
             follower.is_damaged = is_damaged
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether no follower is in step, and the store did not answer either: another may lead by now."""
+        """Whether no follower is in sync and the outcome of a write is unknown: another broker may lead by
+        now.
+        """
         return self._is_alone and bool(self._doubtful)
 
     # --- changing the set
@@ -254,9 +273,9 @@ class InSync:
         lag_ms: int,
         now_ms: int,
     ) -> InSyncChange | None:
-        """The set as it should be, where that may not be the recorded one; begins the change.
+        """Begin a change of the recorded set; None when no change is needed, or one is under way.
 
-        Call `recorded_as`, `refused` or `unknown` when it has come to its end; until then there is no other.
+        The caller ends the change with `recorded_as`, `refused` or `unknown`.
         """
         if self._pending is not None:
             return None
@@ -280,7 +299,7 @@ class InSync:
                 if member != self._me and self.followers[member].flushed < high_watermark
             }
             if any(self.followers[member].log_end == _UNKNOWN for member in unproven):
-                return None  # it has yet to say what it has; if it does not it is slow, in time
+                return None  # the follower has yet to fetch; a follower that does not becomes slow
             members -= unproven
         wanted = frozenset(members)
         keeps_eligible = not self._is_enough(wanted)
@@ -297,7 +316,7 @@ class InSync:
         )
 
     def may_join(self, replica: BrokerId, high_watermark: Offset) -> bool:
-        """Whether one that is not in sync has everything that may be committed."""
+        """Whether a replica outside of the set has all records that may be committed."""
         follower = self.followers.get(replica)
         return (
             follower is not None
@@ -316,10 +335,11 @@ class InSync:
         lag_ms: int,
         now_ms: int,
     ) -> bool:
-        """Whether it has lacked something for too long, or is dead.
+        """Whether a member is not registered, or has lacked records for longer than the lag limit.
 
-        Also where it lacks nothing yet: the next record would wait for it, and records of many partitions one after
-        the other, where a client sends few at a time.
+        An unregistered member that lacks no record leaves too: otherwise the next record would wait for
+        it, in one partition
+        after the other.
         """
         follower = self.followers[member]
         if member not in alive:
@@ -332,7 +352,9 @@ class InSync:
     def recorded_as(
         self, members: frozenset[BrokerId], partition_epoch: int, *, has_eligible: bool = False
     ) -> None:
-        """The store has this set now; nothing on condition of an earlier partition epoch can happen any more."""
+        """Take over the recorded set. Writes on condition of an earlier partition epoch can no longer
+        succeed.
+        """
         if partition_epoch > self.partition_epoch:
             self.recorded = members
             self.has_eligible = has_eligible
@@ -344,13 +366,13 @@ class InSync:
             self._refresh()
 
     def refused(self, change: InSyncChange) -> None:
-        """The change is known not to have happened, and never will."""
+        """End a change that was not made and never will be."""
         if self._is_under_way(change):
             self._pending = None
             self._refresh()
 
     def unknown(self, change: InSyncChange) -> None:
-        """The change may have happened, or may happen yet."""
+        """End a change with an unknown outcome: it may be made later."""
         if self._is_under_way(change):
             self._doubtful |= {_Possible(change.members, change.keeps_eligible)}
             self._pending = None

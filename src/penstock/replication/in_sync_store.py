@@ -1,7 +1,8 @@
-"""Records in-sync sets in the store, each on condition of the partition's version and of whom it lets in.
+"""Writes of in-sync sets to the store, each on condition of the partition epoch and of the members that join.
 
-A broker that lets another in knows what that one had in one life of it. It may have crashed since and have less, so the
-write also checks that it has not registered again, nor begun to: from then on what was known of it proves nothing.
+A leader knows the records of a joining broker in one broker epoch. After a crash that broker may have
+fewer, so the
+write also checks that it has not registered again, nor begun to.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _REFUSED = InSyncOutcome(WriteResult.REFUSED)
 
 
 class RecordedInSync:
-    """What was written without a clear end is unknown: the image, which follows the store, settles it."""
+    """In-sync sets in the coordination store. A write without a clear outcome is unknown until the image
+    shows it.
+    """
 
     def __init__(self, changes: ChangeMaker, node_id: BrokerId) -> None:
         self._changes = changes
@@ -41,7 +44,7 @@ class RecordedInSync:
 
 
 class _Attempts:
-    """What is decided for some writes, again where it could not be written."""
+    """Decision for some writes, repeated when its conditions failed."""
 
     def __init__(self, node_id: BrokerId, writes: Sequence[InSyncWrite]) -> None:
         self._node_id = node_id
@@ -74,13 +77,16 @@ class _Attempts:
             writes.set(write.name, changed)
             outcomes.append(InSyncOutcome(WriteResult.RECORDED, state.partition_epoch + 1))
             self._tried.add(write.name)
-        # One that is let in may be coming back just now: next time that holds up nobody else.
+        # A joining broker may be registering just now: the next attempt leaves it out, so that it delays no
+        # other write.
         self._lets_in = False
         operations = (*checks.values(), *writes.operations) if writes.operations else ()
         return MetadataChange(outcomes, Writes(operations), writes.scope)
 
     def _joining(self, write: InSyncWrite, image: ClusterImage) -> list[RegisteredBroker] | None:
-        """Those the set lets in, where each is still in the life in which it had everything."""
+        """Brokers that join, where each is still in the broker epoch in which it had all records; None
+        otherwise.
+        """
         brokers = [image.brokers.get(member) for member in write.change.joining]
         known = [
             broker
@@ -92,7 +98,7 @@ class _Attempts:
         return known if len(known) == len(brokers) and (self._lets_in or not known) else None
 
     def _present(self, write: InSyncWrite, image: ClusterImage) -> PartitionState | None:
-        """The partition, if it is still the one the change was made for."""
+        """Recorded state of the partition, if the change was made for it; None otherwise."""
         topic, state = image.topic(write.name.topic), image.partition(write.name)
         is_same = (
             topic is not None

@@ -1,7 +1,8 @@
-"""Keeps the recorded in-sync sets as they should be: of all partitions this broker leads, many changes in one write.
+"""Writer of the in-sync sets of all partitions that this broker leads; many changes share one write.
 
-On a tick for those that have become slow, at once for those that have caught up or have died. Until the outcome of a
-write is known, and for good when it is not, both sets count (`InSync`).
+Slow followers leave on a tick; followers that have caught up or died are handled at once. Until the
+outcome of a write
+is known, and for good when it stays unknown, both sets count (`InSync`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _REPLICAS_PER_TURN = 500
 
 @dataclass(frozen=True, slots=True)
 class InSyncWrite:
-    """A change, on condition that the partition's node has the version `change.partition_epoch`."""
+    """Change of one partition, on condition that its node has the version `change.partition_epoch`."""
 
     name: TopicPartition
     topic_id: TopicId
@@ -40,7 +41,7 @@ class InSyncWrite:
 class WriteResult(Enum):
     RECORDED = auto()
     REFUSED = auto()
-    """It has not happened and never will."""
+    """The write was not made and never will be."""
     UNKNOWN = auto()
 
 
@@ -48,12 +49,12 @@ class WriteResult(Enum):
 class InSyncOutcome:
     result: WriteResult
     partition_epoch: int = -1
-    """What the partition's node has now, if it was recorded."""
+    """Partition epoch after a recorded write; -1 otherwise."""
 
 
 class InSyncStore(Protocol):
     async def write_in_sync(self, writes: Sequence[InSyncWrite]) -> Sequence[InSyncOutcome]:
-        """Record what can be; an outcome for each, in the same order. PenstockError: all are unknown."""
+        """Write the changes; one outcome for each, in order. PenstockError when all outcomes are unknown."""
         ...
 
 
@@ -65,7 +66,7 @@ class _Proposal:
 
     @property
     def is_current(self) -> bool:
-        """Whether the same leadership goes on that it was made in."""
+        """Whether the leader epoch of the proposal goes on."""
         partition = self.replica.partition
         return partition.is_leader and partition.in_sync is self.in_sync
 
@@ -84,7 +85,7 @@ class _Proposal:
 
 
 def _is_idle(proposal: _Proposal) -> bool:
-    """Whether nothing waits for it: those go last."""
+    """Whether no producer waits for the change; such changes are written last."""
     return proposal.replica.log.high_watermark >= proposal.replica.log.log_end_offset
 
 
@@ -112,7 +113,7 @@ class InSyncWriter:
                 await self._write(await self._propose())
             except Exception as error:  # noqa: BLE001 - a loop that dies would end commits for good
                 self._logger.error_rarely("in-sync sets could not be changed", error)
-            # Whoever catches up meanwhile shares the next write.
+            # Followers that catch up meanwhile share the next write.
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _wait(self) -> None:
@@ -139,7 +140,7 @@ class InSyncWriter:
         return [proposal for proposal, is_flushed in zip(proposals, flushed, strict=True) if is_flushed]
 
     async def _flush(self, proposal: _Proposal) -> bool:
-        """Before a set of one machine is written, everything the leader has is durable."""
+        """Make the leader's records durable before a set on one machine is written; false when that failed."""
         if proposal.change.flush_to is None:
             return True
         try:

@@ -1,8 +1,10 @@
-"""A replica's log by key: lookups, those who wait for the next record of a key, and the files of the index.
+"""Index by key of a replica's log: lookups, lookups that wait for the next record of a key, and the index
+files.
 
-One job at a time runs in a pool for a log; it has the index catch up and then answers what is asked. Nothing of this is
-on the way of an append. Whoever waits is woken by the record of its key, once that is committed, and by no other.
-Loop thread only.
+One job at a time runs in a pool for a log: the index catches up with the log, then the job serves lookups.
+Appends do
+not wait for any of this. A waiting lookup is woken by a committed record of its key and by no other. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ Outcome = KeyRecords | BrokerError
 
 _LOOKUPS_PER_JOB = 64
 _MAX_FOUND_BYTES = 8 * 1024 * 1024
-"""By one job; the lookups that are left come with the next."""
+"""Limit of the bytes that one job returns; the remaining lookups are served by the next job."""
 _NOT_YET = BrokerError(ErrorCode.offset_not_available, "the keys of this partition are being indexed")
 
 
 @dataclass(slots=True, eq=False)
 class KeyWait:
-    """A lookup, until it is answered."""
+    """Lookup until its response."""
 
     query: KeyQuery
     deadline: float
@@ -48,7 +50,7 @@ class KeyWait:
     is_done: bool = False
     timer: asyncio.TimerHandle | None = None
     next_offset: int = 0
-    """Below it there is nothing."""
+    """Offset below which the log has no record of the key."""
 
     @property
     def rest(self) -> KeyQuery:
@@ -58,7 +60,7 @@ class KeyWait:
 
 @dataclass(slots=True, eq=False)
 class _Check:
-    """An append that may have been made before."""
+    """Append of a batch whose idempotency key may be stored."""
 
     batch: memoryview
     header: BatchHeader
@@ -85,28 +87,30 @@ class KeyedLog:
         self._checks: list[_Check] = []
         self._waiting: dict[bytes, list[KeyWait]] = {}
         self._due: list[tuple[int, int, KeyWait]] = []
-        """By the offset that has to be committed; a number keeps equal ones apart."""
+        """Waiting lookups by the offset that has to be committed; a counter keeps equal offsets apart."""
         self._numbers = count()
         self._running: _Job | None = None
         self._idle: asyncio.Future[None] | None = None
 
-    # --- asking
+    # --- lookups
 
     @property
     def suspects(self) -> frozenset[Segment]:
-        """Segments in which damage was met that the log does not know of: lookups wait until they were scrubbed."""
+        """Segments with damage that the log does not know of; lookups fail until these segments were
+        scrubbed.
+        """
         return frozenset(self._index.suspects)
 
     def on_scrubbed(self, segments: frozenset[Segment]) -> None:
-        """The log knows of the damage in these segments now."""
+        """Forget segments whose damage the log knows now."""
         self._index.suspects -= segments
 
     def on_repaired(self, segment: Segment) -> None:
-        """Damaged batches of a segment are whole again: its entries are made anew."""
+        """Index a segment again after its damaged batches were repaired."""
         self._index.outdated.add(segment)
 
     def look_up(self, query: KeyQuery, max_wait_ms: int, callback: LookupCallback) -> KeyWait:
-        """Call back with the records of a key, at least one if there is one within the time."""
+        """Call back with the records of a key: at least one, if one is stored within the time."""
         deadline = asyncio.get_running_loop().time() + max_wait_ms / 1000
         wait = KeyWait(query, deadline, callback, key_hash(query.key))
         self._pending.append(wait)
@@ -114,12 +118,12 @@ class KeyedLog:
         return wait
 
     def give_up(self, wait: KeyWait) -> None:
-        """Nobody wants to know any more."""
+        """Forget a lookup whose client is gone."""
         wait.is_done = True
         self._forget(wait)
 
     def check_size(self, header: BatchHeader) -> None:
-        """InvalidBatch where a batch has more records than a segment may have."""
+        """Check the number of records in a batch; InvalidBatch when a segment may not have so many."""
         if header.record_count > KEYED_SEGMENT_RECORDS:
             raise InvalidBatch(
                 ErrorCode.invalid_record,
@@ -127,27 +131,29 @@ class KeyedLog:
             )
 
     def must_check(self, batch: memoryview, header: BatchHeader) -> bool:
-        """Whether a batch has to be compared with what is stored before it is appended."""
+        """Whether the batch has an idempotency key, which has to be looked up before the append."""
         return (
             header.record_count == 1 and not header.has_producer and may_have_idempotency_key(batch, header)
         )
 
     def find_original(self, batch: memoryview, header: BatchHeader, callback: OriginalCallback) -> None:
-        """Call back with the offset of the record that has the idempotency key of this one, if there is one. Nothing
-        may be appended meanwhile."""
+        """Call back with the offset of the record that has this record's idempotency key, or None. No record
+        may be appended
+        meanwhile.
+        """
         self._checks.append(_Check(batch, header, callback))
         self._run()
 
-    # --- what is heard of the log
+    # --- changes of the log
 
     def on_high_watermark(self) -> None:
-        """More is committed."""
+        """Wake lookups whose records are committed now."""
         if self._waiting or self._due:
             self._wake()
             self._run()
 
     def fail(self, error: BrokerError) -> None:
-        """Nothing is answered here any more."""
+        """Fail all lookups and checks."""
         waits = [*self._pending, *(wait for waits in self._waiting.values() for wait in waits)]
         waits += () if self._running is None else self._running.waits
         checks, self._checks = self._checks, []
@@ -175,7 +181,7 @@ class KeyedLog:
         self._threads.run("read", partial(self._work, job)).add_done_callback(partial(self._finish, job))
 
     def _work(self, job: _Job) -> None:
-        """In the pool."""
+        """Run a job, in the pool."""
         job.news = self._index.catch_up(job.view, self._waiting)
         woken = [
             wait
@@ -215,7 +221,7 @@ class KeyedLog:
                 )
             return original.offset
         except KeysMissing:
-            # A producer of any age tries again after this.
+            # Producers of any version retry after this error.
             return BrokerError(ErrorCode.not_enough_replicas, str(_NOT_YET))
         except ValueError:
             return BrokerError(ErrorCode.invalid_record, "there is not one record in the batch")
@@ -253,7 +259,7 @@ class KeyedLog:
         self._run()
 
     def _on_failed_job(self, job: _Job, error: BaseException, *, has_changed: bool) -> None:
-        """Files may have gone under it: then it is made again on those that are there now."""
+        """Run a job again when its files were replaced meanwhile; fail its lookups otherwise."""
         if has_changed:
             self._pending.extendleft(job.waits)
             self._checks[:0] = job.checks
@@ -286,7 +292,7 @@ class KeyedLog:
             heappush(self._due, (outcome.next_due, next(self._numbers), wait))
 
     def _wake(self) -> None:
-        """Have those looked up again whose record is committed now."""
+        """Look up again the keys whose records are committed now."""
         below = self._log.last_stable_offset if self._due else Offset(0)
         while self._due and self._due[0][0] < below:
             _, _, wait = heappop(self._due)
@@ -316,11 +322,13 @@ class KeyedLog:
             else:
                 self._waiting.pop(wait.hash, None)
 
-    # --- beside serving
+    # --- index files
 
     async def maintain(self, is_wanted: Callable[[], bool]) -> bool:
-        """Take in what was appended, and make the file of a closed segment; whether there may be more to do. OSError
-        where there is no space."""
+        """Index appended records and write the file of a closed segment; true when there may be more work.
+        OSError when the
+        disk has no space.
+        """
         await self._catch_up()
         found = self._index.unfiled(self._log.segments)
         if found is None:

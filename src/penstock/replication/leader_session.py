@@ -1,7 +1,10 @@
-"""Fetches on one connection to a leader: an answer is applied, and the next request sent, in the turn it comes in.
+"""Fetch requests on one connection to a leader. A response is applied, and the next request sent, in the turn
+it comes in.
 
-A request waits at the leader until something comes; a second one, when this side has something new to say first, ends
-that wait. No task stands between: a producer with acks=all waits for exactly this. Loop thread only.
+A request waits at the leader until there are records. A second request, sent when this broker has news
+first, ends that
+wait. No task stands in between, because producers with acks=all wait for exactly this path. Loop thread
+only.
 """
 
 from __future__ import annotations
@@ -18,45 +21,47 @@ FETCH_VERSION = 17
 _MAX_IN_FLIGHT = 2
 
 
-class Follower(Protocol):
-    """Who is asked what to say, and told what comes."""
+class SessionFollower(Protocol):
+    """Fetcher that supplies requests and takes responses."""
 
     def __len__(self) -> int:
-        """How many partitions are followed: with none the session ends."""
+        """Number of followed partitions; the session ends with none."""
         ...
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to say to the leader."""
+        """Whether there is news for the leader."""
         ...
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the leader may have something to say: not while all that it sent is being fsynced."""
+        """Whether the leader may have records to send; false while all that it sent is being fsynced."""
         ...
 
     def request(self, session_id: int, session_epoch: int) -> FetchRequest: ...
 
     def take(self, response: FetchResponse, session_epoch: int) -> None:
-        """The answer to the request of that epoch."""
+        """Take the response to the request of that session epoch."""
         ...
 
 
 class LeaderSession:
-    def __init__(self, client: BrokerConnection, follower: Follower) -> None:
+    def __init__(self, client: BrokerConnection, follower: SessionFollower) -> None:
         self._client = client
         self._follower = follower
         self._id = 0
-        """Known from the first answer on; no second request is sent before."""
+        """Id of the fetch session, known from the first response on; no second request is sent before."""
         self._epoch = 0
         self._in_flight = 0
         self._answered = 0
         self._is_due = False
-        """Whether it will be looked at in this turn of the loop: then news need no call of their own."""
+        """Whether the session sends in this turn of the loop anyway, so that news need no call of their own."""
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, silence_seconds: float) -> None:
-        """Until there is nothing left to follow; what goes wrong is raised, and a leader that says nothing too."""
+        """Fetch until no partition is followed. Errors are raised, and TimeoutError for a leader that does
+        not respond.
+        """
         self._ask()
         while not self._ended.done():
             answered, has_asked = self._answered, self._in_flight > 0
@@ -66,7 +71,7 @@ class LeaderSession:
         self._ended.result()
 
     def on_news(self) -> None:
-        """The follower has something to say; what comes of this turn is said together."""
+        """Send news to the leader; all news of this turn of the loop share one request."""
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._on_turn)
@@ -96,14 +101,14 @@ class LeaderSession:
             return self._follower.has_news or self._follower.is_waiting
         return self._in_flight < _MAX_IN_FLIGHT and self._id > 0 and self._follower.has_news
 
-    # --- as told by the client
+    # --- callbacks of the client
 
     def done(self) -> bool:
         return self._ended.done()
 
     def set_result(self, frame: memoryview) -> None:
         self._in_flight -= 1
-        epoch = self._answered  # answers come in the order of requests
+        epoch = self._answered  # responses come in the order of the requests
         self._answered += 1
         self._is_due = True
         try:
@@ -126,4 +131,4 @@ class LeaderSession:
             self._ended.set_result(None)
         else:
             self._ended.set_exception(error)
-            self._ended.exception()  # it is cancelled, perhaps, before it looks
+            self._ended.exception()  # the session may be cancelled before it looks

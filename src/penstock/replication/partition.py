@@ -56,41 +56,45 @@ class ReplicatedPartition:
         self._in_sync: InSync | None = None
         self._is_alone = False
         self.waits_for_store = False
-        """Whether it leads, and what is appended waits until another in-sync set is recorded."""
+        """Whether appended records of this leader wait until another in-sync set is recorded."""
 
     # --- roles
 
     def lead(self, leader_epoch: LeaderEpoch, in_sync: InSync) -> bool:
-        """Decide what is committed from now on; true when the high watermark moved."""
+        """Lead in a new leader epoch; true when the high watermark moved."""
         self.leader_epoch = self.committed_epoch = leader_epoch
         self.is_leader = True
         self._in_sync = in_sync
         return self.on_in_sync()
 
     def follow(self, leader_epoch: LeaderEpoch) -> None:
-        """Another leads, or nobody."""
+        """Follow in a leader epoch in which another broker leads, or none."""
         self.leader_epoch = leader_epoch
         self.is_leader = self._is_alone = self.waits_for_store = False
         self._in_sync = None
 
     @property
     def in_sync(self) -> InSync:
-        """Of a leader. Who changes it calls `on_in_sync`."""
+        """In-sync set of a leader; the caller of a change calls `on_in_sync` after it."""
         assert self._in_sync is not None, "only a leader knows who is in sync"
         return self._in_sync
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the leader knows how far it is committed: everything from before its epoch is."""
+        """Whether all records from before the leader's epoch are committed, so that the high watermark is
+        exact.
+        """
         return self._in_sync is not None and self._log.high_watermark >= self._in_sync.epoch_start
 
     @property
     def is_held(self) -> bool:
-        """Whether it leads, and commits nothing because eligible leaders are recorded outside of the in-sync set."""
+        """Whether this leader commits no record because eligible leaders are recorded outside of the in-sync
+        set.
+        """
         return self._in_sync is not None and self._in_sync.has_eligible
 
     def on_in_sync(self) -> bool:
-        """The in-sync set, or what is known of its members, has changed; true when the high watermark moved."""
+        """Apply a change of the in-sync set or of its members; true when the high watermark moved."""
         self._is_alone = self.in_sync.is_alone
         self.waits_for_store = self.in_sync.must_be_written
         return self.advance()
@@ -135,7 +139,7 @@ class ReplicatedPartition:
         self.durability = durability
         return self.advance()
 
-    # --- who is in sync
+    # --- in-sync replicas
 
     def on_follower_fetch(
         self,
@@ -146,14 +150,14 @@ class ReplicatedPartition:
         now_ms: int,
         log_start: Offset = _UNKNOWN,
     ) -> bool:
-        """A follower has everything below `offset`; true when the high watermark moved."""
+        """Note that a follower has all records below `offset`; true when the high watermark moved."""
         counted = self.in_sync.on_fetch(
             replica, broker_epoch, offset, flushed, self._log.log_end_offset, now_ms, log_start
         )
         return counted and self.advance()
 
     def propose(self, alive: Mapping[BrokerId, BrokerEpoch], lag_ms: int, now_ms: int) -> InSyncChange | None:
-        """See `InSync.propose`."""
+        """Propose a change of the in-sync set; see `InSync.propose`."""
         log = self._log
         change = self.in_sync.propose(
             log.high_watermark,

@@ -1,7 +1,8 @@
-"""Fetching a range of committed records from another replica, whoever leads: what a repair writes over damage.
+"""Fetch of a range of committed records from another replica, leader or follower, to repair damage.
 
-The connection proves which broker asks, as a follower's does; but the Fetch is a consumer's, so that nothing of it
-counts for the in-sync set. The other broker serves its own replica below the high watermark that it knows.
+The connection is authenticated as a follower's is; but the Fetch is a consumer's, so that it does not
+count for the
+in-sync set. The other broker serves its own replica below the high watermark that it knows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from penstock.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
 
 MAX_RANGE_BYTES = 64 * 1024 * 1024
-"""A larger range is not repaired in one piece."""
+"""Limit in bytes of a range that is repaired in one piece."""
 _FETCH_VERSION = 16
 _FETCH_BYTES = 1 << 20
 
@@ -36,7 +37,7 @@ async def fetch_range(
     damaged: DamagedRange,
     timeout_seconds: float,
 ) -> memoryview:
-    """The batches of the range, not yet checked. BrokerError, OSError or TimeoutError where they cannot be had."""
+    """Fetch the batches of a range, unchecked; BrokerError, OSError or TimeoutError when that fails."""
     async with asyncio.timeout(timeout_seconds):
         client = await BrokerConnection.connect(
             context.network, source.host, source.port, f"penstock-broker-{context.node_id}"
@@ -56,9 +57,9 @@ async def verify_range(
     wanted: DamagedRange,
     timeout_seconds: float,
 ) -> None:
-    """Fetch a range, however long, and keep nothing: BrokerError unless all of its batches are whole.
+    """Fetch a range of any length and keep nothing; BrokerError unless all of its batches are whole.
 
-    `timeout_seconds` is for each answer.
+    `timeout_seconds` applies to each response.
     """
     async with asyncio.timeout(timeout_seconds):
         client = await BrokerConnection.connect(
@@ -80,7 +81,7 @@ async def verify_range(
 
 
 def _whole_until(records: memoryview, offset: Offset) -> Offset:
-    """The offset behind the whole batches; CORRUPT_MESSAGE at one that is not."""
+    """Offset behind the whole batches; CORRUPT_MESSAGE for a batch that is not whole."""
     for header, batch in read_batches(records):
         if not crc_matches(batch, header):
             raise BrokerError(

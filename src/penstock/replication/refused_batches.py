@@ -1,14 +1,20 @@
-"""Idempotent batches that were refused with an error after which their producer sends them again.
+"""Idempotent batches that were refused with a retriable error, so that their producer sends them again.
 
-A client pipelines: behind a refused batch the next ones of its producer are on their way already. Their sequences do
-not follow what the log has, but OUT_OF_ORDER_SEQUENCE_NUMBER would be the wrong answer: librdkafka then takes a new
-producer epoch and sends everything unacknowledged again, of all partitions, and what was stored is stored twice. A log
-that does not know the producer would accept them, and the refused batch could never follow. Such batches get the error
-of the first refused one.
+A client pipelines: the next batches of its producer follow a refused one before the client knows of the
+refusal. Their
+sequences do not follow the log's. OUT_OF_ORDER_SEQUENCE_NUMBER would be the wrong response: librdkafka
+then takes a new
+producer epoch and sends all unacknowledged batches of all partitions again, and stored batches are stored
+twice. A log
+that does not know the producer would even accept them, and the refused batch could never follow. Such
+batches get the
+error of the first refused one.
 
-One instance serves all partitions of a broker, also those that it does not lead or does not know yet: a batch may be
-refused before the broker becomes the leader, and the next one arrive afterwards. Runs of refused sequences are kept
-for `REMEMBERED_SECONDS` and in a bounded number; where one was dropped, the log's own check decides. Loop thread only.
+One instance serves all partitions of a broker, also those that it does not lead or does not know yet: a
+batch may be
+refused before the broker becomes the leader, and the next one arrive afterwards. Runs of refused sequences
+are kept
+for `REMEMBERED_SECONDS` and in a bounded number; after that the log's own check decides. Loop thread only.
 """
 
 from __future__ import annotations
@@ -30,20 +36,22 @@ from penstock.records.batch import (
 
 MAX_RUNS = 20_000
 REMEMBERED_SECONDS = 60.0
-"""Longer than a client waits between an error and the next attempt; a client that gives up takes a new epoch."""
+"""Time in seconds that a run is kept: longer than a client waits before a retry. A client that gives up takes
+a new epoch.
+"""
 
 PartitionKey = tuple[str | UUID, int]
-"""Topic and partition as the request names them: by the topic's name or, from Produce version 13 on, by its id."""
+"""Topic and partition as a request names them: by the topic's name or, from Produce version 13 on, by its id."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """Consecutive sequences of one producer epoch that were refused."""
+    """Consecutive refused sequences of one producer epoch."""
 
     epoch: int
     first: int
     next: int
-    """The sequence behind the run."""
+    """Sequence behind the run."""
     code: ErrorCode
     until: float
 
@@ -54,7 +62,7 @@ class RefusedBatches:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._runs: dict[tuple[PartitionKey, int], _Run] = {}
-        """By partition and producer id, those that expire first in front."""
+        """Runs by partition and producer id, in the order of their expiry."""
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -70,7 +78,7 @@ class RefusedBatches:
             self.remember(partition, read_header(records), code)
 
     def remember(self, partition: PartitionKey, header: BatchHeader, code: ErrorCode) -> None:
-        """The batch was refused with this code, and was not stored."""
+        """Remember a batch that was refused with this error and was not stored."""
         if header.producer_id < 0 or header.base_sequence < 0 or not _may_exist(partition[0]):
             return
         now = self._clock.monotonic()
@@ -96,7 +104,7 @@ class RefusedBatches:
         self._runs[key] = run
 
     def cause(self, header: BatchHeader, *partitions: PartitionKey) -> BrokerError | None:
-        """The error of an earlier batch without which this one cannot be stored; None where none is remembered."""
+        """Error for a batch that cannot be stored before an earlier refused one; None otherwise."""
         for partition in partitions:
             run = self._runs.get((partition, header.producer_id))
             if (
@@ -117,7 +125,7 @@ class RefusedBatches:
         return None
 
     def on_append(self, header: BatchHeader, *partitions: PartitionKey) -> None:
-        """A batch was stored, or found to be stored: what was refused of this producer before it no longer matters."""
+        """Forget runs that a stored batch, or a duplicate of one, has made obsolete."""
         for partition in partitions:
             run = self._runs.get((partition, header.producer_id))
             if run is not None and (
@@ -127,7 +135,7 @@ class RefusedBatches:
                 del self._runs[partition, header.producer_id]
 
     def on_epoch_end(self, producer_id: int, below: int, *partitions: PartitionKey) -> None:
-        """A marker has ended what the producer sent in epochs below this one."""
+        """Forget runs of producer epochs below `below`, which a marker has ended."""
         for partition in partitions:
             run = self._runs.get((partition, producer_id))
             if run is not None and run.epoch < below:
@@ -145,12 +153,12 @@ class RefusedBatches:
 
 
 def _may_exist(topic: str | UUID) -> bool:
-    """Whether a topic can have this name; others would cost memory for nothing."""
+    """Whether a topic can have this name; longer names would only cost memory."""
     return isinstance(topic, UUID) or len(topic) <= MAX_NAME_LENGTH
 
 
 def _after(sequence: int) -> int:
-    """The next sequence; it wraps around at 2^31 - 1."""
+    """Next sequence; it wraps around at 2^31 - 1."""
     return (sequence + 1) & MAX_SEQUENCE
 
 
@@ -159,5 +167,5 @@ def _is_within(first: int, sequence: int, end: int) -> bool:
 
 
 def _is_at_or_after(first: int, sequence: int) -> bool:
-    """Of two sequences that are less than half of all apart."""
+    """Whether a sequence is at or after another one that is less than half of all sequences away."""
     return (sequence - first) & MAX_SEQUENCE <= MAX_SEQUENCE // 2

@@ -1,8 +1,10 @@
-"""The replicas this broker holds, kept in step with the cluster image: which it leads, and whom it follows.
+"""Replicas on this broker and their roles, which follow the cluster image.
 
-Topics and partitions come and go, and roles change, only through `load` and `follow`; nothing is ever deleted because
-the image is merely empty: a log whose topic the image does not know, and did not know a moment ago, is an orphan and
-stays. One that has moved away goes, because the image knows its topic and has it on others. Loop thread only.
+Replicas are created and removed, and roles change, only through `load` and `follow`. No log is deleted
+because a topic
+is missing from the image: a log whose topic the image has never had is an orphan and stays. A log is
+deleted when the
+image had its topic before, or has the partition on other brokers. Loop thread only.
 """
 
 from __future__ import annotations
@@ -53,14 +55,14 @@ class ReplicaManager:
     def __init__(self, context: ReplicationContext, config: BrokerConfig) -> None:
         self.config = config
         self.changed: dict[Replica, None] = {}
-        """Those appended to since they were last checkpointed."""
+        """Replicas appended to since they were last checkpointed."""
         self.writing_checkpoints = asyncio.Lock()
-        """Held while the logs' checkpoints are written: one writer at a time."""
+        """Lock of the writer of the logs' checkpoints."""
         self.in_sync_due = asyncio.Event()
-        """Set when an in-sync set may have to change: a follower has caught up, or brokers came or went."""
+        """Event that an in-sync set may have to change: a follower has caught up, or a broker came or went."""
         self.refused = RefusedBatches(context.clock)
         self.leader_throttle = Throttle(context.clock)
-        """What this broker sends to followers that catch up."""
+        """Throttle of the records that this broker sends to followers that are not in sync."""
         self._follower_throttle = Throttle(context.clock)
         self._context = context
         self._node_id = context.node_id
@@ -83,7 +85,7 @@ class ReplicaManager:
         return iter(tuple(self._replicas.values()))
 
     def get(self, topic: str, partition: int) -> Replica:
-        """The replica, if it leads."""
+        """Replica that leads; BrokerError otherwise."""
         replica = self._held(topic, partition)
         if not replica.partition.is_leader:
             raise BrokerError(
@@ -92,7 +94,7 @@ class ReplicaManager:
         return replica
 
     def get_in_sync(self, topic: str, partition: int) -> Replica:
-        """The replica, if it leads or is in sync with the leader."""
+        """Replica that leads or is in sync with the leader; BrokerError otherwise."""
         replica = self._held(topic, partition)
         if not (replica.partition.is_leader or self.is_in_sync(replica)):
             raise BrokerError(
@@ -115,14 +117,14 @@ class ReplicaManager:
         return self._context
 
     def get_any(self, topic: str, partition: int) -> Replica:
-        """The replica, whatever its role: for another replica that repairs its damage."""
+        """Replica in any role, for another broker that repairs its own."""
         return self._held(topic, partition)
 
-    # --- the cluster, as fetchers ask for it
+    # --- the cluster, for fetchers
 
     @property
     def alive(self) -> Mapping[BrokerId, BrokerEpoch]:
-        """The registered brokers and their epochs; one that is about to stop is not to be counted on."""
+        """Registered brokers and their broker epochs, without brokers that are stopping."""
         brokers = () if self._image is None else self._image.brokers.values()
         return {each.node_id: each.epoch for each in brokers if not each.is_stopping}
 
@@ -133,26 +135,28 @@ class ReplicaManager:
 
     @property
     def secret(self) -> str | None:
-        """What only the brokers of this cluster know."""
+        """Cluster secret, by which brokers authenticate to each other; None when there is none."""
         return self.config[CLUSTER_SECRET] or (self._image.secret if self._image else None)
 
     def broker(self, broker_id: BrokerId) -> RegisteredBroker | None:
         return None if self._image is None else self._image.brokers.get(broker_id)
 
-    # --- copies that catch up
+    # --- replication throttles
 
     def say_again(self, replica: Replica) -> None:
-        """Tell the leader of a follower anew what it has: its damage came or went."""
+        """Send the state of a follower to its leader again, because its damage came or went."""
         self._fetchers.say_again(replica)
 
     def throttle_of(self, replica: Replica, follower: BrokerId) -> Throttle | None:
-        """What holds back what is sent to this follower, if anything does: it is not in sync."""
+        """Throttle of the records sent to this follower; None for a follower that is in sync or not
+        throttled.
+        """
         if not replica.is_throttled_as_leader or self.leader_throttle.is_off:
             return None
         return None if follower in replica.partition.in_sync.recorded else self.leader_throttle
 
     def pause_seconds(self, replica: Replica, received_bytes: int) -> float:
-        """How long a follower has to wait before it asks for more."""
+        """Time in seconds that a follower waits before its next fetch."""
         if not replica.is_throttled_as_follower or self._follower_throttle.is_off or self.is_in_sync(replica):
             return 0.0
         self._follower_throttle.take(received_bytes)
@@ -167,10 +171,12 @@ class ReplicaManager:
         self.leader_throttle.set_rate(self.config[LEADER_REPLICATION_THROTTLED_RATE])
         self._follower_throttle.set_rate(self.config[FOLLOWER_REPLICATION_THROTTLED_RATE])
 
-    # --- changes
+    # --- changes of the image
 
     async def load(self, image: ClusterImage) -> None:
-        """Take up everything the image gives this broker, at start; what changes meanwhile is followed afterwards."""
+        """Create the replicas that the image gives this broker, at the start; later changes come through
+        `follow`.
+        """
         self._image = image
         self._following = asyncio.get_running_loop().create_task(self._load(image))
         await self._following
@@ -180,8 +186,9 @@ class ReplicaManager:
             await self._follow_topic(None, topic)
 
     def follow(self, change: ImageChange, config: BrokerConfig) -> None:
-        """Bring the replicas in step with a change of the image, after all earlier ones. One that another leads now
-        stops at once."""
+        """Apply a change of the image after all earlier ones. Replicas that another broker leads now stop
+        leading at once.
+        """
         for name in sorted(change.topics):
             self._stop_leading(change.after.topic(name))
         self._following = asyncio.get_running_loop().create_task(self._apply(self._following, change, config))
@@ -198,12 +205,14 @@ class ReplicaManager:
                     replica.stop_leading()
 
     def on_lost_session(self) -> None:
-        """The store has given this broker up: it leads nothing until it is told to anew, in a later epoch."""
+        """Stop leading everywhere after the session expired. The broker leads again only in a later leader
+        epoch.
+        """
         for replica in self._replicas.values():
             replica.stop_leading()
 
     async def stop(self) -> None:
-        """Follow nobody any more; a cut that is under way comes to its end."""
+        """Stop all fetchers, and wait for truncations under way."""
         await self.settled()
         await self._fetchers.stop()
         truncating = [
@@ -213,7 +222,7 @@ class ReplicaManager:
             await asyncio.wait(truncating)
 
     async def settled(self) -> None:
-        """Wait until every change so far has been followed: new partitions take writes, old ones are gone."""
+        """Wait until every change so far was applied: new partitions take writes, and removed ones are gone."""
         if self._following is not None:
             await asyncio.wait([self._following])
 
@@ -232,7 +241,9 @@ class ReplicaManager:
             await self._follow_topic(change.before.topic(name), change.after.topic(name))
 
     async def _follow_topic(self, before: TopicImage | None, after: TopicImage | None) -> None:
-        """A disk that refuses holds up this topic only, and is tried again: it may have space later."""
+        """Apply a change of one topic. A disk error delays this topic alone and is retried: space may become
+        free.
+        """
         try:
             if before is not None and (after is None or after.id != before.id):
                 await self._remove_topic(before)
@@ -262,7 +273,8 @@ class ReplicaManager:
         await self._leave_partitions(topic)
         missing = [index for index in mine if self._logs.get(topic.id, index) is None]
         for index in missing:
-            # What an earlier copy here had, one that is not in sync gets from the leader again.
+            # A replica that is not in sync fetches from the leader again the records that an earlier replica
+            # here had.
             if self._node_id not in topic.partitions[index].isr:
                 self._logs.forget(topic.id, index)
         if missing:
@@ -316,7 +328,7 @@ class ReplicaManager:
         self._see_how_it_counts(replica, state)
 
     def _see_who_leaves(self, replica: Replica, state: PartitionState) -> None:
-        """A move gives up some, or brokers stop: a leader does not wait until they are gone."""
+        """Tell a leader which members leave: replicas that a reassignment removes, and brokers that stop."""
         image = self._image
         assert image is not None
         going = reassignment.leaving(image, replica.name, state, self.config)
@@ -348,10 +360,10 @@ class ReplicaManager:
             self._counts_by_flush(replica, state),
         )
         if replica.flushes_as_follower and not before:
-            self._fetchers.say_again(replica)  # nothing else may come that would have it flushed
+            self._fetchers.say_again(replica)  # no other event may come that makes the follower flush
 
     def _counts_by_flush(self, replica: Replica, state: PartitionState) -> bool:
-        """Whether a set with this broker in it may be one machine, as the leader reckons (`InSync`)."""
+        """Whether an in-sync set with this broker may lie on one machine, by the rule of `InSync`."""
         durability = replica.partition.durability
         if durability is not Durability.AUTO:
             return durability is Durability.FSYNC
@@ -360,7 +372,7 @@ class ReplicaManager:
         return all(machines.get(member, mine) == mine for member in (*state.isr, state.leader))
 
     def _on_brokers(self) -> None:
-        """Brokers came or went, and with them machines."""
+        """Apply a change of the registered brokers, and so of their machines."""
         assert self._image is not None
         self.in_sync_due.set()
         machines = self._machines()
@@ -375,18 +387,19 @@ class ReplicaManager:
                 self._see_how_it_counts(replica, state)
 
     async def truncate(self, replica: Replica, work: Callable[[], None]) -> bool:
-        """Have the end of a follower's log cut in a pool; false when another job changes its files."""
+        """Truncate a follower's log in a pool; false when another job changes its files."""
         if not replica.log.begin_cut():
             return False
-        # A task of its own: who waits for it may be stopped, the work may not.
+        # A separate task: the caller may be cancelled, the truncation may not.
         replica.truncating = asyncio.get_running_loop().create_task(self._truncate(replica, work))
         await asyncio.shield(replica.truncating)
         return True
 
     async def refetch(self, replica: Replica, leader: BrokerId, work: Callable[[], None]) -> bool:
-        """Have the end of a follower's log cut as `cut` does, and follow its leader from there.
+        """Truncate a follower's log as `truncate` does, and follow the leader from there.
 
-        Answers that are on their way meanwhile are for the log as it was, so they must not be applied.
+        Responses that arrive meanwhile are for the log as it was, so the replica is not followed until
+        then.
         """
         epoch = replica.partition.leader_epoch
         self._fetchers.unfollow(replica)
@@ -411,9 +424,10 @@ class ReplicaManager:
         await self._threads.run("background", self._logs.begin_delete(topic.id).work)
 
     async def _leave_partitions(self, topic: TopicImage) -> None:
-        """Delete the logs of partitions that are on others now.
+        """Delete the logs of partitions that are on other brokers now.
 
-        At start too: a crash may have come between. The image is at least as new then as this broker's session.
+        The start does this too, because of a possible crash in between: its image is at least as new as
+        the broker's session.
         """
         moved = [
             index
@@ -428,7 +442,7 @@ class ReplicaManager:
             await self._threads.run("background", self._logs.begin_delete(topic.id, moved).work)
 
     def _known_epoch(self, topic: str, index: int) -> int:
-        """The partition epoch in which this broker was known to have a replica."""
+        """Partition epoch in which this broker was known to have a replica; -1 when it has none."""
         replica = self._replicas.get((topic, index))
         return -1 if replica is None else replica.partition_epoch
 

@@ -1,4 +1,4 @@
-"""What a broker tells about copies when somebody scrapes: those it leads, and the cluster as its image has it."""
+"""Metrics of replication: the partitions that this broker leads, and the cluster as its image shows it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ReplicationMetrics:
         metrics.add_gauge(
             "penstock_under_replicated_partitions",
             "Partitions this broker leads of which a copy is not in sync.",
-            lambda: sum(len(each.partition.in_sync.recorded) <= self._copies(each) for each in self._led()),
+            lambda: sum(len(each.partition.in_sync.recorded) <= self._followers(each) for each in self._led()),
         )
         metrics.add_gauge(
             "penstock_under_min_isr_partitions",
@@ -70,8 +70,7 @@ class ReplicationMetrics:
     def _led(self) -> Iterator[Replica]:
         return (replica for replica in self._replicas if replica.partition.is_leader)
 
-    def _copies(self, replica: Replica) -> int:
-        """Besides the leader's own."""
+    def _followers(self, replica: Replica) -> int:
         return len(replica.partition.in_sync.followers)
 
     def _lag(self, replica: Replica) -> int:

@@ -1,7 +1,6 @@
-"""How many bytes may go to copies that catch up: a bucket that fills at a rate and is overdrawn by what must go whole.
+"""Replication throttle: a token bucket in bytes, which a batch larger than its content overdraws.
 
-Over any longer time the rate holds; a batch larger than what is in the bucket goes all the same, and is paid for
-afterwards. Loop thread only.
+The rate holds over time: an overdraft is paid back before the next bytes are sent. Loop thread only.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from penstock.config.types import LONG_MAX
 
 _BURST_SECONDS = 0.25
 _PORTION_SECONDS = 0.05
-"""Waiting is for this much at least: not for every single byte."""
+"""Smallest allowance in bytes that a wait ends with, so that a wait does not end for single bytes."""
 
 
 class Throttle:
@@ -31,17 +30,17 @@ class Throttle:
         return self._rate == LONG_MAX
 
     def allowance(self) -> int:
-        """Bytes that may go now; 0 while it has to be waited."""
+        """Bytes that may be sent now; 0 while the sender has to wait."""
         self._fill()
         return int(self._balance) if self._balance >= self._portion else 0
 
     def take(self, count: int) -> None:
-        """So many bytes have gone."""
+        """Take bytes that were sent."""
         self._fill()
         self._balance -= count
 
     def wait_seconds(self) -> float:
-        """Until there is an allowance again."""
+        """Time in seconds until there is an allowance again."""
         self._fill()
         return max(0.0, (self._portion - self._balance) / self._rate)
 

@@ -1,11 +1,15 @@
-"""Where a follower cuts its log when its leader says that their histories part (KIP-101, KIP-279, KIP-320).
+"""Truncation offset of a follower whose log diverges from its leader's (KIP-101, KIP-279, KIP-320).
 
-Pure. The leader names the largest of its epochs that is not above the follower's last one, and where that ends. What
-the follower has of later epochs is not the leader's; of that epoch, only what lies below both ends. If the follower
-has no such epoch it goes back to the end of the one before, and asks again: each round drops at least one epoch,
-until the last ones are the same.
+Pure. The leader names its largest epoch that is not above the follower's last one, and the end offset of
+that epoch.
+Records of later epochs in the follower's log are not the leader's; of that epoch, only records below both
+end offsets
+are. A follower without such an epoch truncates to the end of the epoch before and fetches again: each
+round drops at
+least one epoch, until the last epochs are the same.
 
-The high watermark has no part in that, but it is a check on the leader: records below it are committed, and every
+The high watermark does not decide the offset, but it is a check on the leader: records below it are
+committed, and every
 legitimate leader has them, unless an election has given them up since.
 """
 
@@ -19,7 +23,9 @@ from penstock.storage.leader_epochs import LeaderEpochs
 def diverging_epoch(
     epochs: LeaderEpochs, log_end: Offset, fetched_epoch: LeaderEpoch, offset: Offset
 ) -> tuple[LeaderEpoch, Offset] | None:
-    """The leader's part: where a fetcher whose last record before `offset` is of `fetched_epoch` has left it, if so."""
+    """Largest epoch of the leader up to `fetched_epoch` and its end offset; None where the fetcher's log does
+    not diverge.
+    """
     if fetched_epoch < 0:
         return None
     epoch, end_offset = epochs.end_of(fetched_epoch, log_end)
@@ -31,7 +37,7 @@ def diverging_epoch(
 def truncation_offset(
     epochs: LeaderEpochs, log_start: Offset, log_end: Offset, leader_epoch: LeaderEpoch, leader_end: Offset
 ) -> Offset | None:
-    """The follower's part: its new log end; None where the leader's answer is one that no leader can give."""
+    """New log end offset of the follower; None for a response that no leader can give."""
     epoch, end = epochs.end_of(leader_epoch, log_end)
     if epoch < 0 or leader_end < 0:
         return None

@@ -1,9 +1,12 @@
-"""First batches of transactions, held until the coordinator has said that the partition belongs to them (KIP-890).
+"""First batches of transactions, held until the coordinator has confirmed the partition (KIP-890).
 
-So nothing is stored that no marker would follow. While one is held, later ones of its producer wait behind it, and
-others go on. What the coordinator said counts until the transaction is begun here or ended by a marker, and batches
-that are held then are refused: asked about again, they might be taken for the next transaction's. Loop thread only, on
-the leader.
+Otherwise a record could be stored that no marker ever follows. While a batch is held, later ones of its
+producer wait
+behind it; other producers go on. A confirmation counts until the transaction has a record here or is ended
+by a marker.
+A marker refuses held batches: a second question might confirm them for the next transaction. Loop thread
+only, on the
+leader.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from penstock.records.control import Marker
 from penstock.storage.log import Log
 
 Verify = Callable[[], Coroutine[Any, Any, ErrorCode]]
-"""Asks whether the partition belongs to the transaction of a batch."""
+"""Ask the coordinator whether the partition belongs to the transaction of a batch."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +38,7 @@ class _Unverified:
 
 
 class _Queue:
-    """The batches of one producer; the first is asked about."""
+    """Held batches of one producer; the coordinator is asked about the first."""
 
     __slots__ = ("asking", "held")
 
@@ -46,12 +49,12 @@ class _Queue:
 
 class VerifiedAppends:
     def __init__(self, log: Log, on_refusal: Callable[[BatchHeader, ErrorCode], None]) -> None:
-        """`on_refusal` is told of each batch that the coordinator does not confirm."""
+        """`on_refusal` is called for each batch that the coordinator does not confirm."""
         self._log = log
         self._on_refusal = on_refusal
         self._queues: dict[int, _Queue] = {}
         self._verified: dict[int, int] = {}
-        """The epoch of each producer whose transaction is known to have this partition, and is not begun here."""
+        """Producer epoch by producer id, for confirmed transactions without a record here."""
 
     def must_hold(self, header: BatchHeader) -> bool:
         return header.producer_id in self._queues or not (
@@ -59,8 +62,9 @@ class VerifiedAppends:
         )
 
     def vouch(self, header: BatchHeader) -> bool:
-        """The coordinator has said that the partition belongs to the batch's transaction. False where the batch has to
-        wait nevertheless, behind others of its producer."""
+        """Note that the coordinator has confirmed the partition; false when the batch still waits behind
+        others of its producer.
+        """
         if header.producer_id in self._queues:
             return False
         self._verified[header.producer_id] = header.producer_epoch
@@ -73,7 +77,7 @@ class VerifiedAppends:
         go_on: Callable[[], None],
         refuse: Callable[[BrokerError], None],
     ) -> None:
-        """Call one of both, later."""
+        """Hold a batch, and call `go_on` or `refuse` later."""
         producer_id = header.producer_id
         queue = self._queues.get(producer_id)
         if queue is None:
@@ -83,7 +87,7 @@ class VerifiedAppends:
             self._ask(producer_id, queue)
 
     def check(self, header: BatchHeader) -> None:
-        """Refuse a batch that may not be appended now, whatever was known when it came."""
+        """Refuse a batch whose transaction is not confirmed now, whatever was known when the batch came."""
         if not self._log.producers.is_in_transaction(header) and not self._is_verified(header):
             raise BrokerError(
                 ErrorCode.invalid_txn_state,
@@ -91,11 +95,11 @@ class VerifiedAppends:
             )
 
     def on_append(self, producer_id: int) -> None:
-        """A batch of a transaction was appended: it is begun."""
+        """Note the first record of a transaction."""
         self._verified.pop(producer_id, None)
 
     def on_marker(self, marker: Marker, ended_below: int) -> None:
-        """The producer's transactions in epochs below this one have ended."""
+        """End the producer's transactions in epochs below `ended_below`."""
         producer_id = marker.producer_id
         if self._verified.get(producer_id, ended_below) < ended_below:
             del self._verified[producer_id]
@@ -108,11 +112,11 @@ class VerifiedAppends:
         ended = [held for held in queue.held if held.header.producer_epoch < ended_below]
         queue.held = deque(held for held in queue.held if held.header.producer_epoch >= ended_below)
         if asked in ended:
-            self._go_on_asking(marker.producer_id, queue)  # what is said of it no longer matters
+            self._go_on_asking(marker.producer_id, queue)  # the answer about this batch no longer matters
         _call_all(partial(held.refuse, _ended(held.header, marker)) for held in ended)
 
     def give_up(self, error: BrokerError) -> None:
-        """This broker leads no more: whoever waits is told so."""
+        """Refuse all held batches, when this broker stops leading."""
         queues, self._queues = self._queues, {}
         self._verified.clear()
         for queue in queues.values():
@@ -135,16 +139,16 @@ class VerifiedAppends:
 
     def _on_answer(self, producer_id: int, queue: _Queue, asked: Task[ErrorCode]) -> None:
         if self._queues.get(producer_id) is not queue or queue.asking is not asked:
-            return  # given up, or ended by a marker meanwhile
+            return  # refused, or ended by a marker meanwhile
         code = ErrorCode.coordinator_not_available
         try:
             code = asked.result()
         finally:
-            # Whatever went wrong, those that wait are not held up for ever.
+            # in any case, so that held batches do not wait for ever
             self._settle(producer_id, queue, code)
 
     def _settle(self, producer_id: int, queue: _Queue, code: ErrorCode) -> None:
-        """The answer goes for all batches of its epoch that have come so far."""
+        """Apply the coordinator's answer to all held batches of the producer epoch it was asked for."""
         epoch = queue.held[0].header.producer_epoch
         settled = []
         while queue.held and queue.held[0].header.producer_epoch == epoch:
@@ -167,7 +171,7 @@ def _ended(header: BatchHeader, marker: Marker) -> BrokerError:
 
 
 def _call_all(callbacks: Iterable[Callable[[], object]]) -> None:
-    """In order, the later ones also when an earlier one fails: nobody waits for ever."""
+    """Call all callbacks in order, the later ones also when an earlier one fails."""
     with ExitStack() as stack:
         for callback in reversed(tuple(callbacks)):
             stack.callback(callback)

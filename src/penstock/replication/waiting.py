@@ -1,4 +1,4 @@
-"""Those who wait for a partition to move: producers for an offset to be committed, consumers for anything new.
+"""Requests that wait for a partition: producers for an offset to be committed, consumers for new records.
 
 Loop thread only. A waiter is called at most once and then forgotten.
 """
@@ -16,7 +16,7 @@ CommitCallback = Callable[[BrokerError | None], None]
 
 
 def settled_by() -> tuple[asyncio.Future[None], CommitCallback]:
-    """A future, and what settles it when it is called back."""
+    """Make a future, and the callback that settles it."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def settle(error: BrokerError | None) -> None:
@@ -38,10 +38,11 @@ class CommitWaiters:
         return len(self._waiting)
 
     def add(self, offset: Offset, callback: CommitCallback) -> None:
-        """Call back once everything below `offset` is committed.
+        """Call back once all records below `offset` are committed.
 
-        A retried batch waits for the offset of its original, which may lie below those that wait already; it is
-        then served a little late, together with the first of them, never early.
+        A retried batch waits for the offset of its original, which may lie below the offsets of earlier
+        waiters; its callback
+        comes a little late then, together with the first of them, and never early.
         """
         if self._waiting and offset < self._waiting[-1][0]:
             offset = self._waiting[-1][0]
@@ -58,14 +59,14 @@ class CommitWaiters:
         self._waiting = deque((min(offset, end), callback) for offset, callback in self._waiting)
 
     def fail(self, error: BrokerError) -> None:
-        """The partition cannot commit any more: tell everybody."""
+        """Fail all waiters: the partition cannot commit any more."""
         waiting, self._waiting = self._waiting, deque()
         for _, callback in waiting:
             callback(error)
 
 
 class DataWaiters:
-    """Long polls that wait for new data."""
+    """Long polls that wait for new records."""
 
     __slots__ = ("_waiting",)
 
