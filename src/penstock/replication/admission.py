@@ -1,9 +1,9 @@
-"""Admission of a producer's batch to a partition: the checks before the append, and the batches held by a check.
+"""Admission of a producer's batch: the checks before the append, and the batches held by a check.
 
-`check_produced` is a plain function on the bytes of a batch. `Admission` belongs to one replica. It holds a batch until
-its records were checked, its idempotency key was looked up or its transaction was verified, and keeps the order of a
-producer's batches. It knows of batches that were refused with a retriable error, so that the batches behind them get
-the same error. Loop thread only.
+`check_produced` is a plain function on the bytes of a batch. `Admission` belongs to one replica. It holds
+a batch until its records were checked, its idempotency key was looked up or its transaction was verified,
+and keeps the order of a producer's batches. It knows of batches that were refused with a retriable error,
+so that the batches behind them get the same error. Loop thread only.
 """
 
 from __future__ import annotations
@@ -190,8 +190,9 @@ class Admission:
         self.refused.remember(self._refused_as[0], header, code)
 
     def on_transaction_end(self, marker: Marker, *, is_epoch_new: bool) -> None:
-        """Forget the producer's transactions up to the marker's epoch, or below it where the marker has the epoch of
-        the next transaction."""
+        """Forget the producer's transactions up to the marker's epoch, or below it where the marker has the
+        epoch of the next transaction.
+        """
         ended_below = marker.producer_epoch if is_epoch_new else marker.producer_epoch + 1
         self.refused.on_epoch_end(marker.producer_id, ended_below, *self._refused_as)
         self.verified.on_marker(marker, ended_below)

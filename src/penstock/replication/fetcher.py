@@ -1,12 +1,9 @@
 """Fetcher of all replicas on this broker that follow one leader: one connection and one task.
 
 A Fetch request names only partitions with news: their log end or their flushed offset has moved. A
-response is applied
-only to a replica that still follows in the leader epoch of the request. Where the leader reports a
-diverging epoch, the
-log is truncated first. An error of one partition delays that partition alone; an error of the connection
-is retried for
-as long as a replica follows this leader.
+response is applied only to a replica that still follows in the leader epoch of the request. Where the
+leader reports a diverging epoch, the log is truncated first. An error of one partition delays that
+partition alone; an error of the connection is retried for as long as a replica follows this leader.
 """
 
 from __future__ import annotations
@@ -88,8 +85,7 @@ class Fetcher:
         """Partitions to name in the next request."""
         self._said: dict[Key, _Followed] = {}
         """Partitions that wait at the leader, as they were last named. A response to an earlier request for
-        the same partition
-        does not match.
+        the same partition does not match.
         """
         self._forgotten: dict[Key, None] = {}
         self._has_work = asyncio.Event()

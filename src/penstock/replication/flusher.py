@@ -1,10 +1,9 @@
 """Group commit: one flush round at a time for the whole broker, shared by every producer that waits.
 
 Records appended while a round runs are flushed in the next one. A few dirty logs are synced one by one,
-many by one
-sync of the whole disk (docs/decisions/0002), which costs a single disk flush. A round runs in callbacks
-and not in a
-task: each turn of the loop in between would delay the waiting producers. Loop thread only.
+many by one sync of the whole disk (docs/decisions/0002), which costs a single disk flush. A round runs in
+callbacks and not in a task: each turn of the loop in between would delay the waiting producers. Loop
+thread only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Appends held until their batch was checked in a pool: its records, or whether the batch was stored before.
 
 Held appends keep their order: later ones queue behind the first, so that a producer's next batch never
-overtakes one.
-One instance belongs to one replica. Loop thread only.
+overtakes one. One instance belongs to one replica. Loop thread only.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
 """In-sync replicas of a partition, as its leader tracks them, and the changes of the recorded in-sync set.
 
 Pure. The set recorded in the store counts. While a change is under way, or when its outcome is unknown,
-any of the
-possible sets may be the recorded one, so all of them count: a record is committed only when every member
-of each set
-has it. Where one of the sets lies on a single machine, its members must have fsynced the record too: one
-power loss
-takes all of them, and any of them may lead afterwards. A follower joins only with all records that may be
-committed,
-and all records from before the leader's epoch. Every `now_ms` is monotonic time: a wall clock set forward
-would remove
-healthy followers, and one set back would keep hung ones.
+any of the possible sets may be the recorded one, so all of them count: a record is committed only when
+every member of each set has it. Where one of the sets lies on a single machine, its members must have
+fsynced the record too: one power loss takes all of them, and any of them may lead afterwards. A follower
+joins only with all records that may be committed, and all records from before the leader's epoch. Every
+`now_ms` is monotonic time: a wall clock set forward would remove healthy followers, and one set back would
+keep hung ones.
 """
 
 from __future__ import annotations
@@ -63,8 +59,7 @@ class InSyncChange:
     """Members that join, with the broker epoch in which each had all records."""
     keeps_eligible: bool = False
     """Whether replicas that leave are recorded as eligible leaders, because the set is under min ISR.
-    Otherwise the record
-    names no eligible leaders.
+    Otherwise the record names no eligible leaders.
     """
     committed: Offset = _UNKNOWN
     """High watermark, which does not move while eligible leaders are recorded."""
@@ -140,8 +135,7 @@ class InSync:
     @property
     def must_be_written(self) -> bool:
         """Whether commits wait for a write that can be made now: a member is not registered, or eligible
-        leaders are recorded
-        that the set no longer needs.
+        leaders are recorded that the set no longer needs.
         """
         has_dead = any(member not in self._machines for member in self.recorded if member != self._me)
         return has_dead or (self.has_eligible and self._is_enough(self.recorded))
@@ -237,8 +231,7 @@ class InSync:
             follower.caught_up_ms = now_ms
         elif offset >= follower.mark >= 0:
             # The follower has reached the mark. The mark moves only then: under constant load a follower that
-            # is a few fetches
-            # behind never reaches the log end of one fetch ago.
+            # is a few fetches behind never reaches the log end of one fetch ago.
             follower.caught_up_ms = max(follower.caught_up_ms, follower.mark_ms)
         follower.broker_epoch = broker_epoch
         follower.log_end = offset
@@ -338,8 +331,7 @@ class InSync:
         """Whether a member is not registered, or has lacked records for longer than the lag limit.
 
         An unregistered member that lacks no record leaves too: otherwise the next record would wait for
-        it, in one partition
-        after the other.
+        it, in one partition after the other.
         """
         follower = self.followers[member]
         if member not in alive:

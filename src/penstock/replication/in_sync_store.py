@@ -1,8 +1,7 @@
 """Writes of in-sync sets to the store, each on condition of the partition epoch and of the members that join.
 
 A leader knows the records of a joining broker in one broker epoch. After a crash that broker may have
-fewer, so the
-write also checks that it has not registered again, nor begun to.
+fewer, so the write also checks that it has not registered again, nor begun to.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Writer of the in-sync sets of all partitions that this broker leads; many changes share one write.
 
 Slow followers leave on a tick; followers that have caught up or died are handled at once. Until the
-outcome of a write
-is known, and for good when it stays unknown, both sets count (`InSync`).
+outcome of a write is known, and for good when it stays unknown, both sets count (`InSync`).
 """
 
 from __future__ import annotations

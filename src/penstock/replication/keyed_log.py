@@ -2,9 +2,8 @@
 files.
 
 One job at a time runs in a pool for a log: the index catches up with the log, then the job serves lookups.
-Appends do
-not wait for any of this. A waiting lookup is woken by a committed record of its key and by no other. Loop
-thread only.
+Appends do not wait for any of this. A waiting lookup is woken by a committed record of its key and by no
+other. Loop thread only.
 """
 
 from __future__ import annotations
@@ -138,8 +137,7 @@ class KeyedLog:
 
     def find_original(self, batch: memoryview, header: BatchHeader, callback: OriginalCallback) -> None:
         """Call back with the offset of the record that has this record's idempotency key, or None. No record
-        may be appended
-        meanwhile.
+        may be appended meanwhile.
         """
         self._checks.append(_Check(batch, header, callback))
         self._run()
@@ -326,8 +324,7 @@ class KeyedLog:
 
     async def maintain(self, is_wanted: Callable[[], bool]) -> bool:
         """Index appended records and write the file of a closed segment; true when there may be more work.
-        OSError when the
-        disk has no space.
+        OSError when the disk has no space.
         """
         await self._catch_up()
         found = self._index.unfiled(self._log.segments)

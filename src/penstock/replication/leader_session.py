@@ -2,9 +2,8 @@
 it comes in.
 
 A request waits at the leader until there are records. A second request, sent when this broker has news
-first, ends that
-wait. No task stands in between, because producers with acks=all wait for exactly this path. Loop thread
-only.
+first, ends that wait. No task stands in between, because producers with acks=all wait for exactly this
+path. Loop thread only.
 """
 
 from __future__ import annotations

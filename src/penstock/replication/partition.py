@@ -1,9 +1,10 @@
 """Role of a replica in its partition, and the high watermark that follows from it.
 
-Pure: no disk, no clock, no awaits. The log holds the log end offset, the flushed offset and the high watermark; this
-class alone raises the high watermark. Invariant: the high watermark goes back only with the end of a follower's log.
-A leader raises it over what every set that may be the recorded in-sync set holds. A leader that is alone in sync never
-raises it past the flushed offset (unless durability is `os`), so that no reader sees what a power loss can take back.
+Pure: no disk, no clock, no awaits. The log holds the log end offset, the flushed offset and the high
+watermark; this class alone raises the high watermark. Invariant: the high watermark goes back only with
+the end of a follower's log. A leader raises it over what every set that may be the recorded in-sync set
+holds. A leader that is alone in sync never raises it past the flushed offset (unless durability is `os`),
+so that no reader sees what a power loss can take back.
 """
 
 from __future__ import annotations

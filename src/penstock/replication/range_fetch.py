@@ -1,8 +1,7 @@
 """Fetch of a range of committed records from another replica, leader or follower, to repair damage.
 
 The connection is authenticated as a follower's is; but the Fetch is a consumer's, so that it does not
-count for the
-in-sync set. The other broker serves its own replica below the high watermark that it knows.
+count for the in-sync set. The other broker serves its own replica below the high watermark that it knows.
 """
 
 from __future__ import annotations

@@ -1,20 +1,15 @@
 """Idempotent batches that were refused with a retriable error, so that their producer sends them again.
 
 A client pipelines: the next batches of its producer follow a refused one before the client knows of the
-refusal. Their
-sequences do not follow the log's. OUT_OF_ORDER_SEQUENCE_NUMBER would be the wrong response: librdkafka
-then takes a new
-producer epoch and sends all unacknowledged batches of all partitions again, and stored batches are stored
-twice. A log
-that does not know the producer would even accept them, and the refused batch could never follow. Such
-batches get the
-error of the first refused one.
+refusal. Their sequences do not follow the log's. OUT_OF_ORDER_SEQUENCE_NUMBER would be the wrong response:
+librdkafka then takes a new producer epoch and sends all unacknowledged batches of all partitions again,
+and stored batches are stored twice. A log that does not know the producer would even accept them, and the
+refused batch could never follow. Such batches get the error of the first refused one.
 
 One instance serves all partitions of a broker, also those that it does not lead or does not know yet: a
-batch may be
-refused before the broker becomes the leader, and the next one arrive afterwards. Runs of refused sequences
-are kept
-for `REMEMBERED_SECONDS` and in a bounded number; after that the log's own check decides. Loop thread only.
+batch may be refused before the broker becomes the leader, and the next one arrive afterwards. Runs of
+refused sequences are kept for `REMEMBERED_SECONDS` and in a bounded number; after that the log's own check
+decides. Loop thread only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Replica of a partition on this broker: its log, its role, and the requests that wait for its log to move.
 
-Loop thread only. A leader appends batches of producers, a follower batches fetched from its leader; requests that wait
-for a leader fail when it stops leading. Appends keep their order: while one is held until its records were checked in a
-pool, or until the coordinator of its transaction has answered, later ones queue behind it, so that a producer's next
-batch never overtakes a held one.
+Loop thread only. A leader appends batches of producers, a follower batches fetched from its leader;
+requests that wait for a leader fail when it stops leading. Appends keep their order: while one is held
+until its records were checked in a pool, or until the coordinator of its transaction has answered, later
+ones queue behind it, so that a producer's next batch never overtakes a held one.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ class Replica:
         self.archived_offset: Offset | None = None
         """Offset from which on no record may be removed; None where the topic has no `archive.required`."""
         self.may_refetch = bool(log.damage)
-        """Whether the log was damaged when the broker started, and every Fetch since has told its leader so: then the
-        leader has not let this replica into the in-sync set, and no record is here alone."""
+        """Whether the log was damaged when the broker started, and every Fetch since has told its leader so:
+        then the leader has not let this replica into the in-sync set, and no record is here alone.
+        """
         self.truncating: asyncio.Future[None] | None = None
         """Truncation under way; the replica takes no role before it is done."""
         self.on_marker: Callable[[Marker, AppendInfo], None] | None = None
@@ -227,8 +228,8 @@ class Replica:
     ) -> AppendInfo | None:
         """Append a producer's batch; BrokerError when it is refused, and then nothing has changed.
 
-        None when the batch is held until its records, its idempotency key or its transaction was checked: `callback`
-        is called later, with the append or the refusal.
+        None when the batch is held until its records, its idempotency key or its transaction was checked:
+        `callback` is called later, with the append or the refusal.
         """
         return self._admission.append(batch, now_ms, callback, acks, transaction, allows_zstd=allows_zstd)
 
@@ -372,9 +373,9 @@ class Replica:
     def when_acknowledged(self, info: AppendInfo, acks: int, callback: CommitCallback) -> bool:
         """True when a produced batch can be acknowledged; else calls back when it can, or cannot be.
 
-        acks=all waits for the high watermark, and fails while fewer replicas than min.insync.replicas are in sync:
-        then the producer sends the batch again. acks=1 waits for it where the partition has a single replica, so that
-        the producer reads its own write; a follower is not waited for.
+        acks=all waits for the high watermark, and fails while fewer replicas than min.insync.replicas are
+        in sync: then the producer sends the batch again. acks=1 waits for it where the partition has a
+        single replica, so that the producer reads its own write; a follower is not waited for.
         """
         if acks == ACKS_ALL:
             if not self._add_waiter(self._producers, info, callback):
@@ -417,8 +418,9 @@ class Replica:
         return False
 
     async def log_start_replicated(self) -> None:
-        """Wait until no in-sync replica serves records below the log start offset; BrokerError when this broker stops
-        leading."""
+        """Wait until no in-sync replica serves records below the log start offset; BrokerError when this
+        broker stops leading.
+        """
         done, settle = settled_by()
         self._start_waiters.add(self.log.log_start_offset, settle)
         self._tell_starts()

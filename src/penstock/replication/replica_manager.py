@@ -1,10 +1,9 @@
 """Replicas on this broker and their roles, which follow the cluster image.
 
 Replicas are created and removed, and roles change, only through `load` and `follow`. No log is deleted
-because a topic
-is missing from the image: a log whose topic the image has never had is an orphan and stays. A log is
-deleted when the
-image had its topic before, or has the partition on other brokers. Loop thread only.
+because a topic is missing from the image: a log whose topic the image has never had is an orphan and
+stays. A log is deleted when the image had its topic before, or has the partition on other brokers. Loop
+thread only.
 """
 
 from __future__ import annotations

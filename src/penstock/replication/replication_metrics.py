@@ -30,7 +30,9 @@ class ReplicationMetrics:
         metrics.add_gauge(
             "penstock_under_replicated_partitions",
             "Partitions this broker leads of which a copy is not in sync.",
-            lambda: sum(len(each.partition.in_sync.recorded) <= self._followers(each) for each in self._led()),
+            lambda: sum(
+                len(each.partition.in_sync.recorded) <= self._followers(each) for each in self._led()
+            ),
         )
         metrics.add_gauge(
             "penstock_under_min_isr_partitions",

@@ -1,16 +1,12 @@
 """Truncation offset of a follower whose log diverges from its leader's (KIP-101, KIP-279, KIP-320).
 
 Pure. The leader names its largest epoch that is not above the follower's last one, and the end offset of
-that epoch.
-Records of later epochs in the follower's log are not the leader's; of that epoch, only records below both
-end offsets
-are. A follower without such an epoch truncates to the end of the epoch before and fetches again: each
-round drops at
-least one epoch, until the last epochs are the same.
+that epoch. Records of later epochs in the follower's log are not the leader's; of that epoch, only records
+below both end offsets are. A follower without such an epoch truncates to the end of the epoch before and
+fetches again: each round drops at least one epoch, until the last epochs are the same.
 
 The high watermark does not decide the offset, but it is a check on the leader: records below it are
-committed, and every
-legitimate leader has them, unless an election has given them up since.
+committed, and every legitimate leader has them, unless an election has given them up since.
 """
 
 from __future__ import annotations
@@ -55,8 +51,8 @@ def gives_up_committed(
 ) -> bool:
     """Whether a truncation to `offset` would remove committed records that no election has given up.
 
-    `committed_epoch` is the leader epoch in which the high watermark was last known to be right, `unclean_epoch` that
-    of the last election of a leader that may lack committed records. With durability=os a power loss may take them
-    from any leader.
+    `committed_epoch` is the leader epoch in which the high watermark was last known to be right,
+    `unclean_epoch` that of the last election of a leader that may lack committed records. With
+    durability=os a power loss may take them from any leader.
     """
     return offset < high_watermark and unclean_epoch <= committed_epoch and durability is not Durability.OS

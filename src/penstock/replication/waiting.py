@@ -41,8 +41,7 @@ class CommitWaiters:
         """Call back once all records below `offset` are committed.
 
         A retried batch waits for the offset of its original, which may lie below the offsets of earlier
-        waiters; its callback
-        comes a little late then, together with the first of them, and never early.
+        waiters; its callback comes a little late then, together with the first of them, and never early.
         """
         if self._waiting and offset < self._waiting[-1][0]:
             offset = self._waiting[-1][0]

@@ -1,7 +1,9 @@
-"""The door: accepts connections within the limits, watches over them, and lets them go.
+"""Acceptor of client connections: accepts within the limits, watches open connections and closes stalled
+ones.
 
-Every second all of them are looked at, a part at a time, and what stands still is closed: a frame that does not come
-to its end, answers that are not read, a client that has said nothing for long. Loop thread only.
+All connections are checked about every second, some in each turn of the loop. A stalled connection is
+closed: a frame that does not end, responses that are not read, a client that has sent nothing for long.
+Loop thread only.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _SHORTEST_ROUND_SECONDS = 1.0
 _CONNECTIONS_PER_SWEEP = 100
 _MAX_SWEEPS_PER_SECOND = 25
 _ACCEPTING_SECONDS = 0.95
-"""What counts as one second of accepting: a little less than a round, whose timer may come a moment early."""
+"""Length in seconds of one accept window: a little less than a round, whose timer may fire a moment early."""
 _HOG_PATIENCE_MS = 5_000
 
 
@@ -75,12 +77,12 @@ class Acceptor:
         return len(self._watched)
 
     async def listen(self, network: Network, host: str, port: int) -> int:
-        """Bind, and let connections wait until `open`; returns the port that was bound."""
+        """Bind the listener; connections wait in its backlog until `open`. Returns the bound port."""
         self._listener = await network.listen(host, port, self._accept)
         return self._listener.port
 
     def open(self) -> None:
-        """Serve those who wait and all that come."""
+        """Serve waiting and new connections."""
         if self._is_closed:
             return
         waiting, self._waiting = self._waiting, None
@@ -89,13 +91,13 @@ class Acceptor:
         self._schedule_sweep()
 
     def close_listener(self) -> None:
-        """Accept no more; connections that are open stay."""
+        """Stop accepting; open connections stay."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
 
     def close(self) -> None:
-        """Accept no more and end every connection; also before `open`, which does nothing then."""
+        """Stop accepting and close every connection; an `open` afterwards does nothing."""
         self._is_closed = True
         self.close_listener()
         for socket in self._waiting or ():
@@ -106,7 +108,7 @@ class Acceptor:
             connection.close()
 
     def _accept(self, socket: Socket) -> bool:
-        """Take a new connection; false when further ones had better wait a moment."""
+        """Take a new connection; false when further ones have to wait a moment."""
         if self._waiting is not None:
             self._waiting.append(socket)
             return False
@@ -157,7 +159,7 @@ class Acceptor:
         self._sweep_timer = asyncio.get_running_loop().call_later(self._sweep_seconds, self._sweep)
 
     def _sweep(self) -> None:
-        """Look at a part of the connections: at thousands at once, the others would wait for it."""
+        """Check some of the connections. All at once would delay requests where there are thousands."""
         if self._sweeps_left == 0:
             self._begin_round()
         part = -(-len(self._unswept) // self._sweeps_left)
@@ -179,14 +181,18 @@ class Acceptor:
         self._schedule_sweep()
 
     def _begin_round(self) -> None:
-        """Thousands take a few seconds: whoever is looked for stands still for longer."""
-        self._unswept = list(self._watched)  # without their values: pairs would be made, and collected
+        """Begin a round over all connections. Thousands take a few seconds, which is less than any limit on a
+        stall.
+        """
+        self._unswept = list(self._watched)  # without values, so that no pairs are allocated and collected
         self._sweeps_left = max(1, -(-len(self._unswept) // _CONNECTIONS_PER_SWEEP))
         self._sweep_seconds = max(_SHORTEST_ROUND_SECONDS / self._sweeps_left, 1 / _MAX_SWEEPS_PER_SECOND)
 
 
 def _patience_ms(connection: Connection, config: BrokerConfig) -> int:
-    """How long a connection may stand still; not long where others wait for the memory it holds."""
+    """Time in milliseconds that a connection may stall; short while other connections wait for the memory
+    that it holds.
+    """
     if connection.hogs_memory:
         return _HOG_PATIENCE_MS
     if connection.owes_reading:
@@ -197,7 +203,7 @@ def _patience_ms(connection: Connection, config: BrokerConfig) -> int:
 
 
 def _reproach(connection: Connection) -> TimeoutError | None:
-    """What a connection that stands still has done wrong; nothing if it is merely idle."""
+    """Reason to close a stalled connection; None for one that is merely idle."""
     if connection.owes_reading:
         return TimeoutError("an answer is not read")
     if connection.owes_sending:

@@ -1,7 +1,7 @@
-"""A broker, put together: the one place that constructs its parts, starts them in order and stops them in reverse.
+"""Broker: the one place that constructs its parts, starts them in order and stops them in reverse.
 
-Order at start: the data directory is locked and its logs are recovered, the store is read and the broker registered,
-leadership is taken, and only then does the listener answer. At a clean stop everything is flushed and a mark says so,
+Order at the start: lock the data directory and recover the logs, read the store and register the broker,
+take up leadership, and only then open the listener. A clean stop flushes everything and leaves a mark,
 which makes the next start instant.
 """
 
@@ -85,10 +85,10 @@ from penstock.wire.apis import api_name
 SESSION_PARTITIONS_PER_SLOT = 100
 
 LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Where a broker that listens everywhere reaches itself."""
+"""Addresses by which a broker that listens on all interfaces reaches itself."""
 
 LEAVE_SECONDS = 5.0
-"""How long a broker that stops waits for the controller to have others lead."""
+"""Time in seconds that a stopping broker waits for the controller to move its leaderships."""
 
 
 class Broker:
@@ -99,7 +99,9 @@ class Broker:
         logger: Logger,
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_lost` is called when the broker is in its cluster no more: it serves nobody, and has to be stopped."""
+        """`on_lost` is called when the broker has left the cluster: it serves no request and has to be
+        stopped.
+        """
         apis = all_apis()
         self.is_lost = False
         self.state = BrokerState.STARTING
@@ -229,7 +231,7 @@ class Broker:
         return BrokerLinks(self._node_id, self._metadata, self._replicas, network, random)
 
     async def start(self) -> None:
-        """Returns when clients are served. An error leaves nothing behind that a restart would not mend."""
+        """Start the broker; returns when clients are served. After an error a restart needs no clean-up."""
         environment = self._environment
         await self._open_logs()
         environment.store.on_session(self._on_session)
@@ -306,8 +308,9 @@ class Broker:
         return self._logs.get(topic.id, name.partition) is not None
 
     def _has_vanished(self, name: TopicPartition) -> bool:
-        """Whether a log is gone, or lacks records: recovery noticed it, or it ends before what is known to be
-        committed, or before where it ended when this replica was left alone in sync."""
+        """Whether a log is missing or lacks records: recovery noticed it, or the log ends below a known high
+        watermark, or below its log end offset when this replica was left alone in the in-sync set.
+        """
         topic = self._metadata.image.topics[name.topic]
         log, state = self._logs.get(topic.id, name.partition), topic.partitions[name.partition]
         is_sole = state.isr == (self._node_id,)
@@ -353,7 +356,7 @@ class Broker:
             self._logger.warning("data directory damaged", problem=problem)
 
     async def _remove_deleted(self, image: ClusterImage) -> None:
-        """Topics were deleted while this broker was away."""
+        """Delete the logs of topics that were deleted while this broker was away."""
         deleted = await deleted_topics(self._environment.store)
         for topic_id in {log.topic_id for log in self._logs.orphans(image.topic_names)} & deleted:
             job = self._logs.begin_delete(topic_id)
@@ -365,7 +368,7 @@ class Broker:
             self._logger.warning("log of an unknown topic is kept", directory=orphan.directory)
 
     async def stop(self) -> None:
-        """Answer what is under way, make everything durable and leave the mark of a clean stop."""
+        """Respond to requests under way, make all records durable and leave the mark of a clean stop."""
         self.state = BrokerState.STOPPING
         await self._http.close_gateway()
         await self._leave()
@@ -375,7 +378,7 @@ class Broker:
         self._logger.info("stopped", node_id=self._node_id)
 
     async def abandon(self) -> None:
-        """After a start that failed: nothing goes on, and the next one finds what this one found."""
+        """End a start that failed; the next start finds the data directory as this one did."""
         clean_epoch = self._epoch if self.state is BrokerState.SERVING else self._logs.was_clean
         self.state = BrokerState.STOPPING
         await self._end(clean_epoch)
@@ -405,7 +408,7 @@ class Broker:
         self._environment.threads.close()
 
     async def _leave(self) -> None:
-        """Let others lead first, if there are others."""
+        """Move leaderships to other brokers, if there are any."""
         if self.is_lost or len(self._metadata.image.brokers) < 2:
             return
         try:
@@ -415,7 +418,7 @@ class Broker:
             self._logger.warning("leadership was not handed over", reason=str(error) or "no answer in time")
 
     async def _drain(self) -> None:
-        """Let appends that wait for a flush be answered; long polls are not waited for."""
+        """Wait for the responses to appends that wait for a flush; long polls are not waited for."""
         timeout_seconds = self._context.config[SHUTDOWN_TIMEOUT_MS] / 1000
         try:
             await asyncio.wait_for(self._flusher.drain(), timeout_seconds)
@@ -436,19 +439,21 @@ class Broker:
             self._lose("the session with the coordination store has expired")
 
     def _lose(self, reason: str) -> None:
-        """Others may lead now what this broker led: nobody gets another answer from it."""
+        """Leave the cluster: serve no request, because other brokers may lead the partitions of this broker now."""
         if self.is_lost or self.state is BrokerState.STOPPING:
             return
         self.is_lost = True
-        self._logger.error("in the cluster no more", reason=reason, node_id=self._node_id)
+        self._logger.error("broker left the cluster", reason=reason, node_id=self._node_id)
         self._acceptor.close_listener()
         self._acceptor.close()
         self._replicas.on_lost_session()
         self._on_lost()
 
     def _on_failed_log(self, replica: Replica) -> None:
-        """Only a start recovers it. Where there are others they lead and are in sync meanwhile, without what the disk
-        may have lost; alone a broker goes on with the rest."""
+        """Handle a failed log, which only a start recovers. In a cluster this broker stops: other brokers
+        lead and are in sync meanwhile, without records that the disk may have lost. A single broker goes
+        on with its other logs.
+        """
         if len(self._metadata.image.brokers) > 1:
             self._lose(f"the log of {replica.name} has failed")
 

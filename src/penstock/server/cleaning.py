@@ -1,6 +1,7 @@
-"""Retention and compaction of this broker's logs: decided on the loop, carried out in a pool, at half its speed.
+"""Retention and compaction of this broker's logs: decided on the loop, carried out in a pool, at half its
+speed.
 
-A log that cannot be cleaned (damage, no space) is left as it is and said; the others go on.
+A log that cannot be cleaned (damage, no space) stays as it is and is reported; the others go on.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ class Cleaning:
         self._logger = logger
         self._stopping = stopping
         self.held: dict[Replica, int] = {}
-        """Offsets that retention would have removed at its last look, and that are not archived."""
+        """Number of offsets of each replica that retention would have removed in its last pass and that are
+        not archived.
+        """
 
     async def retain(self) -> None:
-        """Delete what retention no longer keeps."""
+        """Delete records beyond the retention limits."""
         self.held = {}
         for replica in self._context.replicas:
             if replica.log.segments and not self._stopping.is_set():
@@ -37,7 +40,7 @@ class Cleaning:
                     self._logger.error("retention failed", error, partition=replica.name)
 
     async def compact(self) -> None:
-        """Make one pass over every compacted log that is due."""
+        """Compact every log that is due, once."""
         if self._context.config[LOG_CLEANER_ENABLE]:
             for replica in self._context.replicas:
                 if replica.log.config.compacts and not self._stopping.is_set():
@@ -95,7 +98,7 @@ class Cleaning:
             await asyncio.sleep(self._context.clock.monotonic() - started)
 
     async def _swap(self, replica: Replica, compaction: Compaction) -> bool:
-        """Put the cleaned segment in place; false when the log has moved on meanwhile."""
+        """Put the cleaned segment in place; false when the log has changed meanwhile."""
         cleaned, log = compaction.cleaned, replica.log
         if cleaned is None or not log.begin_swap(cleaned.replaced):
             return False
@@ -112,7 +115,7 @@ class Cleaning:
 
 
 async def delete_segments(context: BrokerContext, replica: Replica, kept_offset: Offset) -> None:
-    """Free the segments below the log start, which is `kept_offset` or more in the checkpoints."""
+    """Delete the segments below the log start offset; the checkpoint files have `kept_offset` or more."""
     job = replica.log.begin_delete(kept_offset)
     if job is not None:
         try:

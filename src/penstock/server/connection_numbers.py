@@ -1,4 +1,4 @@
-"""The order in which connections were accepted: of two, the one with the higher number is the newer one."""
+"""Numbers of connections in the order of acceptance: a newer connection has a higher number."""
 
 from __future__ import annotations
 

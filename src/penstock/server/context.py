@@ -1,4 +1,4 @@
-"""What a handler may reach of its broker: one bundle instead of many arguments."""
+"""Parts of the broker that handlers use, in one bundle."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class BrokerContext:
         return self.metadata.image
 
     async def write_checkpoints(self, *, both: bool = False) -> None:
-        """Keep where logs start and how far they were committed; not broken off when the caller is."""
+        """Write log start offsets and high watermarks durably; goes on when the caller is cancelled."""
 
         async def write() -> None:
             async with self.replicas.writing_checkpoints:
@@ -77,6 +77,6 @@ class BrokerContext:
 
 
 def _take_note(done: asyncio.Task[None]) -> None:
-    """Its error is the caller's; where that one is gone, it is nobody's, and asyncio need not complain."""
+    """Mark the error as handled: the caller has it, unless it was cancelled."""
     if not done.cancelled():
         done.exception()

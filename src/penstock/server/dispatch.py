@@ -1,10 +1,11 @@
-"""From a frame to the handler of its API, and from what the handler says to an answer.
+"""Dispatch of a frame to the handler of its API, and encoding of the response.
 
-A handler module declares its `API`: key, version range, and a function. The function of an ordinary API takes
-`(request, message)`, the message being the decoded request, and returns the response as nested mappings (fields
-that a version lacks are dropped by the wire layer); it may be `async`, and then holds back the later requests of its
-connection until it is done. A raw API (Produce, Fetch, Heartbeat) takes `(request, frame, position)` and returns
-parts to send, a `Later`, or None for no answer. ApiVersions is derived from the table.
+A handler module declares its `API`: key, version range, and a function. The function of an ordinary API
+takes `(request, message)`, where the message is the decoded request, and returns the response as nested
+mappings (the wire layer drops fields that a version does not have). It may be `async`, and then later
+requests of its connection wait for it. A raw API (Produce, Fetch, Heartbeat) takes `(request, frame,
+position)` and returns parts to send, a `Later`, or None for no response. ApiVersions is derived from the
+table.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ API_VERSIONS_KEY = 18
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API as this broker serves it."""
+    """API as this broker serves it."""
 
     key: int
     min_version: int
@@ -43,31 +44,31 @@ class Api:
     handle: MessageHandler | None = None
     handle_raw: RawHandler | None = None
     decode: Callable[[memoryview, int, int], Any] | None = None
-    """Of the request, from a position on, in a version; by its schema unless given."""
+    """Decoder of the request from a position on, in a version; the schema's unless given."""
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """What is known of the client behind a connection."""
+    """State of one client connection."""
 
     peer: str
     host: str
     principal: Principal
     number: int = 0
-    """Of the connection (`ConnectionNumbers`)."""
+    """Number of the connection (`ConnectionNumbers`)."""
     challenge: Challenge | None = None
-    """What a broker that says who it is has still to answer."""
+    """Challenge that a broker still has to answer to authenticate; None otherwise."""
     broker_id: BrokerId | None = None
-    """Of a broker of this cluster that has proved it."""
+    """Id of the authenticated broker; None for other clients."""
     follower: FollowerSession | None = None
-    """What that broker copies from this one."""
+    """Fetch session of that broker as a follower."""
     keys: KeySession | None = None
-    """Its lookups by key."""
+    """Lookups by key of the connection."""
 
 
 @dataclass(slots=True)
 class Request:
-    """One request: its header, who sent it, and the broker it reached."""
+    """Request with its header, its client connection and the parts of the broker."""
 
     header: RequestHeader
     session: Session
@@ -89,12 +90,12 @@ class Request:
             )
 
     def authorized_operations(self, kind: ResourceType, name: str) -> int:
-        """The bit field of Metadata, DescribeCluster and DescribeGroups."""
+        """Bit field of authorized operations in Metadata, DescribeCluster and DescribeGroups."""
         return sum(1 << op for op in SUPPORTED_OPERATIONS[kind] if self.allowed(op, kind, name))
 
 
 class Dispatcher:
-    """The table of APIs, and the way through it."""
+    """Table of the APIs, and dispatch of frames to them."""
 
     def __init__(self, context: BrokerContext, apis: Iterable[Api]) -> None:
         self._context = context
@@ -104,7 +105,7 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dispatch(self, session: Session, frame: memoryview) -> Answer:
-        """Answer one frame; ProtocolError when it is not a request this broker knows."""
+        """Serve one frame; ProtocolError when it is not a request that this broker knows."""
         started = self._monotonic()
         header, position = decode_request_header(frame)
         api = self._apis.get(header.api_key)
@@ -113,7 +114,8 @@ class Dispatcher:
         if not api.min_version <= header.api_version <= api.max_version:
             if api.key != API_VERSIONS_KEY:
                 raise ProtocolError(f"unsupported version {header.api_version} of api key {api.key}")
-            # Answered in version 0, which every client can read; it then asks again with one we have (KIP-511).
+            # The response has version 0, which every client can read; the client then sends a version of the
+            # range (KIP-511).
             header = RequestHeader(header.api_key, 0, header.correlation_id, header.client_id)
             answer: Answer = self._answer_message(api, Request(header, session, self._context), None)
         elif api.handle_raw is not None:
@@ -148,7 +150,7 @@ class Dispatcher:
             later.fail(error)
 
     async def close(self) -> None:
-        """Stop the handlers that are still at work."""
+        """Cancel the handlers that are still running."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Everything a broker takes from the machine, in one bundle: the seams a simulation replaces."""
+"""Environment of a broker: all that it takes from the machine, and that a simulation replaces."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Environment:
     threads: Threads
     store: CoordinationStore
     machine_id: str = "localhost"
-    """The same for all brokers that one loss of power takes the memory of: together they are one copy then."""
+    """Id of the machine. Brokers with the same id lose the contents of their memory together in a power loss."""
     boot_id: str = ""
-    """Another one after every start of the machine; empty where that is not known."""
+    """Id of the machine's boot, new after every start of the machine; empty where it is not known."""
 
 
 def real_environment(config: BrokerConfig) -> Environment:
@@ -55,7 +55,7 @@ def real_environment(config: BrokerConfig) -> Environment:
         network,
         threads,
         _open_store(config, threads),
-        # Containers have host names of their own, but the kernel and its page cache are the machine's.
+        # Containers have host names of their own, but share the machine's kernel and page cache.
         machine_id=boot_id or socket.gethostname(),
         boot_id=boot_id,
     )

@@ -1,7 +1,9 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers what a consumer fetches, requests name only changes.
+"""Incremental fetch sessions (KIP-227): the broker remembers the partitions of a consumer, requests name only
+changes.
 
-A connection has at most one session, which goes with it, so a guessed id opens nothing. The number of sessions and of
-the partitions remembered in them is bounded; who finds no room fetches without a session. Loop thread only.
+A connection has at most one session, which ends with it, so a guessed id opens no session. The number of
+sessions and of partitions in them is bounded; a client that finds no room fetches without a session. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from penstock.model import TopicId
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 MAX_PARTITIONS = 10_000
-"""Of one session: each costs a look at every fetch, however small the request is."""
+"""Limit of the partitions in one session: every fetch looks at each of them, however small the request is."""
 _MAX_EPOCH = 2**31 - 1
 
 Owner = Hashable
@@ -26,7 +28,7 @@ PartitionKey = tuple[str | None, TopicId | None, int]
 
 @dataclass(slots=True)
 class FetchTarget:
-    """One partition of a fetch: where to read, and what the client was last told of it."""
+    """Partition of a fetch: its fetch offset, and the offsets in the last response."""
 
     topic: str | None
     topic_id: TopicId | None
@@ -53,13 +55,13 @@ class FetchTarget:
 class FetchSession:
     id: int
     epoch: int
-    """The epoch the next request must carry."""
+    """Session epoch that the next request must have."""
     used_ms: int
     uses_topic_ids: bool
     targets: OrderedDict[PartitionKey, FetchTarget]
 
     def moved_data(self, target: FetchTarget) -> None:
-        """Partitions that gave data go to the end, so that busy ones do not starve the others."""
+        """Move partitions that returned records to the end, so that busy ones do not starve the others."""
         self.targets.move_to_end(target.key)
 
 
@@ -78,7 +80,7 @@ class FetchSessions:
     def open(
         self, owner: Owner, targets: list[FetchTarget], uses_topic_ids: bool, now_ms: int
     ) -> FetchSession | None:
-        """A new session in place of the owner's old one, or None when there is no room for it."""
+        """Replace the connection's session by a new one; None when there is no room."""
         self.close(owner)
         if not 0 < len(targets) <= MAX_PARTITIONS or not self._make_room(len(targets), now_ms):
             return None
@@ -96,7 +98,7 @@ class FetchSessions:
     def resume(
         self, owner: Owner, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int
     ) -> FetchSession:
-        """The session of an incremental request; the next one must carry the next epoch."""
+        """Session of an incremental request; BrokerError unless the request has the next session epoch."""
         session = self._sessions.get(owner)
         if session is None or session.id != session_id:
             raise BrokerError(ErrorCode.fetch_session_id_not_found)
@@ -112,7 +114,7 @@ class FetchSessions:
     def update(
         self, session: FetchSession, changed: Iterable[FetchTarget], forgotten: Iterable[PartitionKey]
     ) -> None:
-        """Bring a session up to date with what its client changed; refused when it would grow too large."""
+        """Apply the changes that a request names; BrokerError when the session would grow too large."""
         changed = tuple(changed)
         added = sum(1 for target in changed if target.key not in session.targets)
         if not self._has_room(len(session.targets), added):

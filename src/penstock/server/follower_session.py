@@ -1,7 +1,9 @@
-"""What one follower copies from this broker over one connection: the partitions it waits for, and which have moved.
+"""Fetch session of one follower on one connection: the partitions that wait for records, and those that have
+moved.
 
-A partition that was answered with records or an error is out of the session until the follower names it again, with
-its new offset: so a request costs what has moved, not what is followed. Loop thread only.
+A partition that was in a response with records or an error leaves the session until the follower names it
+again, with its new offset. So the cost of a request depends on the partitions that have moved, not on
+those that are followed. Loop thread only.
 """
 
 from __future__ import annotations
@@ -36,16 +38,18 @@ class FollowerSession:
         self.broker_epoch = broker_epoch
         self.id = session_id
         self.epoch = 1
-        """The epoch the next request must carry."""
+        """Session epoch that the next request must have."""
         self.told_ms = 0
-        """When the follower was last told of high watermarks that moved without it."""
+        """Time when the follower was last sent high watermarks that moved without its doing."""
         self.moved: dict[FollowedPartition, None] = {}
-        """Those to look at: named in a request, or moved since."""
+        """Partitions to look at: named in a request, or moved since."""
         self.held: dict[FollowedPartition, None] = {}
-        """Those that have more, but for which a throttle has no room now."""
+        """Partitions with more records that a throttle holds back now."""
         self.wake: Callable[[], None] | None = None
         self.finish: Callable[[], None] | None = None
-        """Of a request that waits: what looks again, and what ends the wait for the sake of the next request."""
+        """Callbacks of a waiting request: one looks again, one ends the wait because the next request has
+        come.
+        """
         self._waiting: dict[FollowedKey, FollowedPartition] = {}
         self._by_replica: dict[Replica, FollowedPartition] = {}
 
@@ -55,7 +59,7 @@ class FollowerSession:
         self.moved[partition] = None
 
     def put_back(self, partition: FollowedPartition) -> None:
-        """Nothing could be said of it: look at it again, unless the follower has named it anew."""
+        """Look at a partition again that had no news, unless the follower has named it again."""
         if partition.key not in self._waiting:
             self.name(partition)
 
@@ -69,18 +73,18 @@ class FollowerSession:
                 partition.replica.listeners.pop(self, None)
 
     def watch(self, partition: FollowedPartition, replica: Replica) -> None:
-        """Look at the partition again when the replica moves."""
+        """Look at the partition again when its replica changes."""
         partition.replica = replica
         self._by_replica[replica] = partition
         replica.listeners[self] = None
 
     def release(self) -> None:
-        """Look at those again that were held."""
+        """Look at throttled partitions again."""
         self.moved.update(self.held)
         self.held.clear()
 
     def untold(self) -> list[FollowedPartition]:
-        """Those that wait, and of which the follower does not know how far they are committed or where they start."""
+        """Waiting partitions whose high watermark or log start offset the follower does not know."""
         return [
             partition
             for partition in self._waiting.values()
@@ -100,7 +104,9 @@ class FollowerSession:
                 self.wake()
 
     def end_wait(self) -> None:
-        """The follower has something to say: answer the request that waits, with nothing of what is said now."""
+        """End the waiting request because the follower has news; its response has none of the partitions
+        named now.
+        """
         finish, self.finish, self.wake = self.finish, None, None
         if finish is not None:
             finish()

@@ -1,7 +1,8 @@
-"""The lookups by key of one connection: answered as they are done, in the answer to whichever request waits then.
+"""Lookups by key of one connection. Each result goes into the response to the request that waits when it is
+ready.
 
-What is found is held for the client only up to a bound: beyond it a lookup is put back, and made again when the client
-has taken what is there. Loop thread only.
+Results are held for the client up to a limit: beyond it a lookup is put back, and made again when the
+client has taken results. Loop thread only.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from penstock.storage.keys.lookup import KeyQuery, KeyRecords
 from penstock.wire.fetch_by_key import KeyLookup, KeyResult, encode_fetch_by_key_response
 
 MAX_LOOKUPS = 20_000
-"""Of one connection at a time."""
+"""Limit of the lookups of one connection at a time."""
 MAX_RECORDS = 10_000
 MAX_BYTES = 1024 * 1024
-"""Of the records in one result, unless it is one alone."""
+"""Limit in bytes of the records in one result, unless it is a single record."""
 MAX_WAIT_MS = 300_000
 MAX_FOUND_BYTES = 8 * 1024 * 1024
-"""Held for a client that does not take it."""
+"""Limit in bytes of the results that are held for a slow client."""
 
 FindReplica = Callable[[KeyLookup], Replica]
-"""The leader of a lookup's partition; BrokerError where it is not here or may not be read."""
+"""Finds the leader of a lookup's partition; BrokerError when it is not here or may not be read."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A lookup that is not answered."""
+    """Lookup without a response."""
 
     lookup: KeyLookup
     find_replica: FindReplica
@@ -75,10 +76,12 @@ class KeySession:
         self.give_up(list(self._open))
 
     def answer(self, correlation_id: int) -> Answer:
-        """To a request: with what there is, or as soon as there is something. The one that waits is answered now."""
+        """Respond to a request with ready results, at once or when there are some. A request that waits gets
+        its response now.
+        """
         earlier, self._later = self._later, None
         if earlier is not None:
-            # Not while its connection takes the request that ends it: it would not look at what is answered.
+            # Not while the connection reads the request that ends the wait: it would miss the response.
             asyncio.get_running_loop().call_soon(_resolve, earlier, self._take_found())
         self._correlation_id = correlation_id
         if self._found or not self._open:
@@ -132,7 +135,7 @@ class KeySession:
             asyncio.get_running_loop().call_soon(self._on_due)
 
     def _on_due(self) -> None:
-        """What was found in one turn of the loop goes together."""
+        """Respond once in this turn of the loop, with all results of the turn."""
         self._is_due = False
         later = self._later
         if later is not None and self._found:

@@ -1,8 +1,8 @@
-"""The ends of long polls, spread out: thousands of consumers may wait, and must not all be served at one moment.
+"""Ends of long polls, spread over time, so that thousands of waiting consumers are not served at one moment.
 
-Those that become due together, by an append or by the clock, are served a few in each turn of the event loop, so that
-other clients come between. A wait ends up to a quarter early, so that consumers who began together do not come back
-together. Loop thread only.
+Long polls that become due together, by an append or by the clock, are served a few in each turn of the
+event loop, so that other requests come in between. A wait ends up to a quarter early, so that consumers
+that began together do not come back together. Loop thread only.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class LongPolls:
         self._is_scheduled = False
 
     def wait_seconds(self, max_wait_ms: int) -> float:
-        """How long to wait for a client that waits `max_wait_ms` at most."""
+        """Time in seconds to wait for a client that waits `max_wait_ms` at most."""
         return max_wait_ms / 1000 * (1 - _SPREAD * self._random())
 
     def serve(self, work: Callable[[], None]) -> None:
-        """Call `work` soon, after those that became due before."""
+        """Call `work` soon, after the work that became due before."""
         self._due.append(work)
         self._schedule()
 
@@ -42,4 +42,4 @@ class LongPolls:
             for _ in range(min(len(self._due), _PER_TURN)):
                 self._due.popleft()()
         finally:
-            self._schedule()  # one that fails must not hold up the others
+            self._schedule()  # an error must not delay the others

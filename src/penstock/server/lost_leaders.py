@@ -1,9 +1,10 @@
-"""What clients hear of leaders that are lost, or may be: so that they find the next one soon.
+"""Metadata about leaders that are lost, or may be, which makes clients find the next leader soon.
 
-While a broker may have died, what it leads has no leader: nobody is sent there, and clients ask again in a moment. A
-connection that has heard so hears who leads as soon as that is known. One that has not is shown the lost broker for
-a while: librdkafka (2.10 and later) drops a broker that vanishes from the list with all that it led, takes even what
-the same answer gives to another from that one, and asks again only a second later. Loop thread only.
+While a broker may have died, its partitions are shown without a leader, so that clients send no requests
+there and ask again in a moment. A connection that was told so is shown the next leader as soon as it is
+elected. Other connections are shown the lost broker for a while: librdkafka (2.10 and later) drops a
+broker that vanishes from the list together with its partitions, even those that the same response gives to
+another broker, and asks again only a second later. Loop thread only.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from penstock.cluster.image import ClusterImage, ImageChange, RegisteredBroker
 from penstock.model import BrokerId, TopicPartition
 
 SUSPECTED_SECONDS = 0.3
-"""Longer than it takes to find out, and to elect others."""
+"""Time in seconds of a suspicion: longer than finding out and electing others takes."""
 CLEARED_SECONDS = 10.0
-"""How long one that was suspected and lives is above suspicion: connections may end for other reasons, often."""
+"""Time in seconds for which a broker that proved alive is not suspected again: connections end for other
+reasons, often.
+"""
 GONE_SECONDS = 3.0
-"""Longer than clients that have lost a leader wait before they ask."""
+"""Time in seconds for which a lost broker is shown: longer than clients that lost a leader wait before they
+ask.
+"""
 
 _NONE: frozenset[TopicPartition] = frozenset()
 
@@ -31,7 +36,7 @@ class _Lost:
     led: frozenset[TopicPartition]
     is_gone: bool = False
     told: set[Hashable] = field(default_factory=set)
-    """The connections that have heard of it."""
+    """Connections that were told of the loss."""
     forgetting: asyncio.TimerHandle | None = None
 
 
@@ -41,7 +46,7 @@ class LostLeaders:
         self._cleared: set[BrokerId] = set()
 
     def suspect(self, image: ClusterImage, broker_id: BrokerId) -> None:
-        """The connection to this broker has ended."""
+        """Suspect a broker whose connection has ended."""
         broker = image.brokers.get(broker_id)
         if broker is not None and broker_id not in self._lost and broker_id not in self._cleared:
             self._lose(_Lost(broker, _led_by(image, broker_id)), SUSPECTED_SECONDS)
@@ -58,13 +63,14 @@ class LostLeaders:
                 )
         for lost in tuple(self._lost.values()):
             if lost.is_gone and lost.broker.node_id in change.after.brokers:
-                # It is back. Java's client takes no list that has a broker twice, and waits for another for minutes.
+                # The broker is back. Java's client rejects a list with a broker twice, and asks again only
+                # minutes later.
                 assert lost.forgetting is not None
                 lost.forgetting.cancel()
                 self._forget(lost)
 
     def leaderless(self, connection: Hashable, topics: Iterable[str]) -> frozenset[TopicPartition]:
-        """Of these topics, the partitions that this connection shall hear have no leader."""
+        """Partitions of these topics that are shown to this connection without a leader."""
         if not self._lost:
             return _NONE
         asked, found = frozenset(topics), _NONE
@@ -76,7 +82,7 @@ class LostLeaders:
         return found
 
     def still_shown(self, connection: Hashable) -> list[RegisteredBroker]:
-        """Brokers that have gone, and of which this connection has not heard."""
+        """Lost brokers of which this connection was not told."""
         return [lost.broker for lost in self._lost.values() if lost.is_gone and connection not in lost.told]
 
     def _lose(self, lost: _Lost, seconds: float) -> None:

@@ -1,7 +1,8 @@
-"""What a broker does beside serving: moving recovery points, retention, compaction, scrubbing, repair, watching space.
+"""Background work of a broker: recovery points, retention, compaction, scrubbing, repair and the check of
+free space.
 
-Each is a loop of its own that looks around at its interval; whatever may wait for the disk runs in a pool. A loop
-that meets an error says so and goes on at its next turn.
+Each is a loop with its own interval; work that may wait for the disk runs in a pool. A loop reports an
+error and goes on with its next round.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Maintenance:
         self._every(_seconds(REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS), self._write_checkpoints)
 
     async def stop(self) -> None:
-        """Let what is under way come to its end; nothing of it may touch the disk after this returns."""
+        """Wait for work under way; none of it touches the disk after this returns."""
         self._stopping.set()
         await asyncio.gather(*self._tasks)
 
@@ -123,19 +124,20 @@ class Maintenance:
             self._on_failed_log(failed)
 
     async def _checkpoint_big_logs(self) -> None:
-        """A log that grew much since its last checkpoint gets another, so that recovery stays short.
+        """Checkpoint logs that grew much since their last checkpoint, so that recovery stays short.
 
-        So does every one while too many have unsynced files, which are kept open until then.
+        While too many logs have unsynced files, which stay open until a checkpoint, all of them are
+        checkpointed.
         """
         limit = 0 if self._logs.crowded else self._context.config[LOG_FLUSH_CHECKPOINT_BYTES]
         changed = list(self._context.replicas.changed)
         for start in range(0, len(changed), _REPLICAS_PER_TURN):
             turn = changed[start : start + _REPLICAS_PER_TURN]
             await self._checkpoint([replica for replica in turn if replica.log.unmarked_bytes >= limit])
-            await asyncio.sleep(0)  # with thousands of them clients come between
+            await asyncio.sleep(0)  # requests come in between where there are thousands of logs
 
     async def _index_keys(self) -> None:
-        """On followers too: who leads next has to know them at once."""
+        """Index keys on followers too: the next leader needs them at once."""
         for replica in self._context.replicas:
             try:
                 while replica.keyed is not None and replica.truncating is None and self._goes_on():
@@ -162,10 +164,10 @@ class Maintenance:
     async def _checkpoint(self, replicas: list[Replica]) -> None:
         for replica in replicas:
             if self._stopping.is_set():
-                return  # the stop makes a checkpoint of every log
+                return  # the stop checkpoints every log
             job = replica.log.begin_checkpoint()
             if job is None and replica.log.is_busy:
-                continue  # another job changes its files: next time
+                continue  # another job changes its files; the next round tries again
             self._context.replicas.changed.pop(replica, None)
             if job is None:
                 continue
@@ -186,7 +188,7 @@ class Maintenance:
 
 
 def _has_unmarked_segments(replica: Replica) -> bool:
-    """Tell whether a compacted log has closed a segment since its recovery point was set."""
+    """Whether a compacted log has closed a segment since its recovery point was set."""
     log, segments = replica.log, replica.log.segments
     return log.config.compacts and bool(segments) and segments[-1].base_offset > log.mark.base_offset
 

@@ -1,8 +1,9 @@
-"""Markers into partitions that this broker leads, for its own coordinator and for those of others (WriteTxnMarkers).
+"""Transaction markers for partitions that this broker leads, of its own coordinator and of others
+(WriteTxnMarkers).
 
-Each is done when it is committed. One that was written before is written no second time. While fewer replicas of a
-partition are in sync than `min.insync.replicas` its markers are refused, as Kafka does, and the coordinator sends them
-again. Loop thread only.
+A marker is done when it is committed. A marker that is in the log is not written again. While a partition
+is under min ISR its markers are refused, as Kafka does, and the coordinator sends them again. Loop thread
+only.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ class MarkerWriter:
         self._replicas = replicas
         self._clock = clock
         self._newest: dict[BrokerId, int] = {}
-        """The newest connection over which each broker has sent markers."""
+        """Newest connection over which each broker has sent markers."""
 
     def check_connection(self, broker_id: BrokerId, number: int) -> None:
-        """ProtocolError for markers that were on their way while their coordinator sent them again over a newer
-        connection: by now they might end another transaction."""
+        """Refuse markers that arrive after their coordinator has sent them again over a newer connection: by
+        now they might end another transaction. Raises ProtocolError.
+        """
         if number < self._newest.get(broker_id, 0):
             raise ProtocolError("late markers, from a connection that was given up")
         self._newest[broker_id] = number
@@ -40,9 +42,11 @@ class MarkerWriter:
         partitions: Sequence[TopicPartition],
         wait_seconds: float | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """`version` is that of the transaction: since version 2 a marker has an epoch of its own. What is not committed
-        after `wait_seconds` is answered with REQUEST_TIMED_OUT."""
-        # All are appended before any is waited for.
+        """Write a marker to each partition; the error of each. `version` is that of the transaction: since
+        version 2 a marker has an epoch of its own. A marker that is not committed after `wait_seconds`
+        gets REQUEST_TIMED_OUT.
+        """
+        # All markers are appended before any is waited for.
         outcomes = {partition: self._append(marker, version, partition) for partition in partitions}
         waiting = [outcome for outcome in outcomes.values() if not outcome.done()]
         if waiting:
@@ -67,7 +71,7 @@ class MarkerWriter:
             if replica.is_under_min_insync:
                 raise BrokerError(ErrorCode.not_enough_replicas)
             if name.topic == OFFSETS_TOPIC and replica.on_marker is None:
-                # While the groups are being read from their log, what is appended to it would pass them by.
+                # Groups that are being loaded from their log would miss records appended to it now.
                 raise BrokerError(ErrorCode.coordinator_load_in_progress)
             info = replica.append_marker(marker, is_epoch_new=version >= VERSION_2, now_ms=now_ms)
             if replica.when_committed(info, finish):

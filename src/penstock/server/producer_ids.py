@@ -1,7 +1,7 @@
-"""Producer ids: unique for the life of the cluster, handed out from blocks that the store has given away for good.
+"""Producer ids, unique for the life of the cluster, from blocks that the store never gives out again.
 
-A block is taken before its first id is used, so a crash skips ids and never repeats one. While the store gives none,
-producers are told what clients of any age answer with another try.
+A block is taken before its first id is used, so a crash skips ids and never repeats one. While the store
+gives no block, producers get an error that clients of any version retry.
 """
 
 from __future__ import annotations
@@ -31,5 +31,5 @@ class ProducerIds:
         try:
             return await self._allocate_block()
         except PenstockError as error:
-            # A timeout or an error of storage would end a producer for good.
+            # A timeout or a storage error would be fatal to a producer.
             raise BrokerError(ErrorCode.coordinator_load_in_progress, f"no producer ids: {error}") from error

@@ -1,7 +1,8 @@
-"""Who serves a consumer that names its rack: the leader, or an in-sync follower that stands there (KIP-392).
+"""Choice of the replica that serves a consumer with a rack: the leader, or an in-sync follower in that rack
+(KIP-392).
 
-Off unless `replica.selector.class` says so. A follower serves what it knows to be committed, which may be a little less
-than its leader has shown.
+Off unless `replica.selector.class` is set. A follower serves records below its own high watermark, which
+may be a little lower than the leader's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ def are_followers_read(config: BrokerConfig) -> bool:
 
 
 def check_reach(replica: Replica, offset: int) -> None:
-    """Refuse what a follower does not have yet. Its leader may: that is no reason for a consumer to go back."""
+    """Refuse an offset that a follower does not have yet, so that the consumer does not reset its position:
+    the leader may have it.
+    """
     if not replica.partition.is_leader and offset > replica.log.log_end_offset:
         raise BrokerError(ErrorCode.offset_not_available, f"{replica.name} does not go that far here yet")
 
@@ -26,7 +29,9 @@ def check_reach(replica: Replica, offset: int) -> None:
 def preferred_read_replica(
     context: BrokerContext, replica: Replica, rack: str, offset: int
 ) -> BrokerId | None:
-    """The broker that a consumer in this rack should read from instead, as the leader sees it."""
+    """Broker that a consumer in this rack should read from instead, by the leader's in-sync set; None for the
+    leader.
+    """
     if not rack or not replica.partition.is_leader or context.image.rack_of(context.node_id) == rack:
         return None
     in_sync, image = replica.partition.in_sync, context.image

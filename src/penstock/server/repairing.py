@@ -1,12 +1,12 @@
-"""Repairs damaged ranges of this broker's logs from other replicas, and keeps an alarm while there is damage.
+"""Repair of damaged ranges in this broker's logs from other replicas, and an alarm while there is damage.
 
-Any replica that has the range will do, the leader first: leading and following make no difference, no replica leaves
-its role, and nothing is removed. Where no other replica has whole records of the range it stays damaged: reads inside
-it are answered with an error, everything else is served.
+Any replica that has the range can be the source, the leader first. The role of the damaged replica does
+not matter, no replica changes its role, and no record is removed. A range that no other replica has whole
+stays damaged: reads inside it get an error, all other records are served.
 
-A range whose files are missing cannot be written in place. A follower that found it at its start, and is out of sync
-for it, removes its records from there on and follows its leader again, after it has verified that the leader has all
-of them.
+A range whose files are missing cannot be repaired in place. A follower that found the damage at its start,
+and is out of sync for it, truncates its log there and follows its leader again, after it has verified that
+the leader has all records that are removed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Repairing:
         self._context = context
         self._logger = logger
         self._tried: dict[tuple[Replica, DamagedRange], float] = {}
-        """When a repair of a range was tried last, by the monotonic clock."""
+        """Time of the last repair of each range, by the monotonic clock."""
         self._refetched: dict[Replica, float] = {}
-        """When a damaged log was to be fetched again last."""
+        """Time of the last attempt to fetch a damaged log again."""
         self.repaired_ranges = 0
 
     def show(self, metrics: BrokerMetrics) -> None:
@@ -53,7 +53,7 @@ class Repairing:
         )
 
     async def run(self) -> None:
-        """Try to repair what is damaged; a range that could not be repaired is tried again later."""
+        """Try to repair each damaged range; a range that could not be repaired is tried again later."""
         for replica in self._context.replicas:
             for damaged in replica.log.damage:
                 await self._repair_if_due(replica, damaged)
@@ -119,7 +119,9 @@ class Repairing:
             self._logger.error_rarely("damaged log could not be fetched again", error, partition=replica.name)
 
     async def _refetch(self, replica: Replica) -> None:
-        """Truncate to the first damage, if this is a follower out of sync and its leader has all that goes."""
+        """Truncate to the first damage, if this is a follower out of sync and its leader has all records that
+        are removed.
+        """
         context, log, start = self._context, replica.log, replica.log.damage[0].base_offset
         epoch = replica.partition.leader_epoch
         state = context.image.partition(replica.name)
@@ -152,7 +154,7 @@ class Repairing:
         )
 
     async def _fetch(self, replica: Replica, damaged: DamagedRange, size: int) -> memoryview:
-        """The batches of the range from the first replica that has them, as many bytes as they take up here."""
+        """Batches of the range from the first replica that has them, with as many bytes as they have here."""
         context, log = self._context, replica.log
         is_sparse = log.config.compacts or log.cleaned_offset > 0
         failures: list[str] = []
@@ -176,7 +178,7 @@ class Repairing:
         raise StorageError(f"no other replica has the records: {'; '.join(failures) or 'there is no other'}")
 
     def _sources(self, replica: Replica) -> list[RegisteredBroker]:
-        """Living brokers with another replica: the leader first, then members of the in-sync set, then the others."""
+        """Registered brokers with another replica: the leader first, then the in-sync set, then the others."""
         image = self._context.image
         state = image.partition(replica.name)
         if state is None:

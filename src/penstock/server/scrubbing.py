@@ -1,8 +1,8 @@
-"""The background scrub: verifies the stored batches of all logs, slowly, and takes damaged ranges out of service.
+"""Background scrub: verifies the stored batches of all logs, slowly, and takes damaged ranges out of service.
 
-A pass begins some time after the start and then at its interval, at another log each time, so that brokers that are
-restarted often still come to every log. It reads at most so many bytes a second and takes a small share of one
-processor. What it finds is for `Repairing`.
+A pass begins some time after the start and then at its interval, at another log each time, so that brokers
+that are restarted often still reach every log. It reads a limited number of bytes per second and uses a
+small share of one processor. `Repairing` handles the damage it finds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from penstock.storage.segment import Segment
 FIRST_PASS_SECONDS = 600.0
 _LOOK_SECONDS = 60.0
 _REST_FACTOR = 19.0
-"""Rest after a piece, in multiples of the time it took: a twentieth of one processor at most."""
+"""Rest after each piece, in multiples of the time the piece took: at most a twentieth of one processor is
+used.
+"""
 
 
 class Scrubbing:
@@ -32,13 +34,13 @@ class Scrubbing:
         self._logger = logger
         self._stopping = stopping
         self._began = context.clock.monotonic()
-        """When the last pass began; before the first one, when the broker started."""
+        """Time when the last pass began, or when the broker started."""
         self.read_bytes = 0
         self.damaged_ranges = 0
         self.passes = 0
 
     def look_seconds(self) -> float:
-        """How long to wait before it is looked at whether a pass is due."""
+        """Time in seconds until the next check whether a pass is due."""
         return min(_LOOK_SECONDS, self._interval_seconds() or _LOOK_SECONDS)
 
     def show(self, metrics: BrokerMetrics) -> None:
@@ -54,7 +56,7 @@ class Scrubbing:
         )
 
     async def run_if_due(self) -> None:
-        """Make one pass over all logs, if it is time."""
+        """Make one pass over all logs, if it is due."""
         context, now = self._context, self._context.clock.monotonic()
         seconds = self._interval_seconds()
         if not self.passes:
@@ -80,7 +82,7 @@ class Scrubbing:
         return self._context.config[LOG_SCRUB_INTERVAL_MS] / 1000
 
     async def _scrub(self, replica: Replica, only: frozenset[Segment] = frozenset()) -> None:
-        """Scrub a log, or at once some of its segments."""
+        """Scrub a log, or only some of its segments without rests."""
         for extent in extents(replica.log):
             if only and extent.segment not in only:
                 continue
@@ -93,12 +95,12 @@ class Scrubbing:
     async def _scrub_piece(
         self, replica: Replica, extent: Extent, place: Place, *, is_urgent: bool
     ) -> Place | None:
-        """Verify a piece and rest; the place to go on at, None where the segment cannot be read."""
+        """Verify a piece and rest; the position to go on at, None where the segment cannot be read."""
         started = self._context.clock.monotonic()
         try:
             piece = await self._read(extent, place)
             if piece.found is not None:
-                # A read that went wrong once, or a file that was cut meanwhile, is no damage.
+                # A read that failed once, or a file that was truncated meanwhile, is no damage.
                 piece = await self._read(extent, place)
         except (OSError, StorageError) as error:
             if self._is_there(replica, extent):

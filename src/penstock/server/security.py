@@ -1,6 +1,6 @@
-"""Who asks, for what, and whether it is allowed: the question every handler puts before it acts.
+"""Authorization: the check that every handler makes before it acts.
 
-The default authorizer allows all; users and ACLs plug in here without touching a handler.
+The default authorizer allows everything; users and ACLs plug in here without a change to any handler.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ANONYMOUS = Principal("User", "ANONYMOUS")
 
 
 class Operation(IntEnum):
-    """Kafka's AclOperation, with its codes: bit positions of the authorized-operations fields."""
+    """AclOperation of Kafka, with its codes: bit positions of the authorized-operations fields."""
 
     READ = 3
     WRITE = 4
@@ -40,7 +40,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kafka's ResourceType, with its codes."""
+    """ResourceType of Kafka, with its codes."""
 
     TOPIC = 2
     GROUP = 3

@@ -1,4 +1,4 @@
-"""What a broker tells about serving clients and storing what they send, when somebody scrapes."""
+"""Metrics of serving clients and storing their records."""
 
 from __future__ import annotations
 

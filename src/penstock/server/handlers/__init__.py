@@ -1,4 +1,4 @@
-"""The APIs this broker serves: one file each, gathered here."""
+"""Table of the APIs that this broker serves, one module each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a transaction is about to commit offsets of a group; the partition they are kept in takes part."""
+"""AddOffsetsToTxn: add the offsets partition of a group to a transaction."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ async def _add(request: Request, message: Any) -> None:
     request.require(Operation.READ, ResourceType.GROUP, message.group_id)
     if not message.group_id:
         raise BrokerError(ErrorCode.invalid_group_id, "the group id must not be empty")
-    await request.context.groups.find(message.group_id)  # there may be no offsets yet, nor a topic for them
+    await request.context.groups.find(
+        message.group_id
+    )  # the group may have no offsets yet, and the cluster no topic for them
     topic = request.context.image.topics[OFFSETS_TOPIC]
     partition = TopicPartition(OFFSETS_TOPIC, partition_of(message.group_id, len(topic.partitions)))
     producer = producer_of(message)

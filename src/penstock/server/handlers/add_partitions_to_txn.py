@@ -1,7 +1,9 @@
-"""AddPartitionsToTxn: partitions that a transaction is about to write to.
+"""AddPartitionsToTxn: add partitions to a transaction before records are written to them.
 
-Up to version 3 from clients, of one transaction, all of its partitions or none. From version 4 on from the leaders of
-partitions, of many: to put one in for a client that leaves it to them, or only to make sure that it is in.
+Up to version 3 the request comes from a client and has one transaction, with all of its partitions or
+none. From version 4 on it comes from partition leaders and has many transactions: a leader adds a
+partition for a client that leaves it to the leader, or only verifies that the partition is in the
+transaction.
 """
 
 from __future__ import annotations
@@ -85,7 +87,8 @@ async def _of_transaction(request: Request, asked: Any) -> Fields:
         if asked.verify_only:
             codes = await shard.verify(transactional_id, producer, partitions)
         else:
-            # The others in the request need not wait for the end of the transaction before this one.
+            # The other transactions of the request do not wait until the previous transaction of this id has
+            # ended.
             await shard.add_partitions(transactional_id, producer, partitions, VERSION_2, may_wait=False)
             codes = dict.fromkeys(partitions, ErrorCode.none)
     except BrokerError as error:

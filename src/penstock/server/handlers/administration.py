@@ -1,4 +1,4 @@
-"""What the handlers that change the cluster share: waiting for a change, and errors item by item."""
+"""Helpers of the handlers that change the cluster: the wait for a change, and errors item by item."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ R = TypeVar("R")
 
 NO_TIME = timedelta(0)
 NOT_ASKED = -(2**31)
-"""In a field of authorized operations: nobody asked."""
+"""Value of an authorized-operations field that was not requested."""
 
 
 async def carried_out(
     request: Request, change: Awaitable[Sequence[R | BrokerError]], count: int, timeout: timedelta = NO_TIME
 ) -> Sequence[R | BrokerError]:
-    """The change's results once this broker has followed it; what refused it as a whole goes for each item.
+    """Results of a change once this broker has applied it; an error of the whole change is the error of each
+    item.
 
-    It is never broken off half-way: after the timeout (0 or less: none) it goes on, just the answer is out.
+    A change goes on after the timeout (0 or less: none) and is never left half-way; only the response does
+    not wait.
     """
 
     async def work() -> Sequence[R | BrokerError]:

@@ -1,4 +1,4 @@
-"""AlterConfigs, the older form: the settings given replace all that were set."""
+"""AlterConfigs, the older form: the given settings replace all others of the resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: move partitions to other brokers, or call that off (KIP-455)."""
+"""AlterPartitionReassignments: reassign partitions to other brokers, or cancel a reassignment (KIP-455)."""
 
 from __future__ import annotations
 

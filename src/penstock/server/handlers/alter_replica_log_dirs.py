@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (KIP-113): a broker has one data directory, so a replica can be moved to no other."""
+"""AlterReplicaLogDirs (KIP-113): a broker has one data directory, so no replica can move to another."""
 
 from __future__ import annotations
 

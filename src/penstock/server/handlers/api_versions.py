@@ -1,4 +1,6 @@
-"""ApiVersions: which APIs in which versions, derived from the table of handlers, and the features of the cluster."""
+"""ApiVersions: APIs with their version ranges, derived from the table of handlers, and the features of the
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,15 @@ from penstock.server.dispatch import API_VERSIONS_KEY, Api, Fields, Request
 
 MAX_VERSION = 4
 FIRST_VERSION_WITH_LOWEST_0 = 4
-"""Clients that ask in an older version do not know that the lowest level of a feature can be 0 (KAFKA-17011)."""
+"""First version whose clients know that the lowest level of a feature can be 0 (KAFKA-17011)."""
 FIRST_VERSION_WITH_NAMES = 3
 FEATURES = {
     "group.version": 1,
     "transaction.version": 2,
 }
-"""The level of each: consumer groups (KIP-848); transactions with an epoch of their own each (KIP-890)."""
+"""Level of each feature: consumer groups (KIP-848), and transactions with an epoch of their own each
+(KIP-890).
+"""
 LOWEST_LEVEL = 0
 FEATURES_EPOCH = 0
 
@@ -34,7 +38,7 @@ _EMPTY: Fields = {
 
 
 def api_versions(apis: Sequence[Api]) -> Api:
-    """The API that describes `apis` and itself."""
+    """API that describes `apis` and itself."""
     served = [(api.key, api.min_version, api.max_version) for api in apis]
     ranges = sorted([*served, (API_VERSIONS_KEY, 0, MAX_VERSION)])
 
@@ -68,7 +72,7 @@ def api_versions(apis: Sequence[Api]) -> Api:
 
 
 def _is_named_well(message: Any) -> bool:
-    """Whether the client's software has a name and a version that can go into logs as they are (KIP-511)."""
+    """Whether the name and version of the client software can go into logs as they are (KIP-511)."""
     return all(
         _NAME.fullmatch(name) for name in (message.client_software_name, message.client_software_version)
     )

@@ -1,4 +1,4 @@
-"""BrokerHandshake: a broker of this cluster says who it is and proves it; only then may it fetch as a replica."""
+"""BrokerHandshake: authentication of a broker of this cluster, which may then fetch as a replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings as CreateTopics and DescribeConfigs tell them: the value, and every place that has one."""
+"""Settings in CreateTopics and DescribeConfigs: the value, and every source that has one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.server.context import BrokerContext
 from penstock.server.dispatch import Fields
 
 DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-"""Kafka's number for what was set at run time for all brokers."""
+"""Kafka's number of the source for settings made at run time for all brokers."""
 
 
 def topic_config(context: BrokerContext, topic: TopicImage) -> TopicConfig:
@@ -43,7 +43,7 @@ def config_fields(
 
 
 def _places(context: BrokerContext, synonyms: Iterator[Synonym]) -> Iterator[tuple[str, str, int]]:
-    """The places that have a value, with those of this broker alone and of all brokers told apart."""
+    """Sources with a value; settings of this broker alone and of all brokers are told apart."""
     image = context.image
     for synonym in synonyms:
         if synonym.source is not ConfigSource.DYNAMIC_BROKER_CONFIG:

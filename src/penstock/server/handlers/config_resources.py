@@ -1,4 +1,4 @@
-"""What settings belong to, as DescribeConfigs, AlterConfigs and IncrementalAlterConfigs name it."""
+"""Resources of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.server.security import CLUSTER_NAME, Operation, ResourceType
 
 
 def check_resource(request: Request, operation: Operation, resource: Any) -> ConfigResourceType:
-    """What kind of thing it is; BrokerError when there is no such kind, or the client has no right to it."""
+    """Type of a resource; BrokerError when it is unknown or the client is not authorized."""
     try:
         kind = ConfigResourceType(resource.resource_type)
     except ValueError:

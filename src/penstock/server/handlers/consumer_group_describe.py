@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: consumer groups, their members and who reads what (KIP-848)."""
+"""ConsumerGroupDescribe: consumer groups with their members and assignments (KIP-848)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _group(request: Request, group_id: str) -> dict[str, Any]:
 
 
 def _check_topics(request: Request, group: GroupDescription) -> None:
-    """Members tell of topics: all of them must be ones the client may know of."""
+    """Require that the client may describe all topics of the members."""
     known = request.context.image.topic_names
     names = {name for member in group.members for name in member.subscribed_topics}
     for member in group.members:
@@ -84,7 +84,7 @@ def _member(request: Request, member: DescribedMember) -> Fields:
 
 
 def _assignment(request: Request, assignment: Assignment) -> Fields:
-    """Topics that were deleted meanwhile are left out."""
+    """Assignment without topics that were deleted meanwhile."""
     names = request.context.image.topic_names
     partitions = [
         {"topic_id": topic_id, "topic_name": names[topic_id], "partitions": sorted(partitions)}

@@ -1,4 +1,6 @@
-"""ConsumerGroupHeartbeat: a member of a consumer group joins, reports, learns its assignment and leaves (KIP-848)."""
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, reports, receives its assignment and leaves
+(KIP-848).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from penstock.server.handlers.group_requests import MILLISECOND, client_host, cl
 from penstock.server.security import Operation, ResourceType
 
 FIRST_VERSION_WITH_REGEX = 1
-"""From this version on a member also makes its id itself."""
+"""First version in which the member itself generates its id."""
 JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2
 AS_BEFORE_MS = -1
 

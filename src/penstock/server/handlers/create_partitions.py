@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for a topic; no data moves."""
+"""CreatePartitions: add partitions to a topic; no records move."""
 
 from __future__ import annotations
 

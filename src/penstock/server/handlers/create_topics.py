@@ -85,6 +85,6 @@ def _result(request: Request, name: str, outcome: TopicImage | BrokerError) -> F
 
 
 def _config_fields(request: Request, config: TopicConfig, option: Option[Any]) -> Fields:
-    """What CreateTopics has room for of what DescribeConfigs tells."""
+    """Setting of DescribeConfigs, reduced to the fields of CreateTopics."""
     described = config_fields(request.context, config, option, read_only=False)
     return {name: described[name] for name in CONFIG_FIELDS}

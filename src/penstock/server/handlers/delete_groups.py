@@ -1,4 +1,4 @@
-"""DeleteGroups: empty groups, and all they have committed."""
+"""DeleteGroups: delete empty groups with their committed offsets."""
 
 from __future__ import annotations
 

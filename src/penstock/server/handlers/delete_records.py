@@ -1,5 +1,6 @@
-"""DeleteRecords: truncate partitions up to an offset. Answered when no crash and no other leader in sync can bring the
-records back."""
+"""DeleteRecords: delete records below an offset. The response comes when neither a crash nor another in-sync
+leader can bring the records back.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ async def handle(request: Request, message: Any) -> Fields:
     moved = [outcome for outcome in outcomes.values() if isinstance(outcome, Replica)]
     failure = await _make_durable(request, moved) if moved else None
     if failure is None:
-        late = await _on_all_copies(moved, message.timeout)
+        late = await _replicated(moved, message.timeout)
         outcomes.update({(each.name.topic, each.name.partition): error for each, error in late.items()})
     return {
         "throttle_time": NO_TIME,
@@ -75,7 +76,7 @@ def _advance(request: Request, topic: str, partition: int, offset: int) -> Repli
 
 
 async def _make_durable(request: Request, moved: list[Replica]) -> BrokerError | None:
-    """Keep the new log starts, then free what lies below them."""
+    """Write the new log start offsets durably, then delete the segments below them."""
     context = request.context
     kept = [(replica, replica.log.log_start_offset) for replica in moved]
     try:
@@ -83,13 +84,15 @@ async def _make_durable(request: Request, moved: list[Replica]) -> BrokerError |
     except OSError as error:
         return BrokerError(ErrorCode.kafka_storage_error, f"the new start could not be kept: {error}")
     for replica, kept_offset in kept:
-        with suppress(OSError, StorageError):  # what stays is freed by retention, or at the next start
+        with suppress(OSError, StorageError):  # retention, or the next start, deletes the remaining files
             await delete_segments(context, replica, kept_offset)
     return None
 
 
-async def _on_all_copies(moved: list[Replica], patience: timedelta) -> dict[Replica, BrokerError]:
-    """Until the copies in sync have followed; those that have not in time, or will not."""
+async def _replicated(moved: list[Replica], patience: timedelta) -> dict[Replica, BrokerError]:
+    """Wait until the in-sync replicas have the new log start offsets; the error of each partition that has
+    not in time.
+    """
     late: dict[Replica, BrokerError] = {}
 
     async def follow(replica: Replica) -> None:

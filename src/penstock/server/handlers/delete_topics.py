@@ -39,7 +39,7 @@ API = Api(20, 1, 6, handle)
 
 @dataclass(slots=True)
 class _Target:
-    """A topic to delete: its name and id, as far as they are known, and what is wrong."""
+    """Topic to delete, with its name and id as far as they are known, and its error."""
 
     name: str | None
     topic_id: TopicId | None
@@ -78,7 +78,7 @@ def _by_id(image: ClusterImage, topic_id: TopicId) -> _Target:
 
 
 def _refuse_repeated(targets: list[_Target]) -> None:
-    """Also a topic that is asked for once by name and once by id."""
+    """Mark topics that the request has twice, also once by name and once by id."""
     counts = Counter(target.name for target in targets if target.error is None)
     for target in targets:
         if counts[target.name] > 1 and target.error is None:

@@ -1,4 +1,4 @@
-"""DescribeAcls: there are none, and who copies them elsewhere (MirrorMaker) is told so as by a Kafka without any."""
+"""DescribeAcls: an empty list, as from a Kafka without ACLs; MirrorMaker, which copies ACLs, accepts that."""
 
 from __future__ import annotations
 

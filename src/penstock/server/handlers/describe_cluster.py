@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers and who is the controller (KIP-700)."""
+"""DescribeCluster: the brokers and the controller (KIP-700)."""
 
 from __future__ import annotations
 

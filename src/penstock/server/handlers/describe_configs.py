@@ -41,7 +41,7 @@ def _describe(request: Request, message: Any, resource: Any, seen: set[tuple[int
         "configs": (),
     }
     try:
-        # The answer is so much larger than the question that one question may not ask for it again and again.
+        # The response is much larger than the request, so a request may name each resource only once.
         if (resource.resource_type, resource.resource_name) in seen:
             raise BrokerError(ErrorCode.invalid_request, "it is in the request twice")
         seen.add((resource.resource_type, resource.resource_name))
@@ -82,7 +82,7 @@ def _of_topic(context: BrokerContext, name: str) -> Iterator[Fields]:
 
 
 def _of_group(context: BrokerContext, group_id: str) -> Iterator[Fields]:
-    """Also of a group that does not exist: settings can come first."""
+    """Settings of a group, which may not exist yet."""
     if not group_id:
         raise BrokerError(ErrorCode.invalid_request, "a group has a name")
     own = context.image.group_configs.get(group_id)
@@ -91,7 +91,7 @@ def _of_group(context: BrokerContext, group_id: str) -> Iterator[Fields]:
 
 
 def _of_client_metrics(name: str) -> Iterator[Fields]:
-    """The defaults of a subscription to client metrics (KIP-714): none can be made, so none has other values."""
+    """Defaults of a subscription to client metrics (KIP-714); no subscription can be made."""
     if not name:
         raise BrokerError(ErrorCode.invalid_request, "the name of a subscription must not be empty")
     for setting, kind, value, documentation in _CLIENT_METRICS_DEFAULTS:
@@ -122,7 +122,7 @@ def _of_broker(context: BrokerContext, name: str) -> Iterator[Fields]:
 
 
 def _of_all_brokers(context: BrokerContext) -> Iterator[Fields]:
-    """Only what was set for all brokers at run time."""
+    """Settings made at run time for all brokers."""
     for name, value in context.image.configs_of(None).values.items():
         option = BROKER_OPTIONS[name]
         shown = None if option.sensitive else value

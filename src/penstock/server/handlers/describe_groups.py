@@ -1,4 +1,4 @@
-"""DescribeGroups: classic groups and their members. One that is not there is Dead, or not found from version 6 on."""
+"""DescribeGroups: classic groups and their members. A missing group is Dead, and not found from version 6 on."""
 
 from __future__ import annotations
 

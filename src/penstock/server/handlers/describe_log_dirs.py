@@ -1,4 +1,4 @@
-"""DescribeLogDirs: how much each partition takes on disk."""
+"""DescribeLogDirs: size of each partition on disk."""
 
 from __future__ import annotations
 

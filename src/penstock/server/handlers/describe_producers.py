@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers a partition remembers, and which have a transaction open there (KIP-664)."""
+"""DescribeProducers: producers that a partition knows, with their open transactions (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""DescribeQuorum (KIP-595, KIP-836): the controller as the only voter of a metadata quorum, for Kafka's tools.
+"""DescribeQuorum (KIP-595, KIP-836): the controller as the only voter of a metadata quorum, for Kafka's
+tools.
 
-Cluster metadata is kept in the coordination store, not in a replicated log. The controller is shown as leader and
-voter, the other brokers are observers. Offsets count the metadata changes that this broker has applied.
+Cluster metadata is kept in the coordination store, not in a replicated log. The controller is shown as
+leader and voter, the other brokers are observers. Offsets count the metadata changes that this broker has
+applied.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def _replica(broker_id: BrokerId, offset: int, caught_up_ms: int = -1) -> Fields
 
 
 def _nodes(request: Request) -> list[Fields]:
-    """The address of the controller, which is a broker's."""
+    """Address of the controller, which is a broker."""
     image = request.context.image
     controller = image.brokers.get(image.controller_id)
     if controller is None:

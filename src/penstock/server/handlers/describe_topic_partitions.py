@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics page by page, so that no answer grows with the cluster (KIP-966)."""
+"""DescribeTopicPartitions: topics page by page, so that no response grows with the cluster (KIP-966)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ API = Api(75, 0, 0, handle)
 
 
 def _names(request: Request, asked: set[str], first: str) -> list[str]:
-    """In order, from `first` on. No names ask for all topics the client may know of."""
+    """Topics in order, from `first` on; without names, all topics that the client may describe."""
     if not asked:
         asked = {
             name

@@ -1,7 +1,7 @@
-"""DescribeTransactions: what is known of transactional ids (KIP-664).
+"""DescribeTransactions: state of transactional ids (KIP-664).
 
-One whose transactions are held has a timeout of -1. While a transaction is being ended its partitions are those that
-have no marker yet.
+An id with held transactions has a timeout of -1. While a transaction is being ended, its partitions are
+those without a marker.
 """
 
 from __future__ import annotations

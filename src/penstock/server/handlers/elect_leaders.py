@@ -1,4 +1,4 @@
-"""ElectLeaders: have the preferred replica lead, or any where nobody in sync is left (KIP-460)."""
+"""ElectLeaders: elect the preferred replica, or any replica where none is in sync (KIP-460)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""EndTxn: a transaction is committed or aborted. From version 5 on the answer has the identity for the next one."""
+"""EndTxn: commit or abort a transaction. From version 5 on the response has the producer id and epoch of the
+next one.
+"""
 
 from __future__ import annotations
 

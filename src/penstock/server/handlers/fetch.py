@@ -1,7 +1,7 @@
-"""Fetch: bytes of whole batches straight from the segment files, now or when enough has come (long polling).
+"""Fetch: bytes of whole batches straight from the segment files, at once or after a long poll.
 
-Nothing at or above the high watermark leaves, and to a reader of committed data nothing at or above the last stable
-offset. Sizes and waits a client asks for are cut to the broker's own limits.
+No response has records at or above the high watermark; with read_committed, none at or above the last
+stable offset. The broker's own limits bound the sizes and waits that a client requests.
 """
 
 from __future__ import annotations
@@ -55,18 +55,20 @@ API = Api(1, 0, 18, handle_raw=handle)
 
 
 def _check_replica(request: Request, fetch: FetchRequest) -> None:
-    """What a follower has fetched moves the high watermark: only that broker itself may say so (CVE-2018-1288)."""
+    """Refuse a Fetch as a replica from any client but that broker: it would move the high watermark
+    (CVE-2018-1288).
+    """
     if fetch.replica_id != CONSUMER and fetch.replica_id != request.session.broker_id:
         raise BrokerError(ErrorCode.cluster_authorization_failed, "only a broker may fetch as a replica")
 
 
 _Found = tuple[LogSlice, Sequence[AbortedTransaction] | None]
-"""Records, and what a reader of committed data leaves out of them."""
+"""Records, and the aborted transactions that a read_committed consumer leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """One call of Log.read, to be made on the loop or, where it would have to wait for the disk, in a pool."""
+    """Call of `Log.read`, made on the loop or, where it would wait for the disk, in a pool."""
 
     replica: Replica
     offset: Offset
@@ -91,7 +93,7 @@ class _Read:
 
 
 class _FetchOperation:
-    """One Fetch request: reads every target, and again whenever one of them moves, until there is enough to answer."""
+    """One Fetch request: reads every target, and again when one of them moves, until there are enough bytes."""
 
     __slots__ = (
         "_cold_reads",
@@ -127,7 +129,7 @@ class _FetchOperation:
         self._later: Later | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._results: list[FetchResult] = []
-        """Of the last attempt: still true at the end of the wait, unless a target has moved."""
+        """Results of the last attempt; valid at the end of the wait, unless a target has moved."""
         self._has_moved = False
         self._is_due = False
 
@@ -156,8 +158,8 @@ class _FetchOperation:
         results = self._attempt(final=self._wait_ms <= 0)
         if results is not None:
             return self._response(results)
-        # One wait a connection, as in Kafka: more would cost a look each at every append, and a session's next
-        # request must find what this one did to it.
+        # One wait per connection, as in Kafka: each wait costs a look at every append, and the next request
+        # of a session must find the changes of this one.
         self._later = Later(barrier=True)
         self._later.when_abandoned(self._stop_waiting)
         if self._cold_reads:
@@ -167,7 +169,7 @@ class _FetchOperation:
         return self._later
 
     def _attempt(self, *, final: bool) -> list[FetchResult] | None:
-        """What to answer, or None when that has to wait, for the disk or for more data."""
+        """Build the response; None when it has to wait, for the disk or for more records."""
         results = []
         total_bytes = 0
         urgent = final or not self._targets
@@ -247,7 +249,7 @@ class _FetchOperation:
         return replica
 
     def _start_cold_reads(self) -> None:
-        """Look up in the pool what is not in memory; the bytes themselves are read when they are sent."""
+        """Find positions in the pool that are not in memory; the bytes are read when they are sent."""
         threads = self._request.context.threads
         for index, read in self._cold_reads.items():
             threads.run("read", partial(read, wait=True)).add_done_callback(
@@ -334,7 +336,7 @@ class _FetchOperation:
 
 
 def _has_news(target: FetchTarget, result: FetchResult) -> bool:
-    """Whether an incremental answer has to mention the partition."""
+    """Whether an incremental response has to name the partition."""
     return (
         len(result.records) > 0
         or bool(result.error_code)
@@ -346,7 +348,7 @@ def _has_news(target: FetchTarget, result: FetchResult) -> bool:
 
 
 def _targets(fetch: FetchRequest) -> list[FetchTarget]:
-    """The partitions asked for; one that is named twice counts once."""
+    """Requested partitions; a partition that is named twice counts once."""
     targets = {}
     for topic in fetch.topics:
         for asked in topic.partitions:
@@ -364,7 +366,9 @@ def _targets(fetch: FetchRequest) -> list[FetchTarget]:
 
 
 def _refuse(request: Request, fetch: FetchRequest, code: ErrorCode) -> Parts:
-    """An error of the request as a whole; versions that have no place for it carry it for each partition."""
+    """Response with an error of the whole request; versions without a field for it have the error in each
+    partition.
+    """
     if request.header.api_version >= FIRST_SESSION_VERSION:
         return _encode(request, code, 0, [])
     refused = [(target, FetchResult(target.partition, error_code=code)) for target in _targets(fetch)]

@@ -1,4 +1,4 @@
-"""FetchByKey: the records of single keys, for the gateway, from the leaders of topics with `index.by.key`."""
+"""FetchByKey: records of single keys, for the gateway, from the leaders of topics with `index.by.key`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def _leader(request: Request, lookup: KeyLookup) -> Replica:
     if replica.keyed is None:
         raise BrokerError(ErrorCode.invalid_request, f"{topic.name} has no index.by.key")
     if not replica.partition.is_caught_up:
-        # A new leader may not know yet how far it is committed: less than was shown before would look like a loss.
+        # The high watermark of a new leader may be behind; records missing below an offset shown before would
+        # look lost.
         raise BrokerError(ErrorCode.offset_not_available)
     return replica

@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker takes care of a group or a transactional id; from version 4 on, of several."""
+"""FindCoordinator: the broker that coordinates a group or a transactional id; from version 4 on, of several."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOBODY: Fields = {"node_id": -1, "host": "", "port": -1}
 
 
 class CoordinatorType(IntEnum):
-    """Kafka's, those that are answered here."""
+    """Kafka's coordinator types that have a coordinator here."""
 
     GROUP = 0
     TRANSACTION = 1

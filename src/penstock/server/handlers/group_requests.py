@@ -1,4 +1,4 @@
-"""What the handlers of the group APIs share: the way to a group's shard, and what Kafka's wire says about members."""
+"""Helpers of the handlers of group APIs: the shard of a group, and fields of members."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from penstock.server.security import Operation, ResourceType
 
 MILLISECOND = timedelta(milliseconds=1)
 MAX_NAME_IN_MEMBER_ID = 255
-"""A member id begins with a name of the client's; as long as a string may be, there would be no room for the rest."""
+"""Limit of the client id in a member id, in characters: a client id may fill a whole string of the protocol."""
 
 
 def shard_for(request: Request, operation: Operation, group_id: str, *, may_be_empty: bool = False) -> Shard:
-    """Where the group lives; BrokerError when the client may not do this to it, or it does not live here."""
+    """Shard of the group; BrokerError when the client is not authorized, or another broker coordinates the
+    group.
+    """
     request.require(operation, ResourceType.GROUP, group_id)
     if not group_id and not may_be_empty:
         raise BrokerError(ErrorCode.invalid_group_id, "a group has a name")
@@ -34,10 +36,10 @@ def client_id(request: Request) -> str:
 
 
 def client_host(request: Request) -> str:
-    """As Kafka writes addresses."""
+    """Address of a client, in Kafka's form."""
     return f"/{request.session.host}"
 
 
 def topic_key(asked: Any) -> dict[str, Any]:
-    """What a request names a topic by, to name it so in the answer: its name, or in the newest versions its id."""
+    """Topic as a request names it, by name or in the newest versions by id, for the response."""
     return {"topic_id": asked.topic_id} if hasattr(asked, "topic_id") else {"name": asked.name}

@@ -17,7 +17,7 @@ def handle(request: Request, frame: memoryview, position: int) -> Parts:
         shard = shard_for(request, Operation.READ, asked.group_id)
         code = shard.heartbeat(asked.group_id, asked.member_id, asked.instance_id, asked.generation)
     except BrokerError as error:
-        # Sessions start anew once the shard is loaded, so until then every member counts as alive.
+        # Sessions start when the shard is loaded, so until then every member counts as alive.
         code = ErrorCode.none if error.code is ErrorCode.coordinator_load_in_progress else error.code
     return [encode_heartbeat_response(request.header.correlation_id, version, code)]
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: settings changed one by one (KIP-339)."""
+"""IncrementalAlterConfigs: change settings one by one (KIP-339)."""
 
 from __future__ import annotations
 

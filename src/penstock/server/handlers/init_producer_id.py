@@ -1,7 +1,7 @@
-"""InitProducerId: an identity for an idempotent or transactional producer.
+"""InitProducerId: producer id and epoch for an idempotent or transactional producer.
 
-One without a transactional id always gets a new id with epoch 0, also when it asks to raise its epoch. One with a
-transactional id fences all who had it before.
+A producer without a transactional id always gets a new id with epoch 0, also when it asks to raise its
+epoch. A producer with a transactional id fences all earlier producers with that id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JoinGroup: a member of a classic group says what it reads, and waits for the others."""
+"""JoinGroup: a member of a classic group joins with its subscription, and waits for the other members."""
 
 from __future__ import annotations
 

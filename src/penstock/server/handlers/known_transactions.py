@@ -1,6 +1,6 @@
-"""KnownTransactions: a partition's leader asks which open transactions the coordinator here will end.
+"""KnownTransactions: a partition leader asks which open transactions the coordinator on this broker will end.
 
-Only a broker of this cluster may ask.
+Only a broker of this cluster may send it.
 """
 
 from __future__ import annotations

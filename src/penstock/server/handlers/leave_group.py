@@ -1,4 +1,4 @@
-"""LeaveGroup: a member goes; from version 3 on several, which an administrator may also throw out."""
+"""LeaveGroup: a member leaves; from version 3 on several, which an administrator may also remove."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListConfigResources: the resources with settings. Version 0 lists client metrics only, and there are none."""
+"""ListConfigResources: resources with settings. Version 0 lists client metrics only, and there are none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListGroups: the groups of this broker, by state from version 4 on and by type from version 5 on."""
+"""ListGroups: groups of this broker, by state from version 4 on and by type from version 5 on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ API = Api(16, 0, 5, handle)
 
 
 def _known_groups(request: Request) -> Iterator[Group]:
-    """Those the client may know of."""
+    """Groups that the client may describe."""
     sees_all = request.allowed(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     for shard in request.context.groups.shards:
         for group in shard.groups.values():

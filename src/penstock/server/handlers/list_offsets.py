@@ -1,7 +1,7 @@
-"""ListOffsets: the ends of a partition, and the first offset at or after a time.
+"""ListOffsets: first and last offsets of a partition, and the first offset at or after a time.
 
-Nothing at or above the high watermark is named, to a reader of committed data nothing at or above the last stable
-offset. A time is looked up in a pool: that may wait for the disk.
+No offset above the high watermark is returned; with read_committed, none above the last stable offset. A
+time is looked up in a pool, because that may wait for the disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NONE = -1
 READ_COMMITTED = 1
 
 Search = Callable[[], Fields]
-"""The rest of an answer that waits for the disk."""
+"""Remaining lookups, which wait for the disk."""
 
 
 def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
@@ -91,8 +91,9 @@ def _answer(
 
 
 def _refusal(request: Request, replica: Replica) -> ErrorCode:
-    """A new leader may not know yet how far it is committed: it says so rather than less than was said before
-    (KIP-207)."""
+    """Refuse with OFFSET_NOT_AVAILABLE while a new leader may have a lower high watermark than was shown
+    before (KIP-207).
+    """
     if replica.partition.is_caught_up:
         return ErrorCode.none
     has_code = request.version >= FIRST_VERSION_OF_OFFSET_NOT_AVAILABLE

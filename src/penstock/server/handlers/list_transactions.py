@@ -1,4 +1,6 @@
-"""ListTransactions: the transactional ids this broker answers for, by state, producer, age and name (KIP-664)."""
+"""ListTransactions: transactional ids that this broker coordinates, by state, producer, age and name
+(KIP-664).
+"""
 
 from __future__ import annotations
 
@@ -61,5 +63,5 @@ async def _chosen(request: Request, message: Any) -> AsyncIterator[tuple[str, Tr
 
 
 def _age_ms(transaction: Transaction, now_ms: int) -> int:
-    """Nothing is as old as that where no transaction is under way."""
+    """Age of the open transaction in milliseconds; lower than every filter where none is open."""
     return -1 if transaction.is_idle else now_ms - transaction.start_ms

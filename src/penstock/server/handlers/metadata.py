@@ -1,4 +1,4 @@
-"""Metadata: the brokers, and who leads which partition; a topic that is asked for may be created first."""
+"""Metadata: the brokers, and the leader of each partition; a requested topic may be created first."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ FIRST_VERSION_BY_ID = 12
 NEWS_SECONDS = 0.005
 
 _FINAL_CODES = frozenset({ErrorCode.invalid_replication_factor, ErrorCode.policy_violation})
-"""Of a creation that failed: told as they are. Any other is told as one that makes the client ask again."""
+"""Errors of a topic creation that are returned as they are; any other becomes one that makes the client ask
+again.
+"""
 
 Asked = dict[tuple[str | None, TopicId | None], None]
-"""The topics asked for, in order; one that is named twice counts once."""
+"""Requested topics, in order; a topic that is named twice counts once."""
 
 
 def handle(request: Request, message: Any) -> Fields | Awaitable[Fields]:
@@ -44,7 +46,7 @@ API = Api(3, 0, 13, handle)
 
 
 def _asked(request: Request, message: Any) -> Asked | None:
-    """None asks for all."""
+    """Names of the requested topics; None for all."""
     if message.topics is None or (request.version == 0 and not message.topics):
         return None
     return dict.fromkeys((topic.name, getattr(topic, "topic_id", None)) for topic in message.topics)
@@ -76,7 +78,7 @@ def _is_name(name: str) -> bool:
 
 
 async def _answer_soon(request: Request, message: Any, asked: Asked) -> Fields:
-    """Whoever asks may have lost a leader, and be faster with it than this broker is."""
+    """Respond after a moment: a client may notice a dead leader before this broker does."""
     await asyncio.sleep(NEWS_SECONDS)
     return _answer(request, message, asked, {})
 
@@ -158,7 +160,7 @@ def _look_up(
     topic = image.topic(name or "") if topic_id is None else image.topic_by_id(topic_id)
     known_as = topic.name if topic is not None else name or ""
     if not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, known_as):
-        # Who may not know of the topic does not learn its name from its id.
+        # A client that may not describe the topic does not learn its name from its id.
         return _problem_fields(ErrorCode.topic_authorization_failed, None if topic_id else name, topic_id)
     if topic is not None:
         return _topic_fields(request, message, image, topic, leaderless)

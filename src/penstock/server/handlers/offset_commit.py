@@ -1,6 +1,7 @@
-"""OffsetCommit: how far a group has read. Topics are named by id from version 10 on.
+"""OffsetCommit: committed offsets of a group. Topics are named by id from version 10 on.
 
-What may be committed of a request is committed together; the rest is refused partition by partition.
+All offsets of a request that may be committed are committed together; the others are refused partition by
+partition.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from penstock.wire.offset_commit import (
 FIRST_VERSION_WITH_MEMBER_EPOCH = 9
 
 Refusals = list[list[ErrorCode | None]]
-"""Of each partition in each topic of the request; None where the outcome of the commit counts."""
+"""Error of each partition of each topic; None where the outcome of the commit counts."""
 
 
 def handle(request: Request, frame: memoryview, position: int) -> Answer:
@@ -66,7 +67,7 @@ def _finish(
 def _take(
     request: Request, asked: CommitTopic, offsets: dict[TopicPartition, CommittedOffset]
 ) -> list[ErrorCode | None]:
-    """Add to `offsets` what may be committed of a topic, and say what may not."""
+    """Add to `offsets` the offsets of a topic that may be committed; the errors of the others."""
     try:
         topic = _topic(request, asked)
     except BrokerError as error:
@@ -109,7 +110,7 @@ def _answer(
 ) -> Parts:
     version = request.header.api_version
     if outcome is ErrorCode.stale_member_epoch and version < FIRST_VERSION_WITH_MEMBER_EPOCH:
-        # Older versions have no member epochs, and no word for a wrong one.
+        # Older versions have no member epochs, and no error for a wrong one.
         outcome = ErrorCode.unsupported_version
     codes = [[outcome if code is None else code for code in of_topic] for of_topic in refusals]
     return [encode_offset_commit_response(request.header.correlation_id, version, asked.topics, codes)]

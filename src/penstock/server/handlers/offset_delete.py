@@ -1,4 +1,4 @@
-"""OffsetDelete: a group forgets how far it has read (KIP-496)."""
+"""OffsetDelete: delete committed offsets of a group (KIP-496)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""OffsetFetch: what groups have committed. One group up to version 7, then several; topics by id from version 10 on.
+"""OffsetFetch: committed offsets of one group up to version 7, of several then; topics by id from version 10
+on.
 
-A partition without a committed offset is answered with -1, whether it exists or not. Who asks for stable offsets is
-told to ask again while a transaction may be about to commit one (KIP-447), and gets the newest: a coordinator that was
-replaced and does not know it yet would have a transaction begin where another one did already.
+A partition without a committed offset has -1, whether it exists or not. A request for stable offsets is
+refused with a retriable error while a transaction may commit one (KIP-447), and gets the newest: an old
+coordinator that has not yet learned of its replacement would let a transaction begin at offsets that
+another transaction has used.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ FIRST_VERSION_BY_ID = 10
 
 
 _Doubts: TypeAlias = Mapping[str, BrokerError | None]
-"""By group, for who asks for stable offsets: why its coordinator may not be here; None if it is."""
+"""Reason why the coordinator of a group may be elsewhere, by group id; None if it is here."""
 
 
 class Asked(NamedTuple):
-    """A topic in the request; without a name where its id is nobody's."""
+    """Topic in the request; without a name when no topic has its id."""
 
     name: str | None
     key: dict[str, Any]
@@ -55,7 +57,7 @@ async def _stable(request: Request, message: Any) -> Fields:
 
 
 async def _confirm(request: Request, group_id: str) -> BrokerError | None:
-    """Why the group's coordinator may not be here; None if it is."""
+    """Reason why the coordinator of the group may be elsewhere; None if it is here."""
     try:
         confirmed = _shard(request, group_id).confirmed()
     except BrokerError as error:
@@ -63,7 +65,7 @@ async def _confirm(request: Request, group_id: str) -> BrokerError | None:
     try:
         await confirmed
     except BrokerError as error:
-        # Java's consumer ends with an exception at every other error of a log that takes nothing.
+        # Java's consumer fails with an exception at every other error of a log that cannot be written.
         return BrokerError(ErrorCode.not_coordinator, str(error))
     return None
 
@@ -86,7 +88,7 @@ def _fields(request: Request, message: Any, doubts: _Doubts | None = None) -> Fi
 def _group(request: Request, asked: Any, times: int, doubts: _Doubts | None) -> Fields:
     topics = None if asked.topics is None else [_asked(request, topic) for topic in asked.topics]
     try:
-        # A few bytes can ask for all offsets of a group, so one request may not ask again and again.
+        # A few bytes can ask for all offsets of a group, so a request may name each group only once.
         if times > 1:
             raise BrokerError(ErrorCode.invalid_request, "the group is in the request twice")
         if doubts is not None and (doubt := doubts[asked.group_id]) is not None:
@@ -127,7 +129,7 @@ def _asked(request: Request, topic: Any) -> Asked:
 
 
 def _all_topics(request: Request, found: Iterable[TopicPartition]) -> list[Asked]:
-    """Those the client may know of and that still exist, as far as they have to be named by id."""
+    """Topics that exist and that the client may describe; without those that have no id where ids are needed."""
     indexes: dict[str, list[int]] = {}
     for partition in found:
         indexes.setdefault(partition.topic, []).append(partition.partition)

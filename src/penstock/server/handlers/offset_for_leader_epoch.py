@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ends, so that a consumer notices a truncated log (KIP-320)."""
+"""OffsetForLeaderEpoch: end offset of a leader epoch, by which a consumer notices a truncated log (KIP-320)."""
 
 from __future__ import annotations
 

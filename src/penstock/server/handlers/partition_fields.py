@@ -1,4 +1,4 @@
-"""Partitions as Metadata and DescribeTopicPartitions tell them, from the image."""
+"""Partition fields of Metadata and DescribeTopicPartitions, from the image."""
 
 from __future__ import annotations
 

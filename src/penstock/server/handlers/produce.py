@@ -1,8 +1,9 @@
 """Produce: append batches as they came, and respond when they are as safe as the producer asked.
 
-`Replica.append` has the checks on a batch, `Replica.when_acknowledged` the meaning of acks; this handler decodes,
-authorizes, times and encodes. An append is decided before the next request of the connection is read; only the wait for
-the commit overlaps with it. No code path responds with UNKNOWN_SERVER_ERROR, which makes clients send duplicates.
+`Replica.append` has the checks on a batch, `Replica.when_acknowledged` the meaning of acks; this handler
+decodes, authorizes, times and encodes. An append is decided before the next request of the connection is
+read; only the wait for the commit overlaps with it. No code path responds with UNKNOWN_SERVER_ERROR, which
+makes clients send duplicates.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class _ProduceOperation:
         return self._later
 
     def _check_topic(self, topic: ProduceTopic) -> str:
-        """The topic's name, if this request may write to it."""
+        """Name of the topic; BrokerError when this request may not write to it."""
         produce, version = self._produce, self._request.header.api_version
         if produce.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
             raise BrokerError(ErrorCode.invalid_required_acks, f"acks={produce.acks}: give 0, 1 or -1 (all)")
@@ -202,7 +203,7 @@ class _ProduceOperation:
 
     def _look(self) -> None:
         if asyncio.get_running_loop().time() >= self._deadline:
-            if self._produce.acks == ACKS_ALL:  # with acks=1 the producer asked for no more than the append
+            if self._produce.acks == ACKS_ALL:  # acks=1 asks for no more than the append
                 for result in self._waiting:
                     self._refuse(
                         result,
@@ -231,7 +232,8 @@ class _ProduceOperation:
             self._request.context.metrics.produce_failed(ErrorCode(result.error_code))
         if self._produce.acks == ACKS_NONE:
             if self._failed:
-                # Without an answer to put it in, a lost connection makes the producer look again, as with Kafka.
+                # There is no response to put the error in: a closed connection makes the producer refresh its
+                # metadata, as in Kafka.
                 raise ProtocolError(
                     f"produce with acks=0 was refused: {ErrorCode(self._failed[0].error_code).name}"
                 )

@@ -1,7 +1,8 @@
-"""Fetch of a follower that has proved who it is: up to the end of the log, and what it has counts for the commit.
+"""Fetch of an authenticated follower: records up to the log end; the follower's offsets count for the high
+watermark.
 
-Answers name only what has moved. Nothing a follower says counts before its epoch, its history and its offset were
-found to be ours.
+Responses name only partitions that have moved. A follower's offset counts only after its broker epoch, its
+leader epoch and its offset were checked against this log.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MAX_SESSION_ID = 2**31 - 1
 
 
 def handle_replica_fetch(request: Request, fetch: FetchRequest) -> Answer:
-    """BrokerError refuses the request as a whole."""
+    """Serve the request; BrokerError refuses it as a whole."""
     session = _resume(request, fetch)
     session.end_wait()
     for topic in fetch.topics:
@@ -80,7 +81,7 @@ def _code_of(error: BaseException) -> ErrorCode:
 
 @dataclass(slots=True)
 class _Found:
-    """What one partition answers; `cold` where its bytes have to be looked up in a pool."""
+    """Result of one partition; `cold` where its bytes have to be found in a pool."""
 
     partition: FollowedPartition
     result: FetchResult
@@ -89,7 +90,9 @@ class _Found:
 
 
 class _ReplicaFetch:
-    """One request: looks at what has moved, now and again, until there is something to say or the time is over."""
+    """One request: looks at partitions that have moved, again and again, until there is news or the time is
+    over.
+    """
 
     def __init__(self, request: Request, fetch: FetchRequest, session: FollowerSession) -> None:
         config = request.context.config
@@ -102,7 +105,7 @@ class _ReplicaFetch:
         self._room_timer: asyncio.TimerHandle | None = None
         self._is_due = False
         self._is_over = False
-        """Whether it waits no more: what is named from then on is for the next request to look at."""
+        """Whether the wait is over; the next request looks at partitions named from then on."""
 
     def start(self) -> Answer:
         self._session.release()
@@ -121,7 +124,7 @@ class _ReplicaFetch:
         return self._later
 
     def _look(self) -> list[_Found]:
-        """Everything worth saying, as much of it as may be sent; the rest stays among those that have moved."""
+        """Collect news up to the size limits; partitions beyond them stay marked as moved."""
         found: list[_Found] = []
         left_bytes = self._max_bytes
         for followed in tuple(self._session.moved):
@@ -212,12 +215,13 @@ class _ReplicaFetch:
             raise BrokerError(ErrorCode.fenced_leader_epoch)
         replica.check_leader_epoch(followed.leader_epoch)
         if self._session.broker_id not in replica.partition.in_sync.followers:
-            # It has heard of its being a replica before us: it asks again, or what it has would never be counted.
+            # The follower knows of its replica before this leader does. It asks again: otherwise its offset
+            # would never count.
             raise BrokerError(ErrorCode.not_leader_or_follower)
         return replica
 
     def _count(self, followed: FollowedPartition, replica: Replica) -> None:
-        """Once, however often it is looked at: it says nothing new until it is named again."""
+        """Count the follower's offset once: it has no news until the partition is named again."""
         if followed.replica is replica:
             return
         followed.replica = replica
@@ -234,7 +238,7 @@ class _ReplicaFetch:
         )
 
     def _describe(self, found: _Found) -> None:
-        """Say how far the partition is committed and where it starts."""
+        """Add the high watermark and the log start offset."""
         result, followed = found.result, found.partition
         replica = followed.replica or self._find(followed)
         if replica is not None:
@@ -260,7 +264,7 @@ class _ReplicaFetch:
                 each.result.records = done.result()
                 if each.throttle is not None:
                     each.throttle.take(len(each.result.records))
-                if not each.result.records:  # its first batch had no room
+                if not each.result.records:  # the first batch did not fit
                     found.remove(each)
                     self._session.put_back(each.partition)
             else:
@@ -273,7 +277,7 @@ class _ReplicaFetch:
             self._request.context.threads.run("read", each.cold).add_done_callback(partial(on_read, each))
 
     def _on_move(self) -> None:
-        """Appends of one turn of the loop are answered together."""
+        """Respond once for all appends of this turn of the loop."""
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -297,9 +301,9 @@ class _ReplicaFetch:
         self._resolve(self._response([]))
 
     def _on_next_request(self) -> None:
-        """The follower takes what it names now for unanswered until that request is."""
+        """End the wait for the next request, which names the partitions that this response does not have."""
         self._stop_waiting()
-        # Not from within the dispatch of the next request, which its answer has to leave before.
+        # Not during the dispatch of the next request: this response has to leave before.
         asyncio.get_running_loop().call_soon(self._resolve, self._response([]))
 
     def _resolve(self, parts: Parts) -> None:
@@ -329,7 +333,7 @@ class _ReplicaFetch:
         )
 
     def _tell_news(self, found: list[_Found]) -> None:
-        """Now and then, of those too that have nothing else to say."""
+        """Add, now and then, the high watermarks of partitions without other news."""
         now_ms = monotonic_ms(self._request.context.clock)
         if now_ms - self._session.told_ms >= self._wait_seconds * 1000 or not found:
             self._session.told_ms = now_ms

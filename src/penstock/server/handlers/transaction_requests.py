@@ -1,4 +1,4 @@
-"""What the handlers of the transaction APIs share."""
+"""Helpers of the handlers of transaction APIs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from penstock.transactions.transaction import Identity
 
 
 def shard_for(request: Request, operation: Operation, transactional_id: str) -> Shard:
-    """Where the id lives; BrokerError when the client may not do this to it, or it does not live here."""
+    """Shard of the transactional id; BrokerError when the client is not authorized, or another broker
+    coordinates it.
+    """
     request.require(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
     return request.context.transactions.shard_of(transactional_id)
 
@@ -23,7 +25,7 @@ def producer_of(message: Any) -> Identity:
 
 
 def told(code: ErrorCode, version: int, first_with_fenced: int) -> ErrorCode:
-    """PRODUCER_FENCED is new: older clients know INVALID_PRODUCER_EPOCH."""
+    """Error for the client's version: PRODUCER_FENCED is new, older clients know INVALID_PRODUCER_EPOCH."""
     if code is ErrorCode.producer_fenced and version < first_with_fenced:
         return ErrorCode.invalid_producer_epoch
     return code

@@ -1,7 +1,8 @@
-"""TxnOffsetCommit: how far a group has read, to be remembered if and when a transaction is committed (KIP-98, KIP-447).
+"""TxnOffsetCommit: offsets of a group that count when a transaction is committed (KIP-98, KIP-447).
 
-Up to version 4 the client has put the group's partition into the transaction before (AddOffsetsToTxn), and that is
-verified; from version 5 on the partition is put in for it. What may be committed of a request is committed together.
+Up to version 4 the client has added the group's partition to the transaction (AddOffsetsToTxn), which is
+verified; from version 5 on the broker adds it. All offsets of a request that may be committed are
+committed together.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ async def _verify(
         return ErrorCode.invalid_producer_epoch
     if code is ErrorCode.transaction_abortable and request.version < FIRST_ABORTABLE_VERSION:
         return ErrorCode.invalid_txn_state
-    # It is not the group's coordinator that is not there: the same broker is to be asked again.
+    # The group's coordinator is here; the client retries at the same broker.
     return ErrorCode.coordinator_load_in_progress if code in _NOT_NOW else code
 
 
@@ -107,7 +108,7 @@ def _take(
     offsets: dict[TopicPartition, CommittedOffset],
     refusals: dict[TopicPartition, ErrorCode],
 ) -> None:
-    """Sort a topic of the request into what may be committed and what may not."""
+    """Split a topic of the request into offsets that may be committed and errors."""
     allowed = request.allowed(Operation.READ, ResourceType.TOPIC, asked.name)
     topic = request.context.image.topic(asked.name)
     for partition in asked.partitions:

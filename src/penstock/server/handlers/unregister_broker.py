@@ -1,4 +1,4 @@
-"""UnregisterBroker (KIP-631): the cluster forgets a broker that is stopped and holds no replica."""
+"""UnregisterBroker (KIP-631): remove a broker from the cluster that is stopped and has no replica."""
 
 from __future__ import annotations
 

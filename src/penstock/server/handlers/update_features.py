@@ -17,7 +17,7 @@ def handle(request: Request, message: Any) -> Fields:
         results = [(update.feature, _check(update)) for update in message.feature_updates]
     except BrokerError as error:
         return _fields(error, [])
-    # From version 2 on an update fails as a whole; earlier versions tell the outcome of each feature.
+    # From version 2 on an update fails as a whole; earlier versions have the outcome of each feature.
     first = next((error for _, error in results if error is not None), None)
     return _fields(first if request.version >= 2 else None, results)
 

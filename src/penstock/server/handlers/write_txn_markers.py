@@ -1,7 +1,7 @@
-"""WriteTxnMarkers: a transaction coordinator has its outcome written to the partitions that this broker leads.
+"""WriteTxnMarkers: a transaction coordinator writes its outcome to the partitions that this broker leads.
 
-Only a broker of this cluster may ask: whoever writes markers decides what readers of committed data see. An operator
-may have a transaction aborted that no coordinator knows; whether one does is found out first.
+Only a broker of this cluster may send it, because markers decide which records read_committed consumers
+see. An operator may abort a transaction that no coordinator knows; the coordinators are asked first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def _write(request: Request, asked: Any) -> Fields:
         codes = {partition: await _abort(request, marker, partition) for partition in partitions}
     else:
         version = getattr(asked, "transaction_version", VERSION_1)
-        # Others come on the same connection: they do not wait for a partition that cannot commit at present.
+        # Other markers come on the same connection: they do not wait for a partition that cannot commit now.
         codes = await request.context.marker_writer.write(
             marker, version, list(dict.fromkeys(partitions)), MAX_WAIT_SECONDS
         )
