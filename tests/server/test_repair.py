@@ -183,7 +183,7 @@ def test_follower_that_lacks_records_is_fetched_again_before_it_is_in_sync(
         lose_at_start(monkeypatch, 2, (10, 20), (25, 26))
         await brokers.start(2)
         assert brokers.members(2, ORDERS) == {1}
-        await eventually_async(lambda: any("damaged log is fetched again" in line for line in brokers.lines))
+        await eventually_async(lambda: any("fetching damaged log again" in line for line in brokers.lines))
         await eventually_async(lambda: brokers.members(1, ORDERS) == {1, 2})
         log = replica_of(brokers, 2).log
         assert (log.damage, log.log_end_offset) == ((), COUNT)

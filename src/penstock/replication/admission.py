@@ -77,7 +77,8 @@ def not_enough_replicas_after_append() -> BrokerError:
 
 def _transaction_mismatch() -> BrokerError:
     return BrokerError(
-        ErrorCode.invalid_txn_state, "batches of transactions come with their transactional id, no others do"
+        ErrorCode.invalid_txn_state,
+        "a batch must be transactional if and only if the request has a transactional id",
     )
 
 

@@ -31,7 +31,7 @@ async def prove(
     challenge = Challenge(me, other, nonce, answer.nonce)
     if not same_proof(challenge.answering_proof(secret), answer.proof):
         raise BrokerError(
-            ErrorCode.cluster_authorization_failed, f"broker {other} has another cluster.secret"
+            ErrorCode.cluster_authorization_failed, f"broker {other} has a different cluster.secret"
         )
     await _ask(client, HandshakeRequest(me, other, nonce, challenge.asking_proof(secret)))
 
@@ -41,5 +41,8 @@ async def _ask(client: BrokerConnection, request: HandshakeRequest) -> Handshake
     frame = encode_handshake_request(correlation_id, client.client_id, request)
     response = decode_handshake_response(await client.exchange(correlation_id, frame))
     if response.error_code:
-        raise BrokerError(ErrorCode(response.error_code), f"broker {request.answering} refused us")
+        raise BrokerError(
+            ErrorCode(response.error_code),
+            f"broker {request.answering} refused the authentication of this broker",
+        )
     return response

@@ -145,9 +145,9 @@ class Fetcher:
             except (OSError, PenstockError, TimeoutError) as error:
                 if isinstance(error, ConnectionLost):
                     self._context.on_leader_lost(self._leader)
-                self._context.logger.error_rarely("leader could not be followed", error, leader=self._leader)
+                self._context.logger.error_rarely("fetch from leader failed", error, leader=self._leader)
             except Exception as error:  # noqa: BLE001 - a loop that dies would end replication for good
-                self._context.logger.error("following a leader failed", error, leader=self._leader)
+                self._context.logger.error("fetcher failed", error, leader=self._leader)
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _follow_leader(self) -> None:
@@ -244,7 +244,7 @@ class Fetcher:
             await work
             self._say(key)
         except (BrokerError, StorageError, OSError) as error:
-            self._context.logger.error_rarely("replica could not follow", error, partition=replica.name)
+            self._context.logger.error_rarely("replica fetch failed", error, partition=replica.name)
             self._say_later(key)
 
     def _take_one(self, key: Key, replica: Replica, result: FetchResult) -> Awaitable[None] | None:
@@ -270,7 +270,7 @@ class Fetcher:
             if error.code is ErrorCode.corrupt_message:
                 detail = f"broker {self._leader} sent a batch that cannot be appended: {error}"
                 self._context.alarms.set(AlarmKind.CORRUPT_FETCH, replica.name, detail)
-            self._context.logger.error_rarely("replica could not follow", error, partition=replica.name)
+            self._context.logger.error_rarely("replica fetch failed", error, partition=replica.name)
             self._say_later(key)
             return None
         if result.records:
@@ -307,7 +307,7 @@ class Fetcher:
         if error is None:
             self._say(key)
         else:
-            self._context.logger.error_rarely("replica could not follow", error, partition=replica.name)
+            self._context.logger.error_rarely("replica fetch failed", error, partition=replica.name)
             self._say_later(key)
 
     async def _rest(self, replica: Replica, seconds: float) -> None:
@@ -321,13 +321,15 @@ class Fetcher:
             log.leader_epochs, log.log_start_offset, log.log_end_offset, epoch, end_offset
         )
         if offset is None:
-            raise StorageError(f"the leader of {replica.name} says that epoch {epoch} ends at {end_offset}")
+            raise StorageError(
+                f"the leader of {replica.name} reports an impossible end offset {end_offset} of epoch {epoch}"
+            )
         if replica.refuses_truncation(offset):
             await self._refuse_truncation(replica, offset)
             return
         self._context.alarms.clear(AlarmKind.TRUNCATION_REFUSED, replica.name)
         self._context.logger.info(
-            "log is cut where it parts from the leader's",
+            "replica truncated",
             partition=replica.name,
             offset=offset,
             log_end=log.log_end_offset,
@@ -354,13 +356,15 @@ class Fetcher:
         """
         log = replica.log
         if log_start < 0 or (log.log_start_offset < log.log_end_offset and log.log_end_offset >= log_start):
-            raise StorageError(f"{replica.name} ends at {log.log_end_offset}, which its leader does not have")
+            raise StorageError(
+                f"the log end {log.log_end_offset} of {replica.name} is out of range at its leader"
+            )
         await self._run_truncation(replica, partial(self._context.logs.restart, log, log_start))
 
     async def _run_truncation(self, replica: Replica, truncate: Callable[[int], None]) -> None:
         now_ms = self._context.clock.now_ms()
         if not await self._owner.truncate(replica, lambda: truncate(now_ms)):
-            raise StorageError(f"{replica.name} cannot be cut while another job changes its files")
+            raise StorageError(f"{replica.name} cannot be truncated while another job is changing its files")
 
 
 def _first_offset(result: FetchResult) -> Offset | None:

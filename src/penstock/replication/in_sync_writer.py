@@ -111,7 +111,7 @@ class InSyncWriter:
             try:
                 await self._write(await self._propose())
             except Exception as error:  # noqa: BLE001 - a loop that dies would end commits for good
-                self._logger.error_rarely("in-sync sets could not be changed", error)
+                self._logger.error_rarely("in-sync sets not changed", error)
             # Followers that catch up meanwhile share the next write.
             await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -166,7 +166,7 @@ class InSyncWriter:
         try:
             outcomes = await self._store.write_in_sync(writes)
         except (OSError, PenstockError) as error:
-            self._logger.error_rarely("in-sync sets may not have been written", error, partitions=len(writes))
+            self._logger.error_rarely("outcome of in-sync set writes unknown", error, partitions=len(writes))
         finally:
             for proposal, outcome in zip(current, outcomes, strict=True):
                 if outcome.result is WriteResult.RECORDED:

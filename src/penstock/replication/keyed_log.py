@@ -126,7 +126,7 @@ class KeyedLog:
         if header.record_count > KEYED_SEGMENT_RECORDS:
             raise InvalidBatch(
                 ErrorCode.invalid_record,
-                f"{header.record_count} records in a batch, where {KEYED_SEGMENT_RECORDS} may be",
+                f"the batch has {header.record_count} records; {KEYED_SEGMENT_RECORDS} are allowed with index.by.key",
             )
 
     def must_check(self, batch: memoryview, header: BatchHeader) -> bool:
@@ -215,14 +215,17 @@ class KeyedLog:
                 return None
             if not original.says(record.value, record.headers):
                 return BrokerError(
-                    ErrorCode.invalid_record, "the idempotency key was used before, for another message"
+                    ErrorCode.invalid_record,
+                    "the idempotency key was used before for another message; use a new key",
                 )
             return original.offset
         except KeysMissing:
             # Producers of any version retry after this error.
             return BrokerError(ErrorCode.not_enough_replicas, str(_NOT_YET))
         except ValueError:
-            return BrokerError(ErrorCode.invalid_record, "there is not one record in the batch")
+            return BrokerError(
+                ErrorCode.invalid_record, "a batch with an idempotency key must have one record"
+            )
         except BrokerError as error:
             return BrokerError(error.code, str(error))
         except (OSError, StorageError) as error:

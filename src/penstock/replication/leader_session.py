@@ -66,7 +66,7 @@ class LeaderSession:
             answered, has_asked = self._answered, self._in_flight > 0
             await asyncio.wait([self._ended], timeout=silence_seconds)
             if has_asked and self._answered == answered and not self._ended.done():
-                raise TimeoutError("the leader does not answer")
+                raise TimeoutError("the leader does not respond")
         self._ended.result()
 
     def on_news(self) -> None:

@@ -253,7 +253,7 @@ class ReplicaManager:
         try:
             await self._apply_topic(after)
         except (OSError, StorageError) as error:
-            self._logger.error("topic could not be taken up", error, topic=after.name)
+            self._logger.error("replicas of a topic could not be created", error, topic=after.name)
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry, after)
 
     def _retry(self, topic: TopicImage) -> None:
@@ -436,7 +436,7 @@ class ReplicaManager:
             and state.partition_epoch > self._known_epoch(topic.name, index)
         ]
         if moved:
-            self._logger.info("partitions have moved to other brokers", topic=topic.name, partitions=moved)
+            self._logger.info("deleting reassigned replicas", topic=topic.name, partitions=moved)
             await self._retire(topic, moved)
             await self._threads.run("background", self._logs.begin_delete(topic.id, moved).work)
 

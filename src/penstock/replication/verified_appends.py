@@ -157,7 +157,7 @@ class VerifiedAppends:
         else:
             for held in settled:
                 self._on_refusal(held.header, code)
-            error = BrokerError(code, "the partition is not known to be in the transaction")
+            error = BrokerError(code, "the coordinator did not confirm the partition in the transaction")
             _call_all(partial(held.refuse, error) for held in settled)
 
 

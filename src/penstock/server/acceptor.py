@@ -121,7 +121,7 @@ class Acceptor:
         ):
             self._context.metrics.refused("connection limit")
             self._logger.warning_rarely(
-                "connection refused: too many", host=host, connections=self.connections
+                "connection refused: too many connections", host=host, connections=self.connections
             )
             socket.close()
             return self._accepts_more()
@@ -205,7 +205,7 @@ def _patience_ms(connection: Connection, config: BrokerConfig) -> int:
 def _reproach(connection: Connection) -> TimeoutError | None:
     """Reason to close a stalled connection; None for one that is merely idle."""
     if connection.owes_reading:
-        return TimeoutError("an answer is not read")
+        return TimeoutError("the client does not read a response")
     if connection.owes_sending:
-        return TimeoutError("a request does not come to its end")
+        return TimeoutError("the client does not finish a request")
     return None

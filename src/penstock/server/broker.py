@@ -327,7 +327,7 @@ class Broker:
         )
         if self._logs.is_copy:
             self._logger.warning(
-                "data directory is a copy and counts as another disk; its logs lead only where no other replica can",
+                "data directory is a copy of another; its replicas lead only where no other replica can",
                 directory_id=self._logs.directory_id,
             )
         self._report_problems()
@@ -360,12 +360,12 @@ class Broker:
         deleted = await deleted_topics(self._environment.store)
         for topic_id in {log.topic_id for log in self._logs.orphans(image.topic_names)} & deleted:
             job = self._logs.begin_delete(topic_id)
-            self._logger.info("logs of a deleted topic go", directories=job.directories)
+            self._logger.info("deleting logs of a deleted topic", directories=job.directories)
             await self._environment.threads.run("background", job.work)
 
     def _report_orphans(self, image: ClusterImage) -> None:
         for orphan in self._logs.orphans(image.topic_names):
-            self._logger.warning("log of an unknown topic is kept", directory=orphan.directory)
+            self._logger.warning("log of an unknown topic kept", directory=orphan.directory)
 
     async def stop(self) -> None:
         """Respond to requests under way, make all records durable and leave the mark of a clean stop."""
@@ -415,7 +415,7 @@ class Broker:
             async with asyncio.timeout(LEAVE_SECONDS):
                 await self._membership.leave()
         except (TimeoutError, PenstockError) as error:
-            self._logger.warning("leadership was not handed over", reason=str(error) or "no answer in time")
+            self._logger.warning("leadership not handed over", reason=str(error) or "no response in time")
 
     async def _drain(self) -> None:
         """Wait for the responses to appends that wait for a flush; long polls are not waited for."""
@@ -423,7 +423,7 @@ class Broker:
         try:
             await asyncio.wait_for(self._flusher.drain(), timeout_seconds)
         except TimeoutError:
-            self._logger.warning("stopping with unanswered requests", waited_seconds=timeout_seconds)
+            self._logger.warning("stopping with requests under way", waited_seconds=timeout_seconds)
 
     def _make_fetch_sessions(self) -> FetchSessions:
         slots = self._config[MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]

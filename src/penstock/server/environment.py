@@ -76,7 +76,7 @@ def _open_store(config: BrokerConfig, threads: Threads) -> CoordinationStore:
         return EmbeddedStore(path, threads)
     if os.path.exists(path):
         raise ConfigError(
-            f"{path} holds the topics of a broker that was alone; one of a cluster needs a data directory of its own"
+            f"{path} is the store of a single broker; a broker of a cluster needs a data directory of its own"
         )
     try:
         from penstock.cluster.zookeeper import ZooKeeperStore

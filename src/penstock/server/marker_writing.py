@@ -32,7 +32,7 @@ class MarkerWriter:
         now they might end another transaction. Raises ProtocolError.
         """
         if number < self._newest.get(broker_id, 0):
-            raise ProtocolError("late markers, from a connection that was given up")
+            raise ProtocolError("markers arrived late, over a connection that the coordinator has replaced")
         self._newest[broker_id] = number
 
     async def write(

@@ -32,4 +32,6 @@ class ProducerIds:
             return await self._allocate_block()
         except PenstockError as error:
             # A timeout or a storage error would be fatal to a producer.
-            raise BrokerError(ErrorCode.coordinator_load_in_progress, f"no producer ids: {error}") from error
+            raise BrokerError(
+                ErrorCode.coordinator_load_in_progress, f"no producer ids could be allocated: {error}"
+            ) from error

@@ -23,7 +23,9 @@ def check_reach(replica: Replica, offset: int) -> None:
     the leader may have it.
     """
     if not replica.partition.is_leader and offset > replica.log.log_end_offset:
-        raise BrokerError(ErrorCode.offset_not_available, f"{replica.name} does not go that far here yet")
+        raise BrokerError(
+            ErrorCode.offset_not_available, f"this follower of {replica.name} does not have the offset yet"
+        )
 
 
 def preferred_read_replica(

@@ -93,7 +93,7 @@ class Repairing:
         target = await self._context.threads.run("background", partial(locate, extent, damaged))
         content = await self._fetch(replica, damaged, target.end - target.position)
         if not log.begin_patch(target.segment):
-            raise StorageError("another job changes the files of the log")
+            raise StorageError("another job is changing the files of the log")
         patch = Patch(self._context.disk, target, content)
         try:
             await self._context.threads.run("background", patch.work)
@@ -141,8 +141,8 @@ class Repairing:
             raise StorageError("the role of the replica has changed")
         work = partial(context.logs.truncate, log, start, context.clock.now_ms())
         if not await context.replicas.refetch(replica, leader.node_id, work):
-            raise StorageError("another job changes the files of the log")
-        self._logger.info("damaged log is fetched again", partition=replica.name, offset=start, log_end=end)
+            raise StorageError("another job is changing the files of the log")
+        self._logger.info("fetching damaged log again", partition=replica.name, offset=start, log_end=end)
 
     def _may_refetch(self, replica: Replica, epoch: LeaderEpoch) -> bool:
         partition = replica.partition
@@ -170,12 +170,14 @@ class Repairing:
                 )
                 check_copy(content, damaged, log.leader_epochs, is_sparse=is_sparse)
                 if len(content) != size:
-                    raise StorageError(f"its batches take up {len(content)} bytes, and {size} here")
+                    raise StorageError(f"its batches have {len(content)} bytes, the damaged range has {size}")
             except (PenstockError, OSError, TimeoutError) as error:
-                failures.append(f"broker {source.node_id}: {error or 'no answer in time'}")
+                failures.append(f"broker {source.node_id}: {error or 'no response in time'}")
             else:
                 return content
-        raise StorageError(f"no other replica has the records: {'; '.join(failures) or 'there is no other'}")
+        raise StorageError(
+            f"no other replica has the records: {'; '.join(failures) or 'there is no other replica'}"
+        )
 
     def _sources(self, replica: Replica) -> list[RegisteredBroker]:
         """Registered brokers with another replica: the leader first, then the in-sync set, then the others."""

@@ -39,7 +39,12 @@ async def carried_out(
     try:
         return await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(work())), limit_s)
     except TimeoutError:
-        return [BrokerError(ErrorCode.request_timed_out, "it takes longer than the request allowed")] * count
+        return [
+            BrokerError(
+                ErrorCode.request_timed_out,
+                "the change did not finish within the timeout of the request; it goes on",
+            )
+        ] * count
 
 
 def code_of(result: object) -> ErrorCode:

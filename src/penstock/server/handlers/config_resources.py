@@ -18,7 +18,8 @@ def check_resource(request: Request, operation: Operation, resource: Any) -> Con
         kind = ConfigResourceType(resource.resource_type)
     except ValueError:
         raise BrokerError(
-            ErrorCode.invalid_request, f"resources of type {resource.resource_type} have no settings here"
+            ErrorCode.invalid_request,
+            f"resources of type {resource.resource_type} have no settings; use topics, brokers or groups",
         ) from None
     if kind is ConfigResourceType.TOPIC:
         request.require(operation, ResourceType.TOPIC, resource.resource_name)

@@ -51,7 +51,7 @@ API = Api(68, 0, 1, handle)
 def _check(request: Request, message: Any) -> None:
     epoch = message.member_epoch
     if not message.group_id:
-        raise _invalid("a group has a name")
+        raise _invalid("the group id must not be empty")
     if not message.member_id and (request.version >= FIRST_VERSION_WITH_REGEX or epoch != JOINS):
         raise _invalid("a member has an id")
     if message.instance_id == "":

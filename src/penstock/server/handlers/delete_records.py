@@ -59,15 +59,22 @@ def _advance(request: Request, topic: str, partition: int, offset: int) -> Repli
         refuse_internal(topic)
         replica = request.context.replicas.get(topic, partition)
         if not replica.log.config.deletes:
-            raise BrokerError(ErrorCode.policy_violation, f"{topic} is compacted and not deleted from")
+            raise BrokerError(
+                ErrorCode.policy_violation,
+                f"{topic} is compacted; records of compacted topics cannot be deleted",
+            )
         high_watermark = replica.log.high_watermark
         if offset == HIGH_WATERMARK:
             offset = high_watermark
         if not 0 <= offset <= high_watermark:
-            raise BrokerError(ErrorCode.offset_out_of_range, f"{offset} is not within 0 to {high_watermark}")
+            raise BrokerError(
+                ErrorCode.offset_out_of_range,
+                f"offset {offset} is not between 0 and the high watermark {high_watermark}",
+            )
         if offset > replica.removable_offset:
             raise BrokerError(
-                ErrorCode.policy_violation, f"{topic} is archived up to {replica.removable_offset}"
+                ErrorCode.policy_violation,
+                f"{topic} is archived up to offset {replica.removable_offset}; later records cannot be deleted",
             )
         replica.log.advance_log_start(Offset(offset))
     except BrokerError as error:
@@ -82,7 +89,9 @@ async def _make_durable(request: Request, moved: list[Replica]) -> BrokerError |
     try:
         await context.write_checkpoints(both=True)
     except OSError as error:
-        return BrokerError(ErrorCode.kafka_storage_error, f"the new start could not be kept: {error}")
+        return BrokerError(
+            ErrorCode.kafka_storage_error, f"the new log start offset could not be written: {error}"
+        )
     for replica, kept_offset in kept:
         with suppress(OSError, StorageError):  # retention, or the next start, deletes the remaining files
             await delete_segments(context, replica, kept_offset)
@@ -102,7 +111,10 @@ async def _replicated(moved: list[Replica], patience: timedelta) -> dict[Replica
         except BrokerError as error:
             late[replica] = error
         except TimeoutError:
-            late[replica] = BrokerError(ErrorCode.request_timed_out, "not every copy has followed in time")
+            late[replica] = BrokerError(
+                ErrorCode.request_timed_out,
+                "not every in-sync replica has applied the new log start offset in time",
+            )
 
     await asyncio.gather(*map(follow, moved))
     return late

@@ -52,7 +52,7 @@ def _targets(image: ClusterImage, message: Any) -> Iterator[_Target]:
         yield _by_name(image, name)
     for asked in getattr(message, "topics", ()):
         if asked.name is not None and asked.topic_id is not None:
-            error = BrokerError(ErrorCode.invalid_request, "a topic is named or given by id, not both")
+            error = BrokerError(ErrorCode.invalid_request, "a topic must be given by name or by id, not both")
             yield _Target(asked.name, asked.topic_id, error=error)
         elif asked.topic_id is not None:
             yield _by_id(image, asked.topic_id)
@@ -60,7 +60,9 @@ def _targets(image: ClusterImage, message: Any) -> Iterator[_Target]:
             yield _by_name(image, asked.name)
         else:
             yield _Target(
-                None, None, error=BrokerError(ErrorCode.invalid_request, "neither name nor id is given")
+                None,
+                None,
+                error=BrokerError(ErrorCode.invalid_request, "a topic must be given by name or by id"),
             )
 
 
@@ -95,7 +97,7 @@ def _check(request: Request, target: _Target) -> None:
     elif not request.context.config[DELETE_TOPIC_ENABLE]:
         new = request.version >= FIRST_VERSION_WITH_DISABLED_CODE
         code = ErrorCode.topic_deletion_disabled if new else ErrorCode.invalid_request
-        target.error = BrokerError(code, "topics are not deleted here (delete.topic.enable)")
+        target.error = BrokerError(code, "topic deletion is disabled (delete.topic.enable=false)")
     else:
         try:
             refuse_internal(target.name)

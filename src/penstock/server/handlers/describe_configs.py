@@ -84,7 +84,7 @@ def _of_topic(context: BrokerContext, name: str) -> Iterator[Fields]:
 def _of_group(context: BrokerContext, group_id: str) -> Iterator[Fields]:
     """Settings of a group, which may not exist yet."""
     if not group_id:
-        raise BrokerError(ErrorCode.invalid_request, "a group has a name")
+        raise BrokerError(ErrorCode.invalid_request, "the group id must not be empty")
     own = context.image.group_configs.get(group_id)
     config = GroupConfig(context.config, None if own is None else own.values)
     return (config_fields(context, config, option, read_only=False) for option in GROUP_OPTIONS.values())
@@ -113,7 +113,7 @@ def _of_broker(context: BrokerContext, name: str) -> Iterator[Fields]:
     if name != str(context.node_id):
         raise BrokerError(
             ErrorCode.invalid_request,
-            f"this is broker {context.node_id}; ask it for itself, or with no name for all",
+            f"this is broker {context.node_id}: give its own id, or an empty name for the settings of all brokers",
         )
     return (
         config_fields(context, context.config, option, read_only=not option.dynamic)

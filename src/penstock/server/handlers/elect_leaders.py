@@ -52,7 +52,7 @@ def _election(number: int) -> ElectionType:
     try:
         return ElectionType(number)
     except ValueError:
-        raise BrokerError(ErrorCode.invalid_request, f"there is no election type {number}") from None
+        raise BrokerError(ErrorCode.invalid_request, f"unknown election type {number}") from None
 
 
 def _fields(code: ErrorCode, results: Sequence[tuple[TopicPartition, BrokerError | None]]) -> Fields:

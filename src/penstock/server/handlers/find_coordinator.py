@@ -44,10 +44,10 @@ async def _coordinator(request: Request, kind: int, key: str) -> Fields:
             request.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
             node_id = await request.context.transactions.find(key)
         else:
-            raise BrokerError(ErrorCode.invalid_request, f"there are no coordinators of type {kind}")
+            raise BrokerError(ErrorCode.invalid_request, f"unknown coordinator type {kind}")
         broker = request.context.image.brokers.get(node_id)
         if broker is None:
-            raise BrokerError(ErrorCode.coordinator_not_available, "no broker coordinates this now")
+            raise BrokerError(ErrorCode.coordinator_not_available, "no coordinator is available; retry")
     except BrokerError as error:
         return {**NOBODY, "error_code": error.code, "error_message": str(error)}
     return {

@@ -22,7 +22,7 @@ def shard_for(request: Request, operation: Operation, group_id: str, *, may_be_e
     """
     request.require(operation, ResourceType.GROUP, group_id)
     if not group_id and not may_be_empty:
-        raise BrokerError(ErrorCode.invalid_group_id, "a group has a name")
+        raise BrokerError(ErrorCode.invalid_group_id, "the group id must not be empty")
     return request.context.groups.shard_of(group_id)
 
 

@@ -33,6 +33,6 @@ def _alteration(config: Any) -> ConfigAlteration:
         operation = ConfigOperation(config.config_operation)
     except ValueError:
         raise BrokerError(
-            ErrorCode.invalid_request, f"there is no config operation {config.config_operation}"
+            ErrorCode.invalid_request, f"unknown config operation {config.config_operation}"
         ) from None
     return ConfigAlteration(config.name, config.value, operation)

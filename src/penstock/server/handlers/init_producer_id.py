@@ -39,13 +39,13 @@ API = Api(22, 0, 5, handle, decode=decode_init_producer_id)
 async def _producer(request: Request, message: InitProducerIdRequest) -> Identity:
     asking = Identity(ProducerId(message.producer_id), ProducerEpoch(message.producer_epoch))
     if (asking.producer_id == NOBODY.producer_id) != (asking.epoch == NO_EPOCH):
-        raise BrokerError(ErrorCode.invalid_request, "a producer id goes with its epoch")
+        raise BrokerError(ErrorCode.invalid_request, "producer id and producer epoch must be given together")
     if message.transactional_id is None:
         request.require(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
         return Identity(await request.context.producer_ids.next(), ProducerEpoch(0))
     request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id)
     if not message.transactional_id:
-        raise BrokerError(ErrorCode.invalid_request, "a transactional id is not empty")
+        raise BrokerError(ErrorCode.invalid_request, "the transactional id must not be empty")
     if not 0 < message.transaction_timeout_ms <= request.context.config[TRANSACTION_MAX_TIMEOUT_MS]:
         raise BrokerError(ErrorCode.invalid_transaction_timeout)
     shard = request.context.transactions.shard_of(message.transactional_id)

@@ -115,11 +115,11 @@ class _ProduceOperation:
         if version < FIRST_RECORD_BATCH_VERSION:
             raise BrokerError(
                 ErrorCode.unsupported_for_message_format,
-                "message formats before record batches (v2) are not taken",
+                "message formats before record batches (v2) are not supported; use Produce version 3 or later",
             )
         if produce.transactional_id is not None:
             if produce.acks != ACKS_ALL:
-                raise BrokerError(ErrorCode.invalid_required_acks, "a transaction needs acks=all")
+                raise BrokerError(ErrorCode.invalid_required_acks, "a transactional produce needs acks=all")
             self._request.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, produce.transactional_id)
         name = topic.name
         if name is None:
@@ -140,7 +140,7 @@ class _ProduceOperation:
             raise BrokerError(ErrorCode.invalid_request, "the partition is in the request twice")
         self._replicas.add(replica)
         if partition.records is None:
-            raise BrokerError(ErrorCode.invalid_record, "a batch is missing")
+            raise BrokerError(ErrorCode.invalid_record, "the partition has no record batch")
         info = replica.append(
             partition.records,
             self._now_ms,
@@ -207,7 +207,10 @@ class _ProduceOperation:
                 for result in self._waiting:
                     self._refuse(
                         result,
-                        BrokerError(ErrorCode.request_timed_out, "stored, but not known to be safe in time"),
+                        BrokerError(
+                            ErrorCode.request_timed_out,
+                            "stored, but not committed within the timeout of the request",
+                        ),
                     )
             self._waiting.clear()
             self._finish()

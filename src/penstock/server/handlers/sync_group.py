@@ -36,7 +36,10 @@ def _sync_request(request: Request, message: Any) -> SyncRequest:
     protocol_type = getattr(message, "protocol_type", None)
     protocol_name = getattr(message, "protocol_name", None)
     if request.version >= FIRST_VERSION_WITH_PROTOCOL and (protocol_type is None or protocol_name is None):
-        raise BrokerError(ErrorCode.inconsistent_group_protocol, "the protocol is named from version 5 on")
+        raise BrokerError(
+            ErrorCode.inconsistent_group_protocol,
+            "the protocol type and name must be given from version 5 on",
+        )
     return SyncRequest(
         member_id=message.member_id,
         instance_id=getattr(message, "group_instance_id", None),

@@ -53,7 +53,10 @@ async def _abort(request: Request, marker: Marker, partition: TopicPartition) ->
     hanging = request.context.hanging_transactions
     try:
         if marker.is_commit:
-            raise BrokerError(ErrorCode.cluster_authorization_failed, "only a coordinator commits")
+            raise BrokerError(
+                ErrorCode.cluster_authorization_failed,
+                "only a transaction coordinator may write a commit marker",
+            )
         request.require(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
         suspect = hanging.suspect(partition, ProducerId(marker.producer_id))
         if suspect.entry.epoch != marker.producer_epoch:
