@@ -1,4 +1,4 @@
-"""`python -m penstock.simulation`: run seeds, and run a failing one again with everything it did shown."""
+"""`python -m penstock.simulation`: run seeds, or run one failed seed again with its events shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A simulated administrator: topics made, changed, truncated, deleted and made again."""
+"""A simulated administrator of a broker alone: creates, alters, truncates and deletes topics, and creates
+them again.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ TOPIC_NAMES = ("orders", "payments", "audit.log", "clicks_2")
 _DURABILITIES = ("auto", "auto", "fsync", "os")
 _MOST_PARTITIONS = 4
 _QUIET_SECONDS = 15.0
-"""How long a deleted topic's name rests: until then a late request for the old one may still arrive."""
+"""Seconds before the name of a deleted topic is used again: until then a late request for the old topic may
+arrive.
+"""
 
 
 class AdminActor:
@@ -31,7 +35,7 @@ class AdminActor:
         await act()
 
     async def create_topic(self) -> None:
-        """A new topic, or an old name anew, if there is a free one."""
+        """Create a topic under a free name, if there is one; the name of a deleted topic may be free again."""
         now = self._stage.world.loop.time()
         free = [name for name in TOPIC_NAMES if self._is_free(name, now)]
         if not free:
@@ -48,7 +52,7 @@ class AdminActor:
             await self._client.create_topic(name, len(topic.partitions), configs)
         except BrokerError as error:
             self._stage.note(self.name, "create", name, error.code.name)
-            return  # whether it exists is found out at the next restart
+            return  # the next audit finds out whether the topic exists
         topic.state = TopicState.ALIVE
         self._stage.note(self.name, "create", name, "ok")
 
@@ -74,7 +78,7 @@ class AdminActor:
         self._stage.note(self.name, "delete", topic.name, "ok")
 
     async def _grow(self) -> None:
-        """One more partition."""
+        """Add a partition to a topic."""
         topic = self._stage.choose_topic(self._random)
         if topic is None or len(topic.partitions) >= _MOST_PARTITIONS:
             return

@@ -1,4 +1,4 @@
-"""The auditor: after every restart it reads everything there is, before anyone else is let in."""
+"""The auditor of a broker alone: after every restart it reads everything, before clients are let in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Auditor:
         self.groups = GroupAuditor(stage, self._client)
 
     async def audit(self) -> None:
-        """InvariantViolated when something is not as it was promised, or cannot be read."""
+        """Read and check all topics and groups; InvariantViolated when a promise is broken or something
+        cannot be read.
+        """
         try:
             existing = await self._client.topics()
             for topic in self._stage.topics.values():
@@ -40,7 +42,7 @@ class Auditor:
         self._stage.broker.cache_lost = False
 
     def _settle(self, topic: TopicModel, existing: dict[str, int]) -> None:
-        """Find out what became of a topic whose creation or deletion was not confirmed."""
+        """Find out whether a topic exists whose creation or deletion was not acknowledged."""
         exists = topic.name in existing
         if topic.state is TopicState.ALIVE and not exists:
             raise InvariantViolated("I1", f"the topic {topic.name} is gone")
@@ -60,7 +62,7 @@ class Auditor:
             try:
                 return await self._read(topic, partition)
             except BrokerError as error:
-                # Retention goes on meanwhile, and may overtake a reader.
+                # Retention may remove the records that the auditor is about to read.
                 if (
                     error.code is not ErrorCode.offset_out_of_range
                     or not topic.partitions[partition].may_expire
@@ -80,7 +82,7 @@ class Auditor:
             read = read_records(name, result, position, compacted=topic.is_compacted)
             if read.end == position:
                 if topic.is_compacted:
-                    break  # a gap at the end; the model knows whether it may be there
+                    break  # a gap at the end; the model knows whether it is allowed
                 raise InvariantViolated("I1", f"{name}: nothing at {position}, the log ends at {log_end}")
             records += [record for record in read.records if record.offset >= position]
             position = read.end
@@ -88,7 +90,7 @@ class Auditor:
         return Audit(log_start, log_end, tuple(records))
 
     async def _log_end(self, topic: TopicModel, partition: int) -> int:
-        """Where the log ends, once the high watermark has come to rest."""
+        """Return the log end offset, once the high watermark does not move any more."""
         before = -1
         while True:
             end = (await self._client.list_offset(topic.name, partition, _LATEST)).offset

@@ -1,7 +1,7 @@
-"""A broker on a simulated machine: started, stopped, crashed, and started again on what was left.
+"""A broker on a simulated machine: started, stopped, crashed, and started again on what is left of its disk.
 
-Whoever drives it learns what it may expect to find: `cache_lost` says that unsynced bytes may be gone since
-the last time everything was read; `problems` are errors of the broker's own that it wrote to its log.
+`cache_lost` says that unsynced bytes may be gone since everything was read last. `problems` are the
+tracebacks that the broker has logged.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ class BrokerHost:
         session_seconds: float = 6.0,
         machine: SimulatedMachine | None = None,
     ) -> None:
-        """`ensemble` is that of the broker's cluster, `machine` one that it shares with others; else it has its own."""
+        """`ensemble` is the coordination store of the broker's cluster, `machine` a machine that it shares
+        with other brokers. Without them the broker has its own.
+        """
         self.host = SimulatedHost(world, name, machine)
         self.cache_lost = False
         self.problems: list[str] = []
         self.store_faults = Faults(world.random(f"{name}/store"), max_delay_s=0.01)
         self.is_weak = settings.get("durability") == "os"
-        """Whether topics without a setting of their own promise little, such as those of the broker itself."""
+        """Whether topics without a `durability` of their own have `os`, as internal topics do."""
         self._world = world
         self.settings = {
             "host": "0.0.0.0",
@@ -62,7 +64,9 @@ class BrokerHost:
         return self.host.process is not None
 
     async def start(self) -> None:
-        """SimulatedCrash when the process died while starting; any other error is the broker's own."""
+        """Start the broker; SimulatedCrash when the process died meanwhile. Any other exception is an error
+        of the broker.
+        """
         self._is_clean = False
         await self._end_session()
         self._store = self._ensemble.client(self.store_faults, self._session_seconds)
@@ -81,10 +85,10 @@ class BrokerHost:
             await self._store.close()
 
     def _on_lost(self) -> None:
-        """The broker is in its cluster no more; one that is alone has no session to lose."""
+        """Called when the broker has lost its session; a broker alone has none to lose."""
 
     def high_watermark(self, topic: str, partition: int) -> int | None:
-        """Consumers can read everything below; None where this broker serves no such partition now."""
+        """The high watermark of a partition; None where this broker does not serve it now."""
         if self._broker is None or not self._is_serving:
             return None
         try:
@@ -93,9 +97,9 @@ class BrokerHost:
             return None
 
     async def stop(self) -> None:
-        """Stop as asked to. If that leaves the mark of a clean stop, not even a power loss may take anything.
+        """Stop the broker in order. After a clean stop a power loss may not lose anything.
 
-        SimulatedCrash as for `start`.
+        SimulatedCrash when the process died meanwhile.
         """
         assert self._broker is not None
         assert self.host.process is not None
@@ -115,18 +119,20 @@ class BrokerHost:
         self._check_mark()
 
     def lose_power_while_stopped(self) -> None:
-        """After a clean stop this may not cost anything."""
+        """Switch the machine off and on; after a clean stop nothing may be lost."""
         self.cache_lost = self.cache_lost or not self._is_clean
         self.host.power_loss()
 
     def _check_mark(self) -> None:
-        """A broker that served and then died may not look as if it had stopped."""
+        """Check that a broker that served and then died has not left the mark of a clean stop."""
         served, self._is_serving = self._is_serving, False
         if served and self.host.disk.has(CLEAN_STOP_FILE):
             raise InvariantViolated("clean stop", "the mark of an earlier clean stop is still there")
 
     def _note_failed_syncs(self) -> None:
-        """After a failed sync the system may drop pages it takes for clean: as bad as a power loss."""
+        """Note failed fsyncs: the kernel may drop the pages as clean, so unsynced bytes may be gone as after
+        a power loss.
+        """
         failed = self.host.disk.faults.failed_syncs
         self.cache_lost = self.cache_lost or failed > self._failed_syncs
         self._failed_syncs = failed
@@ -143,7 +149,9 @@ class BrokerHost:
 
 
 def broker_settings(random: random.Random) -> dict[str, str]:
-    """Small limits and short intervals, so that a few seconds see everything a broker does in weeks."""
+    """Draw small limits and short intervals, so that a few seconds show everything that a broker does in
+    weeks.
+    """
     return {
         "auto.create.topics.enable": "false",
         "log.flush.offset.checkpoint.interval.ms": str(random.choice((100, 400, 2_000))),

@@ -1,4 +1,6 @@
-"""A member of the classic protocol: joins in two steps, leads when it is told to, gives up everything to rebalance."""
+"""A member of the classic group protocol: it joins and syncs, assigns as the leader, and revokes everything
+to rebalance.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class ClassicMembership(Membership):
     _generation = _NO_GENERATION
     _is_joined = False
     _known_partitions: Mapping[str, int] | None = None
-    """Of a leader: what there is to assign."""
+    """The partitions to assign, if this member is the leader."""
     _assigned: TopicPartitions = MappingProxyType({})
 
     @property
@@ -126,7 +128,8 @@ class ClassicMembership(Membership):
         if response.leader != self._member_id:
             await self._sync({})
         elif getattr(response, "skip_assignment", False):
-            # It cannot know from what its earlier life assigned, and would not notice what came meanwhile.
+            # A static leader that came back does not know what its former process assigned, and would not
+            # notice new partitions.
             self._known_partitions = self._group.assigned_partitions
             await self._sync({})
         else:
@@ -144,7 +147,9 @@ class ClassicMembership(Membership):
         self._take_assigned()
 
     def _take_assigned(self) -> None:
-        """What is not known to exist yet has to wait, and everything when the answer came late."""
+        """Take the partitions of an assignment, unless the response was late or a topic is not known to exist
+        yet.
+        """
         places = {
             Place(topic, partition)
             for name, partitions in self._assigned.items()
@@ -158,7 +163,9 @@ class ClassicMembership(Membership):
 
     @staticmethod
     def _assign(joined: Sequence[Any], partitions: Mapping[str, int]) -> dict[str, bytes]:
-        """By ranges; all members read the same topics. Only the leader is told who they are."""
+        """Assign ranges of partitions to all members, which read the same topics. Only the leader is told the
+        members.
+        """
         members = sorted(
             joined, key=lambda member: getattr(member, "group_instance_id", None) or member.member_id
         )

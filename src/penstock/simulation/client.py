@@ -1,7 +1,7 @@
-"""A simulated client of a broker: one connection at a time, made anew when it was lost, requests pipelined.
+"""A simulated client of one broker: one connection, made again when it was lost, with pipelined requests.
 
-An answer is a plain value, a refusal a BrokerError; `NoAnswer` means that nobody can say what became of the
-request. Versions are drawn from the seed, so that all encodings are used.
+A response is a plain value and a refusal a BrokerError; `NoAnswer` means that the outcome of the request
+is unknown. Versions are drawn from the seed, so that all encodings are used.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SET = 0
 
 
 class NoAnswer(Exception):
-    """The request may or may not have been carried out."""
+    """The outcome of the request is unknown: it may or may not have been carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class SimulatedClient:
         gate: asyncio.Event,
         random: random.Random,
     ) -> None:
-        """Connections are made only while the gate is open."""
+        """Make a client that connects only while the gate is open."""
         self.name = name
         self.connections = 0
-        """How many were made: the number of the present one."""
+        """The number of connections made so far, and thereby the number of the present one."""
         self.is_authoritative = True
-        """Whether the last answer came from a broker that has the last word."""
+        """Whether the last response came from a broker whose word counts: see `group_routing`."""
         self._network = network
         self._host, self._port = address
         self._gate = gate
@@ -80,7 +80,7 @@ class SimulatedClient:
         return self._client is not None and self._client.is_connected
 
     async def connect(self) -> None:
-        """Make sure that there is a connection."""
+        """Connect, unless there is a connection."""
         await self._gate.wait()
         if not self.is_connected:
             self.connections += 1
@@ -106,8 +106,9 @@ class SimulatedClient:
         versions: tuple[int, ...] = _PRODUCE_VERSIONS,
         topic_id: UUID | None = None,
     ) -> SentBatch:
-        """Put a batch on the wire behind those sent before; `connect` first. A topic is named by its id where that is
-        given."""
+        """Send a batch behind those that were sent before; call `connect` first. `topic_id` names the topic,
+        where it is given.
+        """
         version = self._random.choice([v for v in versions if v >= _FIRST_ZSTD_VERSION or not zstd])
         contents = [ProducePartition(partition, memoryview(batch))]
         parts = [ProduceTopic(topic, None, contents)]
@@ -139,9 +140,8 @@ class SimulatedClient:
         rack: str = "",
         topic_id: UUID | None = None,
     ) -> FetchResult:
-        """`leader_epoch`: of which the client knows; a leader of another one refuses. `rack`: where the client is.
-
-        A topic is named by its id where that is given.
+        """Fetch from an offset. `leader_epoch` is the epoch that the client knows, `rack` its rack.
+        `topic_id` names the topic, where it is given.
         """
         await self.connect()
         first = max(_FIRST_EPOCH_VERSION if leader_epoch >= 0 else 0, _FIRST_RACK_VERSION if rack else 0)
@@ -177,7 +177,7 @@ class SimulatedClient:
         leader_epoch: int = -1,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> TimestampOffset:
-        """The offset at a time, or the latest (-1) or earliest (-2)."""
+        """Return the offset of a timestamp, or the latest (-1) or earliest (-2) offset."""
         asked = {
             "partition_index": partition,
             "timestamp": timestamp,
@@ -195,7 +195,7 @@ class SimulatedClient:
         return TimestampOffset(_milliseconds(found.timestamp), found.offset)
 
     async def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """Truncate before an offset; gives the log start offset."""
+        """Delete the records before an offset; return the log start offset."""
         asked = {"partition_index": partition, "offset": before}
         fields = {"topics": [{"name": topic, "partitions": [asked]}], "timeout": _BROKER_TIMEOUT}
         response = await self.ask(_DELETE_RECORDS, (0, 1, 2), fields)
@@ -204,7 +204,7 @@ class SimulatedClient:
         return int(result.low_watermark)
 
     async def init_producer_id(self, before: tuple[int, int] = (-1, -1)) -> tuple[int, int]:
-        """`before`: producer id and epoch of a producer that asks for a new epoch."""
+        """Return a producer id and epoch; `before` are those of a producer that asks for a new epoch."""
         fields = {
             "transactional_id": None,
             "transaction_timeout": _BROKER_TIMEOUT,
@@ -225,7 +225,7 @@ class SimulatedClient:
         is_held: bool,
         seconds: float = ANSWER_SECONDS,
     ) -> tuple[int, int]:
-        """`before`: producer id and epoch of one that names itself, or -1 both."""
+        """Return a producer id and epoch; `before` are the last ones that this producer had, or -1 both."""
         await self.connect()
         version = self._random.choice((0, 1, 2, 3, 4, 5) if before[0] < 0 and not is_held else (3, 4, 5))
         client = self._connected()
@@ -240,12 +240,14 @@ class SimulatedClient:
     # --- topics
 
     async def topics(self) -> dict[str, int]:
-        """The partition count of every topic there is."""
+        """Return the partition count of every topic."""
         response = await self.ask(_METADATA, (4, 8, 9, 12), {"topics": None})
         return {topic.name: len(topic.partitions) for topic in response.topics if not topic.error_code}
 
     async def leaders(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Who leads each partition, and in which epoch, as this broker knows it; -1 for nobody."""
+        """Return leader and leader epoch of every partition, as this broker knows them; -1 where there is no
+        leader.
+        """
         response = await self.ask(_METADATA, (7, 8, 9, 12), {"topics": None})
         return {
             (topic.name, partition.partition_index): (partition.leader_id, partition.leader_epoch)
@@ -281,14 +283,14 @@ class SimulatedClient:
         check_error(response.responses[0].error_code)
 
     async def create_partitions(self, name: str, count: int) -> None:
-        """Let a topic have this many partitions in all."""
+        """Add partitions to a topic, up to this count."""
         topic = {"name": name, "count": count, "assignments": None}
         fields = {"topics": [topic], "timeout": _BROKER_TIMEOUT, "validate_only": False}
         response = await self.ask(_CREATE_PARTITIONS, (0, 1, 2, 3), fields)
         check_error(response.results[0].error_code)
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
-        """Move a partition to other brokers; None calls that off."""
+        """Reassign a partition to these brokers; None cancels its reassignment."""
         asked = {"partition_index": partition, "replicas": None if replicas is None else list(replicas)}
         fields = {"topics": [{"name": topic, "partitions": [asked]}], "timeout": _BROKER_TIMEOUT}
         response = await self.ask(_ALTER_PARTITION_REASSIGNMENTS, (0,), fields)
@@ -315,7 +317,7 @@ class SimulatedClient:
         fields: Mapping[str, Any],
         seconds: float = ANSWER_SECONDS,
     ) -> Any:
-        """Any request, in one of the versions; the response as it is, whatever error it carries."""
+        """Send a request in one of the versions and return the response, whatever error it has."""
         await self.connect()
         version = self._random.choice(versions)
         return await self._within_time(self._connected().request(api_key, version, fields), seconds)
@@ -329,7 +331,7 @@ class SimulatedClient:
         try:
             async with asyncio.timeout(seconds):
                 return await answer
-        except (OSError, ProtocolError) as error:  # a time-out is an OSError
+        except (OSError, ProtocolError) as error:  # TimeoutError is an OSError
             self.disconnect()
             raise NoAnswer(str(error)) from error
 
@@ -338,7 +340,7 @@ class SimulatedClient:
 
 
 class SentBatch:
-    """A Produce request whose answer is on its way."""
+    """A Produce request that was sent, and its response to come."""
 
     def __init__(
         self, client: SimulatedClient, version: int, answer: asyncio.Future[memoryview] | None
@@ -348,7 +350,7 @@ class SentBatch:
         self._answer = answer
 
     async def result(self) -> ProduceResult | None:
-        """None where acks=0 asked for no answer."""
+        """Wait for the response; None with acks=0, which has none."""
         if self._answer is None:
             return None
         frame = await self._client.wait_for_answer(self._answer)
@@ -363,7 +365,7 @@ def check_error(error_code: int) -> None:
 
 
 def _milliseconds(timestamp: Any) -> int:
-    """Decoded messages carry a time as a datetime, or None for -1."""
+    """Convert a timestamp of a decoded message, which is a datetime or None for -1."""
     if timestamp is None:
         return -1
     return timestamp if isinstance(timestamp, int) else round(timestamp.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""Kinds of clients that only some seeds of a cluster have: each is a trait, drawn by its own stream of numbers.
+"""Kinds of clients that only some seeds of a cluster have: each is a trait, drawn from a stream of its own.
 
 A share of 0 turns a trait off.
 """
@@ -18,13 +18,13 @@ from penstock.simulation.recreating import Recreator
 PIPELINED = "pipelined"
 """Producers with batches of several partitions in flight."""
 INTERNAL_MIN_IN_SYNC = "internal min in sync"
-"""The internal topics have `min.insync.replicas=2`."""
+"""`min.insync.replicas=2` for the internal topics."""
 MEMBERS = "members"
 """Consumer groups with members."""
 RECREATED = "recreated"
-"""A topic that is deleted and made again under its name."""
+"""A topic that is deleted and created again under its name."""
 RACK_READERS = "rack readers"
-"""Readers that followers serve."""
+"""Consumers that fetch from followers."""
 SHARES: Mapping[str, float] = {
     PIPELINED: 0.3,
     INTERNAL_MIN_IN_SYNC: 0.3,
@@ -32,7 +32,7 @@ SHARES: Mapping[str, float] = {
     RECREATED: 0.2,
     RACK_READERS: 0.2,
 }
-"""The share of the seeds that have a trait."""
+"""The share of seeds that have each trait."""
 
 
 def draw_clients(world: SimulatedWorld) -> frozenset[str]:
@@ -42,7 +42,7 @@ def draw_clients(world: SimulatedWorld) -> frozenset[str]:
 
 
 def client_settings(traits: frozenset[str]) -> dict[str, str]:
-    """The settings of brokers that the traits need."""
+    """Return the broker settings that the traits need."""
     settings: dict[str, str] = {}
     if INTERNAL_MIN_IN_SYNC in traits:
         settings["min.insync.replicas"] = "2"
@@ -56,7 +56,7 @@ def client_settings(traits: frozenset[str]) -> dict[str, str]:
 
 
 def rack_of(traits: frozenset[str], node_id: int) -> dict[str, str]:
-    """The setting of one broker."""
+    """Return the rack of one broker, if brokers have racks."""
     return {"broker.rack": RACKS[node_id % len(RACKS)]} if RACK_READERS in traits else {}
 
 
@@ -78,7 +78,7 @@ class ClientCast:
             self.actors += self._groups.members
 
     async def audit(self) -> None:
-        """In peace, before the auditor of the cluster."""
+        """Check the clients of this cast in peace, before the auditor of the cluster runs."""
         if self._groups is not None:
             await self._groups.audit()
         if self._recreator is not None:

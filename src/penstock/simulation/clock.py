@@ -9,7 +9,7 @@ _START_MS = 1_700_000_000_000
 
 class SimulatedClock:
     def __init__(self, now: Callable[[], float], wall_offset_ms: int = 0) -> None:
-        """`now` is the loop's `time`."""
+        """`now` is the `time` method of the loop."""
         self._now = now
         self._offset_ms = _START_MS + wall_offset_ms
 
@@ -20,5 +20,5 @@ class SimulatedClock:
         return self._now()
 
     def jump(self, milliseconds: int) -> None:
-        """Move the wall clock, back too; `monotonic` does not notice."""
+        """Move the wall clock forward or back; `monotonic` does not change."""
         self._offset_ms += milliseconds

@@ -1,4 +1,4 @@
-"""A simulated administrator of a cluster: topics are made with copies, grow, move between brokers, and are deleted."""
+"""A simulated administrator of a cluster: creates, grows, reassigns and deletes replicated topics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ClusterAdmin:
         self._kinds = stage.world.random(f"{self.name}/kinds")
         self._routing = stage.routing(self.name)
         self._moves = self._random.choice((0, 0, 2, 8))
-        """How often partitions are moved in this seed."""
+        """The weight of reassignments in this seed."""
 
     async def step(self) -> None:
         acts = (self._create, self._grow, self._delete, self._move, self._stop_moving)
@@ -38,13 +38,13 @@ class ClusterAdmin:
                 await asyncio.sleep(0.1)
 
     async def _create(self) -> None:
-        """A name is used once, so that no late request finds another topic under it."""
+        """Create a topic with a new name, so that no late request finds another topic under it."""
         if len(self._stage.living_topics()) >= _MOST_TOPICS:
             return
         name = f"topic-{len(self._stage.topics)}"
         copies = self._random.choice((3, 3, 3, 2, min(4, len(self._stage.members))))
         if LOST_LEADER in self._stage.traits:
-            copies = 3  # a topic without eligible leaders would keep its last replica from being lost
+            copies = 3  # a partition without eligible leaders keeps its last replica from being lost
         configs = {
             "segment.bytes": str(self._random.choice((2_000, 20_000, 1_000_000))),
             "min.insync.replicas": str(self._random.choice((1, 2)) if copies > 2 else 1),
@@ -59,7 +59,7 @@ class ClusterAdmin:
             await broker.create_topic(name, len(topic.partitions), configs, copies)
         except BrokerError as error:
             self._stage.note(self.name, "create", name, error.code.name)
-            return  # whether it exists is found out in the end
+            return  # the audit finds out whether the topic exists
         topic.state = TopicState.ALIVE
         self._stage.note(self.name, "create", name, "ok")
 
@@ -106,5 +106,7 @@ class ClusterAdmin:
         self._stage.note(self.name, "delete", topic.name, "ok")
 
     def _is_damaged(self, topic: TopicModel) -> bool:
-        """Whether a replica is damaged: it stays until it is repaired, so that a missing repair is noticed."""
+        """Whether a replica of the topic is damaged: it is kept until it is repaired, so that a missing
+        repair is noticed.
+        """
         return any(self._stage.is_damaged(topic.name, index) for index in range(len(topic.partitions)))

@@ -1,4 +1,6 @@
-"""The auditor of a cluster at peace: every partition takes a write, everything promised is there, copies are equal."""
+"""The auditor of a cluster in peace: every partition takes a write, every promised record is there, replicas
+are equal.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class ClusterAuditor:
         self._producer = ClusterProducer(stage, 99)
 
     async def audit(self) -> None:
-        await asyncio.sleep(_SETTLE_SECONDS)  # until all brokers have heard of the last changes
+        await asyncio.sleep(_SETTLE_SECONDS)  # until all brokers know the last changes
         existing = await self._retried(self._topics, "topics are not told")
         for topic in self._stage.topics.values():
             self._settle(topic, existing)
@@ -59,8 +61,9 @@ class ClusterAuditor:
         return await (await self._routing.anybody()).topics()
 
     def _settle(self, topic: TopicModel, existing: dict[str, int]) -> None:
-        """Find out what became of a topic whose creation or growth was not confirmed; one that is being deleted may
-        go at any time."""
+        """Find out what became of a topic whose creation or growth was not acknowledged. A topic under
+        deletion may be there or not.
+        """
         exists = topic.name in existing
         if topic.state is TopicState.ALIVE and not exists:
             raise InvariantViolated("I1", f"the topic {topic.name} is gone")
@@ -114,7 +117,7 @@ class ClusterAuditor:
         return read
 
     async def _come_to_rest(self) -> None:
-        """Followers have what leaders have."""
+        """Wait until all replicas of each partition have the same log end offset."""
         for _ in range(_ATTEMPTS):
             ends: dict[object, set[int]] = {}
             for member in self._stage.members:

@@ -1,7 +1,7 @@
-"""A simulated consumer that keeps its place in a cluster: it commits offsets, asks for them, and is told the last ones.
+"""A simulated consumer without a group protocol: it commits offsets and fetches them.
 
-Only what a broker says that leads, as recorded, and knows it, has to be the latest: one that was replaced and has not
-heard of it answers from what it had.
+Only the recorded coordinator, while it knows that it is the coordinator, has to return the latest offsets:
+a replaced one may answer from what it had.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Committer:
             self.group.offset(place).on_read(shown, began, self.group.now())
 
     async def audit(self) -> None:
-        """Everything that was confirmed is there; in peace."""
+        """Check in peace that every acknowledged commit is there."""
         for place in self.group.places:
             if place.topic.state is TopicState.ALIVE:
                 try:

@@ -1,8 +1,9 @@
-"""Two copies of a compacted partition, compared: each was cleaned at times of its own, so their bytes may differ.
+"""Comparison of two replicas of a compacted partition: each was compacted at other times, so their bytes may
+differ.
 
-Both have the same record wherever both have one, and a record that only one of them has is outdated in the other by a
-newer record of its key. Records without a value may be gone after a time, and with them nothing is said of their key;
-of batches with transactions only the common records are compared, for aborted records go too.
+Where both have a record it is the same, and a record that only one has is outdated in the other by a newer
+record of its key. Tombstones may be removed after a time, so their keys prove nothing. Of batches in
+transactions only the common records are compared, because aborted records are removed too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class _Contents:
         self.records: dict[int, _Record] = {}
         self.newest: dict[bytes | None, int] = {}
         self.settled: dict[int, bytes | None] = {}
-        """The keys of records that only a newer record of the same key may outdate."""
+        """Return the keys of records that only a newer record of the key may outdate."""
         for header, batch in read_batches(memoryview(batches)):
             if header.is_control:
                 continue

@@ -1,7 +1,8 @@
-"""What happens to data directories without their brokers: restored to earlier copies, cloned, lost and damaged files.
+"""Faults of data directories: directories restored to an earlier copy, cloned directories, lost and damaged
+files.
 
-Each of them costs a copy, and nothing else: the other members of the in-sync sets have everything (`Survival`), and
-are not taken before the cluster knows, or before the copy is repaired.
+Each fault costs one replica of a partition. Another one is complete (`Survival`), and is not taken before
+the cluster knows of the loss or the replica is repaired.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class DataFaults:
         survival.damaged_places = self.damaged_places
 
     def damaged_places(self) -> dict[Place, ClusterMember]:
-        """Partitions of which one copy is damaged, and by whom it is held."""
+        """Return the partitions with a damaged replica, and the broker that has it."""
         self._damages = [damage for damage in self._damages if not damage.is_over(self._stage)]
         return {damage.segment.place: damage.member for damage in self._damages}
 
@@ -54,7 +55,7 @@ class DataFaults:
     # --- copies of directories
 
     async def roll_back(self, member: ClusterMember) -> None:
-        """A data directory is restored to a copy that was taken before, of a broker that ran or was stopped."""
+        """Restore a data directory to a copy that was taken earlier from the running or the stopped broker."""
         if not member.is_running or member.is_suspect:
             return
         copy = await self.copy(member)
@@ -72,7 +73,7 @@ class DataFaults:
             self._let_start_first(member)
 
     async def copy(self, member: ClusterMember) -> SimulatedDisk:
-        """Copy the data directory of a broker that runs, or of one that is stopped for it and may start again."""
+        """Copy the data directory of a running broker, or of one that is stopped for it and may start again."""
         if self._random.random() < 0.4 and member.is_running:
             await self._stop(member)
         copy = member.host.disk.copy()
@@ -80,7 +81,9 @@ class DataFaults:
         return copy
 
     def lose_directory(self, member: ClusterMember, copy: SimulatedDisk) -> None:
-        """End the process, and empty the data directory or restore it to the copy, if other replicas are complete."""
+        """End the process, and empty the data directory or restore it to the copy, if other replicas are
+        complete.
+        """
         if not self._may_lose_copy(member):
             return
         if member.is_running:
@@ -92,14 +95,16 @@ class DataFaults:
         member.down_until = self._stage.world.loop.time() + self._random.choice((0.0, 0.0, 1.0))
 
     def _let_start_first(self, member: ClusterMember) -> None:
-        """Every other process ends, which costs nothing, and is back later."""
+        """Crash all other brokers, and start them later than this one."""
         for other in self._stage.members:
             if other is not member and other.is_running and self._survival.may_crash(other):
                 other.down_until = member.down_until + self._random.uniform(0.5, 2 * self._session_seconds)
                 other.crash()
 
     async def clone(self, member: ClusterMember) -> None:
-        """A second process uses a copy of the directory, beside the first one or in its place, and ends for good."""
+        """Run a second process on a copy of the directory, beside the first process or in its place, and end
+        it for good.
+        """
         if not member.is_running or member.is_suspect or not self._may_lose_copy(member):
             return
         copy = member.host.disk.copy()
@@ -125,7 +130,7 @@ class DataFaults:
             raise InvariantViolated("traceback", f"{clone.host.name}: " + "\n".join(clone.problems))
 
     async def _run(self, clone: ClusterMember) -> bool:
-        """Whether it was let into the cluster; it runs for a while then."""
+        """Start the clone and let it run for a while; return whether it was let into the cluster."""
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await clone.start()
@@ -138,7 +143,7 @@ class DataFaults:
         return True
 
     async def _until_copied(self, member: ClusterMember) -> None:
-        """The clone may be alone in sync by now: what it has goes with it, so others get it first."""
+        """Wait until other replicas have what the clone has: it may be alone in sync, and ends for good."""
         deadline = self._stage.world.loop.time() + _PEACE_SECONDS
         while not self._survival.may_lose_copy(member) and self._stage.world.loop.time() < deadline:
             self._mend()
@@ -146,7 +151,9 @@ class DataFaults:
             await asyncio.sleep(0.05)
 
     async def replace_disk(self, member: ClusterMember) -> None:
-        """A broker gets an empty disk and copies everything; then all are killed, and it is the first to start."""
+        """Replace the disk of a broker by an empty one; when it is in sync again, crash all brokers and start
+        it first.
+        """
         if not member.is_running or member.is_suspect or not self._may_lose_copy(member):
             return
         member.crash()
@@ -164,7 +171,7 @@ class DataFaults:
                 member.crash()
 
     def _is_in_sync(self, member: ClusterMember) -> bool:
-        """Whether it is in the in-sync set of each of its partitions."""
+        """Whether the broker is in the in-sync set of each of its partitions."""
         return member.is_serving and all(
             member.node_id in state.isr
             for state in self._stage.history.now.values()
@@ -174,7 +181,7 @@ class DataFaults:
     # --- files
 
     async def lose_file(self, member: ClusterMember) -> None:
-        """A file of a closed segment is lost while its broker is down."""
+        """Delete, shorten or swap the file of a closed segment while its broker is down."""
         if not self._vulnerable(member) or not await self._end(member):
             return
         segments = self._vulnerable(member)
@@ -184,7 +191,7 @@ class DataFaults:
             self._note(member, *file_damage.lose(self._random, member.host.disk, segment, others))
 
     async def change_byte(self, member: ClusterMember) -> None:
-        """A byte of a closed segment changes, while its broker runs or is down."""
+        """Change a byte of a closed segment, while its broker runs or is down."""
         if self._random.random() < 0.5 and not await self._end(member):
             return
         segments = self._vulnerable(member)
@@ -194,7 +201,7 @@ class DataFaults:
             self._note(member, segment)
 
     async def damage_derived(self, member: ClusterMember) -> None:
-        """Indexes, snapshots and checkpoints go or change while their broker is down."""
+        """Delete or change indexes, snapshots and checkpoints while their broker is down."""
         if not self._may_lose_copy(member) or not await self._end(member):
             return
         member.is_suspect = True
@@ -204,7 +211,7 @@ class DataFaults:
                 file_damage.spoil(self._random, member.host.disk, self._random.choice(files))
 
     def _vulnerable(self, member: ClusterMember) -> list[ClosedSegment]:
-        """What may be damaged: segments of which another member of the in-sync set has a whole copy."""
+        """Return the closed segments that may be damaged: another replica of the partition is complete."""
         if not self._may_lose_copy(member):
             return []
         found = file_damage.closed_segments(self._stage, member.host.disk, self._committed)
@@ -216,7 +223,7 @@ class DataFaults:
         ]
 
     def _stays(self, place: Place) -> bool:
-        """Whether the replica is needed until it is repaired: nobody deletes or reassigns the partition."""
+        """Whether no client deletes or reassigns the partition, so that its replica must be repaired."""
         state = self._stage.history.now.get(place)
         return self._stage.living(place[0]) is not None and state is not None and not state.target
 
@@ -230,7 +237,7 @@ class DataFaults:
     # --- ends
 
     async def _end(self, member: ClusterMember) -> bool:
-        """Whether the process has ended: by a crash, or in order."""
+        """End the process by a crash or in order; return whether it has ended."""
         if member.is_suspect:
             return False
         member.down_until = self._stage.world.loop.time() + self._random.uniform(0.0, 1.0)

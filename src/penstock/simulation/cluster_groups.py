@@ -1,7 +1,7 @@
 """Consumer groups of a simulated cluster: their members live through failovers of coordinators and leaders.
 
-The rules are those of a single broker (`group_model`), as far as answers come from the recorded coordinator. In peace
-every group with living members comes to rest, with every partition read and committed to its end.
+Responses of the recorded coordinator are checked as for a broker alone (`group_model`). In peace every
+group with members comes to rest, with every partition read and committed to its end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ClusterGroupMember(GroupMember):
         self._coordinator = GroupClient(self._client)
 
     async def fetch(self, topic: TopicModel, partition: int, offset: int) -> ReadRange | None:
-        """None where the leader refused, or where the records are damaged at present."""
+        """Fetch from an offset; None where it is out of range or its records are damaged at present."""
         model = topic.partitions[partition]
         was_damaged = self._is_damaged(topic.name, partition)
         max_bytes = self._random.choice(_MAX_BYTES)
@@ -73,7 +73,7 @@ class ClusterGroups:
             self.members += [ClusterGroupMember(stage, group, place) for place in range(random.randint(1, 4))]
 
     async def audit(self) -> None:
-        """In peace; members go on until their groups have come to rest."""
+        """Let members act in peace until their groups have come to rest."""
         acting = [asyncio.ensure_future(self._act(member)) for member in self.members]
         waiting = asyncio.ensure_future(self._wait())
         try:
@@ -104,7 +104,7 @@ class ClusterGroups:
 
 class _Auditor(GroupAuditor):
     async def _describe(self, group: GroupModel) -> str:
-        """Empty while the coordinator changes."""
+        """Describe a group; empty while its coordinator changes."""
         try:
             await self._coordinator.find(group.name)
             return await self._coordinator.describe(group.name)

@@ -1,9 +1,8 @@
-"""One broker of a simulated cluster, with a session in the store that all share.
+"""One broker of a simulated cluster, with a session in the shared coordination store.
 
-Several brokers may be on one machine: a power loss takes all of them (`housemates`).
-
-It may be paused, and be kept from the store; a session whose holder is out of reach ends after its time. How it ended
-decides what it may be asked for, until it is back: `is_suspect` says that its disk may lack what it had acknowledged.
+Several brokers may share a machine (`housemates`) and lose power together. A broker may be paused and be
+kept from the store; its session then expires after its timeout. `is_suspect` says that the disk may lack
+acknowledged records; it is false again after the next registration.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class ClusterMember(BrokerHost):
         machine: SimulatedMachine | None = None,
         name: str = "",
     ) -> None:
-        """`machine` is None for a broker that has one of its own."""
+        """`machine` is None for a broker with a machine of its own."""
         super().__init__(
             world,
             name or f"broker-{node_id}",
@@ -47,14 +46,14 @@ class ClusterMember(BrokerHost):
         self._raw_settings = settings
         self._clones = 0
         self.housemates: tuple[ClusterMember, ...] = (self,)
-        """The brokers on this machine, this one too."""
+        """The brokers on this machine, including this one."""
         self.is_lost = False
-        """It has said that it is in the cluster no more, and has to be started again."""
+        """Whether the broker has reported that its session is lost; its process has to start again."""
         self.is_suspect = False
         self.down_until = 0.0
-        """Nobody starts it before."""
+        """The virtual time before which the broker is not started again."""
         self._is_buried = True
-        """Whether the machine has noticed the end of its last process."""
+        """Whether the end of the last process was noted on the machine."""
         self._changing = asyncio.Lock()
         self._kept_away: set[str] = set()
 
@@ -67,7 +66,7 @@ class ClusterMember(BrokerHost):
         return self.host.process is not None and self.host.process.is_paused
 
     def replicas(self) -> Iterator[Replica]:
-        """Of a broker that serves."""
+        """Return the replicas of a broker that serves."""
         assert self._broker is not None
         return iter(self._broker._replicas)
 
@@ -75,11 +74,11 @@ class ClusterMember(BrokerHost):
         async with self._changing:
             self.is_lost = self._is_buried = False
             await super().start()
-            # Before it was seen again, it had left what it could not answer for.
+            # A broker leaves the in-sync sets that it may fall short of before it registers.
             self.is_suspect = False
 
     async def stop(self) -> None:
-        """SimulatedCrash when it died before it had stopped."""
+        """Stop the broker in order; SimulatedCrash when it died meanwhile."""
         async with self._changing:
             if self._broker is None or self.host.process is None:
                 raise SimulatedCrash
@@ -91,7 +90,7 @@ class ClusterMember(BrokerHost):
         self._on_death()
 
     def power_loss(self) -> None:
-        """The machine goes off, with every broker on it."""
+        """Switch off the machine with every broker on it."""
         for member in self.housemates:
             member._lose_power()
 
@@ -103,17 +102,19 @@ class ClusterMember(BrokerHost):
             self._on_death()
 
     def empty_disk(self) -> None:
-        """Put an empty disk in place of the one of a broker that is down."""
+        """Replace the disk of a stopped broker by an empty one."""
         self.host.empty_disk()
         self.is_suspect = True
 
     def restore(self, copy: SimulatedDisk) -> None:
-        """Put a copy of a data directory in place of the one of a broker that is down."""
+        """Replace the data directory of a stopped broker by a copy."""
         self.host.restore(copy)
         self.is_suspect = True
 
     def clone(self, copy: SimulatedDisk, machine: SimulatedMachine | None) -> ClusterMember:
-        """Another process with the same node id on a copy of a data directory; it is no member of the stage."""
+        """Make another broker with the same node id on a copy of a data directory; it is not among the
+        members of the stage.
+        """
         self._clones += 1
         name = f"{self.host.name}-clone-{self._clones}"
         arguments = (self._world, self.node_id, self._raw_settings, self._ensemble, self._session_seconds)
@@ -122,7 +123,7 @@ class ClusterMember(BrokerHost):
         return clone
 
     def mourn(self) -> None:
-        """It may have died in the middle of an operation on its disk: let the machine notice."""
+        """Note the end of a process that died within a disk operation."""
         if not self.is_running and not self._is_buried:
             self.crash()
 
@@ -140,12 +141,12 @@ class ClusterMember(BrokerHost):
         self.keep_away("paused")
 
     def resume(self) -> None:
-        """It goes on at once; of the store it hears later."""
+        """Resume the process at once, and its connection to the store a little later."""
         self.host.resume()
         self._world.network.later(lambda: self.let_near("paused"))
 
     def keep_away(self, reason: str) -> None:
-        """Let it not reach the store."""
+        """Keep the broker from the store."""
         self._kept_away.add(reason)
         if self._store is not None:
             self._store.cut_off()
@@ -160,9 +161,9 @@ class ClusterMember(BrokerHost):
             self._store.expire()
 
     async def _end_session(self) -> None:
-        """The ensemble does, when it has not heard of it for long enough."""
+        """Leave the session open: the ensemble expires it after its timeout."""
 
     def _on_lost(self) -> None:
         self.is_lost = True
-        # After an error of its disk a broker trusts nothing that it has, and leaves what it shares.
+        # After a disk error a broker trusts none of its logs and leaves the in-sync sets that it shares.
         self.is_suspect = self.is_suspect or any(replica.log.failed for replica in self.replicas())

@@ -1,6 +1,7 @@
-"""The one who breaks a cluster: brokers die, stop, freeze, lose each other, the store, their disks and their clocks.
+"""The faults of a cluster: brokers crash, stop and pause, and lose peers, the store, disks and clocks.
 
-Each seed breaks only some kinds of things, and never more at once than what was promised can survive (`Survival`).
+Each seed has only some kinds of faults, and never more at once than the cluster promises to survive
+(`Survival`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from penstock.simulation.sole_leader_faults import SoleLeaderFaults
 from penstock.simulation.stage import CLIENT_HOST
 
 _PARTING = frozenset({"pause", "keep_from_store", "part_two", "isolate", "expire", "lose_last"})
-"""What may leave another member alone in an in-sync set."""
+"""Faults that may leave one member alone in an in-sync set."""
 _TROUBLING = frozenset(
     {
         "keep_from_store",
@@ -49,7 +50,7 @@ _TROUBLING = frozenset(
         "crash_in_operation",
     }
 )
-"""What may keep a leader from committing for as long as it lasts."""
+"""Faults that may keep a leader from committing while they last."""
 _DEATHS = frozenset({"crash", "lose_power", "crash_in_operation", "crash_all"})
 
 Act = Callable[[ClusterMember], Awaitable[None]]
@@ -81,7 +82,7 @@ class ClusterNemesis:
         self.troubled: set[int] = set()
         """The brokers with a fault that may keep a leader from committing."""
         self._hours: dict[str, int] = {}
-        """How far the clock of each machine is off."""
+        """The error of each machine's wall clock in hours."""
         everything: list[Act] = [
             self._crash,
             self._lose_power,
@@ -107,12 +108,12 @@ class ClusterNemesis:
         ]
         self._acts = self._random.sample(everything, self._random.randint(1, 6))
         if self._random.random() < 0.05:
-            self._acts = []  # healthy clusters keep their promises too
+            self._acts = []  # a cluster without faults keeps its promises too
         added = self._trait_acts()
         self._acts = self._acts + added
 
     def _trait_acts(self) -> list[Act]:
-        """What the traits of the seed add, each often enough that it happens."""
+        """Return the faults that the traits of the seed add, each often enough to happen."""
         data = self.data
         acts: dict[str, Act] = {
             ROLLED_BACK: data.roll_back,
@@ -128,12 +129,12 @@ class ClusterNemesis:
         }
         added = [act for trait, act in acts.items() if trait in self._stage.traits]
         if self._stage.traits >= {CLOCK_JUMPS} and self._losses.random() < 0.5:
-            self._acts = []  # clocks alone may neither slow a commit nor drop a follower
+            self._acts = []  # clock jumps alone may neither delay a commit nor drop a follower
         return added * max(1, len(self._acts))
 
     @property
     def faults(self) -> frozenset[str]:
-        """What this seed may break."""
+        """The kinds of faults that this seed may have."""
         return frozenset(map(_name_of, self._acts))
 
     async def rage(self) -> None:
@@ -152,7 +153,7 @@ class ClusterNemesis:
                     self._mend()
 
     def strike(self, node_id: int) -> None:
-        """Kill this one now, in a seed where brokers die."""
+        """Crash this broker now, in a seed whose faults include deaths."""
         member = self._stage.member(node_id)
         if (
             self.is_raging
@@ -172,7 +173,7 @@ class ClusterNemesis:
             member.store_faults.max_lag_s = 0.0
 
     def _mend(self) -> None:
-        """Nothing is broken any more; who is down may start."""
+        """End all faults, and let brokers that are down start."""
         self._network.heal()
         self.troubled.clear()
         for member in self._stage.members:
@@ -187,7 +188,7 @@ class ClusterNemesis:
                 member.host.threads.slowness = 1.0
 
     def _choose(self) -> ClusterMember:
-        """Often one that leads something."""
+        """Choose a broker, most often one that leads a partition."""
         leaders = {state.leader for state in self._stage.history.now.values()}
         leading = [member for member in self._stage.members if member.node_id in leaders]
         return self._random.choice(
@@ -212,7 +213,7 @@ class ClusterNemesis:
         try:
             await member.stop()
         except (SimulatedCrash, OSError):
-            self._outages.end(member)  # a stop that meets a broken disk is a crash
+            self._outages.end(member)  # a stop that meets a failing disk is a crash
 
     async def _crash_in_operation(self, member: ClusterMember) -> None:
         if self.survival.may_crash(member):
@@ -220,7 +221,7 @@ class ClusterNemesis:
             member.host.disk.faults.crash_after(self._random.randint(1, 60))
 
     async def _crash_all(self, _: ClusterMember) -> None:
-        """Within a tenth of a second, and back in any order."""
+        """Crash all brokers within a tenth of a second; they start again in any order."""
         for member in self._random.sample(list(self._stage.members), len(self._stage.members)):
             self._outages.keep_down(member)
             if self._durability == "fsync" and self._random.random() < 0.7:
@@ -230,7 +231,7 @@ class ClusterNemesis:
             await self._sleep(0.0, 0.03)
 
     async def _empty_disk(self, member: ClusterMember) -> None:
-        """Somebody gives it a new one, while others have everything."""
+        """Replace the disk by an empty one, while other replicas are complete."""
         if self.survival.may_lose_copy(member):
             self._outages.keep_down(member)
             if len(member.housemates) == 1:
@@ -263,7 +264,9 @@ class ClusterNemesis:
         await self._sleep(0.05, 2 * self._session_seconds)
 
     async def _isolate(self, member: ClusterMember) -> None:
-        """From its peers, perhaps one way only, and perhaps from the store and from clients."""
+        """Cut the broker off from its peers, perhaps one way only, and perhaps from the store and from
+        clients.
+        """
         is_one_way = self._random.random() < 0.3
         for other in self._stage.members:
             if other is not member:
@@ -310,7 +313,7 @@ class ClusterNemesis:
         member.host.clock.jump(self._random.choice((-60_000, -1_000, 1_000, 60_000)))
 
     async def _jump_clock(self, member: ClusterMember) -> None:
-        """By hours; perhaps a follower hangs meanwhile, though its session lives."""
+        """Let a wall clock jump by hours; perhaps a follower hangs meanwhile, while its session lives."""
         hours = self._losses.choice((-30, -5, -1, 1, 5, 30))
         self._hours[member.host.machine.name] = self._hours.get(member.host.machine.name, 0) + hours
         member.host.clock.jump(hours * 3_600_000)
@@ -326,7 +329,7 @@ class ClusterNemesis:
             member.host.clock.jump(-hours * 3_600_000)
 
     async def _move_session(self, member: ClusterMember) -> None:
-        """The connection to the store ends, and the next one leads to another server."""
+        """End the connection to the store; the next one leads to another server."""
         member.keep_away("moving")
         await asyncio.sleep(self._losses.uniform(0.0, self._session_seconds / 2))
         member.let_near("moving")

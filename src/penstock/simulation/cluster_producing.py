@@ -1,4 +1,6 @@
-"""A simulated producer of a cluster: it sends to the leader it knows, and looks for another when it is refused."""
+"""A simulated producer of a cluster: it sends to the leader that it knows, and looks up the leader after an
+error.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ class ClusterProducer(ProducerActor):
             self._cluster.check_in_sync((topic.name, partition), topic.min_insync_replicas, began, writes[0])
 
     def _check_readable(self, topic: TopicModel, partition: int, offset: int) -> None:
-        """With acks=1 a leader answers before its followers have the record."""
+        """Check nothing: with acks=1 a leader responds before its followers have the record."""
 
     async def _anybody(self) -> SimulatedClient:
         return await self._routing.anybody()

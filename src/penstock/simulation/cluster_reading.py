@@ -1,7 +1,8 @@
-"""A simulated reader of a cluster: it follows partitions record by record, from whoever leads, and never goes back.
+"""A simulated consumer of a cluster: it follows partitions record by record over all leaders, and never goes
+back.
 
-It names the leader epoch it knows of, as consumers do: a leader that has been replaced may be behind what the reader
-has seen, and has to refuse it.
+It names the leader epoch that it knows: a replaced leader may lack records that the consumer has seen, and
+has to refuse the request.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class ClusterReader:
                 await self._on_out_of_range(topic, partition)
 
     async def _on_out_of_range(self, topic: TopicModel, partition: int) -> None:
-        """Only retention may take the next record away from a reader; then the reader goes on at the log start."""
+        """Continue at the log start, if retention removed the next record; nothing else may remove it."""
         position = self._positions.get((topic, partition), 0)
         model = topic.partitions[partition]
         if topic.state is not TopicState.ALIVE:
@@ -74,7 +75,7 @@ class ClusterReader:
         try:
             read = read_records(model.name, result, position, compacted=topic.is_compacted)
         except DamagedBatch:
-            # The damage may have been repaired while its bytes were on their way.
+            # The damage may be repaired while the response is on its way.
             if not was_damaged and not self._stage.is_damaged(topic.name, partition):
                 raise
             self._stage.note(self.name, "damaged", model.name, position)
@@ -96,7 +97,7 @@ class ClusterReader:
     async def _ask_with_an_old_epoch(
         self, leader: SimulatedClient, epoch: int, topic: TopicModel, partition: int
     ) -> None:
-        """Only one that is still the leader of that time may answer."""
+        """Ask with the epoch before the known one; only a leader that is still in that epoch may respond."""
         begun = self._stage.leader_epoch(topic.name, partition)
         await leader.list_offset(topic.name, partition, _LATEST, epoch - 1)
         if begun == epoch == self._stage.leader_epoch(topic.name, partition):

@@ -1,7 +1,6 @@
-"""One seed of a whole cluster: three to five brokers, their clients and a nemesis, then peace and a reckoning.
+"""One seed of a cluster: three to five brokers with clients and faults, then peace and an audit.
 
-Everything is drawn from the seed, as in `scenario`. Brokers that die, or say that they are lost, are started again as
-whoever runs them would.
+Brokers that die or lose their session are started again, as a service manager would.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from penstock.simulation.transaction_cast import TransactionCast
 _LOOK_SECONDS = 0.02
 _PEACE_SECONDS = 60.0
 _REPAIR_SECONDS = 60.0
-"""A few passes of the scrub, and a repair that is tried again after 30 seconds."""
+"""Seconds for a few passes of the scrub and for a repair that is tried again after 30 seconds."""
 _QUICK = 0.02
 """The slowness of threads while a repair is waited for: a scrub rests in proportion to the time its reads take."""
 _LAST_STEP_SECONDS = 30.0
@@ -131,14 +130,14 @@ class ClusterScenario(Scenario):
         return self._report()
 
     async def _open(self) -> None:
-        """Everybody is there, and the first topics."""
+        """Wait until all brokers serve, and create the first topics."""
         await self._until(self._all_serve, "the brokers do not start")
         await self._admin.create_first_topics()
         await self._transactions.open()
         await self._keyed.open()
 
     async def _heal(self) -> None:
-        """Nothing is broken any more: in time everything is as it should be."""
+        """Wait until all brokers serve, all damage is repaired and all replicas are in sync."""
         await self._until(self._all_serve, "not all brokers serve")
         if self._nemesis.data.damaged_places():
             await self._until_repaired()
@@ -184,7 +183,7 @@ class ClusterScenario(Scenario):
     # --- brokers
 
     async def _keep(self, member: ClusterMember) -> None:
-        """Start it whenever it is down; one that is lost stops in order first, as its process does."""
+        """Start the broker whenever it is down, and stop it in order when it has lost its session."""
         random = self._world.random(f"{member.host.name}/keeper")
         while True:
             await asyncio.sleep(random.uniform(0.01, 0.05))
@@ -232,7 +231,7 @@ class ClusterScenario(Scenario):
 
 
 def cluster_settings(random: Random) -> dict[str, str]:
-    """Short intervals, so that a few seconds see what a cluster does in weeks."""
+    """Draw short intervals, so that a few seconds show everything that a cluster does in weeks."""
     return {
         "auto.create.topics.enable": "false",
         "log.flush.offset.checkpoint.interval.ms": str(random.choice((400, 2_000))),

@@ -1,6 +1,6 @@
-"""What everybody in a simulated cluster shares: its brokers, the store they agree by, its topics.
+"""What all actors of a simulated cluster share: its brokers, the coordination store and the topics.
 
-The clients' clock is right: those of the brokers' machines may jump.
+The clock of the clients is right; the clocks of the brokers' machines may jump.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from penstock.simulation.stage import CLIENT_HOST, Stage
 from penstock.state_log.partitioning import partition_of
 
 _HEARSAY_SECONDS = 0.5
-"""How long after a write a leader that is not kept from the store goes by what was recorded before."""
+"""Seconds after a write to the store in which a leader that can reach the store may act on the state before
+it.
+"""
 
 
 class ClusterStage(Stage):
@@ -33,11 +35,11 @@ class ClusterStage(Stage):
         self.members: Sequence[ClusterMember] = members
         self.ensemble = ensemble
         self.traits: frozenset[str] = frozenset()
-        """See `cluster_traits`."""
+        """The traits of the seed, see `cluster_traits`."""
         self.is_damaged: Callable[[str, int], bool] = lambda topic, partition: False
-        """Whether a copy of the partition has lost committed records that it has not got back."""
+        """Whether a replica of the partition has lost committed records and is not repaired yet."""
         self.is_strict = False
-        """Whether no broker is kept from what is recorded, so that its answers go by recent in-sync sets."""
+        """Whether every broker can reach the store, so that responses follow from recent in-sync sets."""
         self.internal_min_in_sync = 1
         """`min.insync.replicas` of the internal topics."""
         self._clock = SimulatedClock(world.loop.time)
@@ -67,35 +69,37 @@ class ClusterStage(Stage):
         return next(member for member in self.members if member.node_id == node_id)
 
     def partition(self, topic: str, index: int) -> znodes.PartitionNode | None:
-        """As the store has it."""
+        """Return the recorded state of a partition."""
         return self.history.now.get((topic, index))
 
     def check_in_sync(self, place: Place, minimum: int, began: float, what: object) -> None:
-        """A write that was sent at `began` is acknowledged now: so many replicas must have been in sync meanwhile."""
+        """Check the size of the in-sync set for a write that was sent at `began` and is acknowledged now: it
+        was recorded with `minimum` members at some moment between.
+        """
         most = self.history.most_in_sync(place, began - _HEARSAY_SECONDS)
         if self.is_strict and most < minimum:
             raise InvariantViolated("T15", f"{what} was acknowledged with {most} in sync")
 
     def check_internal(self, topic: str, key: str, began: float, what: object) -> None:
-        """The same for a record of a group or of a transactional id."""
+        """Check the same for a record of a group or of a transactional id."""
         count = sum(name == topic for name, _ in self.history.now)
         if count:
             self.check_in_sync((topic, partition_of(key, count)), self.internal_min_in_sync, began, what)
 
     def coordinates(self, node_id: int, group: str) -> bool:
-        """Whether this broker is the coordinator of a group, as recorded, and knows it."""
+        """Whether this broker is the recorded coordinator of a group, and knows it."""
         count = sum(topic == OFFSETS_TOPIC for topic, _ in self.history.now)
         return count > 0 and self.leads(node_id, OFFSETS_TOPIC, partition_of(group, count))
 
     def leader_epoch(self, topic: str, index: int) -> int | None:
-        """In which its leader leads, where that knows it."""
+        """Return the recorded leader epoch of a partition, if its leader knows it."""
         state = self.partition(topic, index)
         if state is None or not self.leads(state.leader, topic, index):
             return None
         return state.leader_epoch
 
     def leads(self, node_id: int, topic: str, index: int) -> bool:
-        """Whether this broker leads, as recorded, and knows it: what it says then is the last word."""
+        """Whether this broker is the recorded leader, and knows it: then its responses are up to date."""
         state = self.partition(topic, index)
         if state is None or state.leader != node_id or node_id < 0:
             return False

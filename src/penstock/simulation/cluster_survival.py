@@ -1,8 +1,10 @@
-"""What a cluster promises to survive: whether the nemesis may take a process, a machine's memory or a copy.
+"""What a cluster promises to survive: whether a process, the memory of a machine or a replica may be lost
+now.
 
-A copy is lost when its disk was emptied, restored to an earlier state or damaged. Every in-sync set keeps one whole
-copy. With `durability=fsync` all machines may lose their power; with `auto` and `os` not those of all members of an
-in-sync set, except, with `auto`, where the set is one machine: its brokers have fsynced what is committed.
+A replica is lost when its disk was emptied, restored to an earlier copy or damaged; every partition keeps
+a complete one. With `durability=fsync` all machines may lose power. With `auto` and `os` not all machines
+of an in-sync set may; with `auto` they may where the set is one machine, because its brokers have fsynced
+what is committed.
 """
 
 from __future__ import annotations
@@ -20,14 +22,16 @@ class Survival:
         self._stage = stage
         self._durability = durability
         self.damaged_places: Callable[[], dict[Place, ClusterMember]] = dict
-        """Partitions of which one copy is damaged, and by whom it is held."""
+        """Returns the partitions with a damaged replica, and the broker that has it."""
 
     def may_crash(self, member: ClusterMember) -> bool:
-        """Whether its process may end: that costs nothing, unless an fsync has failed."""
+        """Whether the process may end: that loses nothing, unless an fsync has failed."""
         return not member.is_suspect or self.may_lose_power(member)
 
     def may_lose_power(self, member: ClusterMember) -> bool:
-        """Whether unsynced data of all brokers on the machine may go: it was promised to nobody, or others have it."""
+        """Whether the unsynced data of all brokers on the machine may be lost: it is not committed, or others
+        have it.
+        """
         if self._durability == "fsync":
             return True
         lost = member.housemates
@@ -37,18 +41,20 @@ class Survival:
         )
 
     def may_lose_copy(self, member: ClusterMember) -> bool:
-        """Whether everything on its disk may be gone: of every partition another replica is complete."""
+        """Whether the whole disk may be lost: of every partition another replica is complete."""
         lost = (member,)
         return self._spares_damaged(lost) and all(
             self._others(lost, state) for state in self._sets_of(lost).values()
         )
 
     def is_anybody_suspect(self) -> bool:
-        """Then the others had better stay: it may be left alone before its error comes."""
+        """Whether the disk of some broker may lack records: the others have to stay, or that broker may be
+        left alone in sync.
+        """
         return self._durability != "fsync" and any(member.is_suspect for member in self._stage.members)
 
     def _spares_damaged(self, lost: Sequence[ClusterMember]) -> bool:
-        """Whether no copy that a damaged one must be repaired from is taken."""
+        """Whether no replica is lost that a damaged one must be repaired from."""
         return all(
             holder in lost or not self._holds(lost, place) for place, holder in self.damaged_places().items()
         )
@@ -58,7 +64,9 @@ class Survival:
         return state is not None and any(member.node_id in state.replicas for member in members)
 
     def _is_durable(self, lost: Sequence[ClusterMember], place: Place, state: znodes.PartitionNode) -> bool:
-        """Whether the in-sync set is one machine that has fsynced: before its leader wrote that set, or since."""
+        """Whether the in-sync set is one machine that has fsynced, before its leader recorded that set or
+        since.
+        """
         members = [member for member in lost if member.node_id in state.isr]
         if len(members) < len(state.isr) or self._durability == "os":
             return False
@@ -70,7 +78,7 @@ class Survival:
         )
 
     def _sets_of(self, members: Sequence[ClusterMember]) -> dict[Place, znodes.PartitionNode]:
-        """The partitions of which one of them is a complete replica, or a last resort."""
+        """Return the partitions of which one of the brokers has a complete replica, or a last resort."""
         nodes = {member.node_id for member in members}
         states = self._stage.history.now.items()
         return {
@@ -80,13 +88,15 @@ class Survival:
         }
 
     def _others(self, lost: Sequence[ClusterMember], state: znodes.PartitionNode) -> list[ClusterMember]:
-        """The other complete replicas."""
+        """Return the other complete replicas."""
         members = [self._stage.member(node_id) for node_id in _complete(state)]
         return [member for member in members if member not in lost and not member.is_suspect]
 
 
 def _complete(state: znodes.PartitionNode) -> tuple[int, ...]:
-    """The replicas with every committed record: the in-sync set, and the eligible leaders recorded beside it."""
+    """Return the replicas with every committed record: the in-sync set and the eligible leaders recorded
+    beside it.
+    """
     return (*state.isr, *state.eligible)
 
 

@@ -1,7 +1,7 @@
-"""What a seed of a cluster has besides its ordinary faults: kinds of topics, of machines, of stores and of lost data.
+"""Traits of a seed of a cluster: kinds of topics, machines, stores and lost data besides its ordinary faults.
 
-Drawn from a stream of numbers of their own, so that they change nothing in the seeds without them. Two seeds in five
-have none; each other seed has about two.
+Traits are drawn from a stream of their own, so that seeds without a trait do not change with it. Two seeds
+in five have none; each other seed has about two.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHANGED_BYTES = "change_byte"
 DERIVED_FILES = "damage_derived"
 """Indexes, snapshots and checkpoints that are lost or damaged."""
 CLOCK_JUMPS = "jump_clock"
-"""Wall clocks that jump by hours; a commit may take no longer for it."""
+"""Wall clocks that jump by hours, which may not delay a commit."""
 LOST_LEADER = "lose_last"
 """The last in-sync replica of a partition under min ISR loses its data, while eligible leaders have all of it."""
 
@@ -61,7 +61,7 @@ def draw_traits(random: Random) -> frozenset[str]:
 
 
 def trait_settings(random: Random, traits: frozenset[str]) -> dict[str, str]:
-    """The brokers' settings that these traits need."""
+    """Return the broker settings that these traits need."""
     settings: dict[str, str] = {}
     if COMPACTION in traits:
         settings["log.cleaner.backoff.ms"] = str(random.choice((100, 500)))
@@ -75,12 +75,12 @@ def trait_settings(random: Random, traits: frozenset[str]) -> dict[str, str]:
         settings["log.message.timestamp.after.max.ms"] = str((1 << 63) - 1)
         settings["replica.lag.time.max.ms"] = str(random.choice((1_000, 3_000)))
     if LOST_LEADER in traits:
-        settings["min.insync.replicas"] = "2"  # of the internal topics too
+        settings["min.insync.replicas"] = "2"  # internal topics have it too
     return settings
 
 
 def topic_settings(random: Random, traits: frozenset[str]) -> dict[str, str]:
-    """The settings of a topic that these traits ask for; its segments are small then."""
+    """Draw the settings of a topic for these traits; its segments are small."""
     if COMPACTION in traits and random.random() < 0.6:
         ratio = random.choice(("0.01", "0.5"))
         return {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": ratio, "segment.bytes": "2000"}
@@ -95,7 +95,7 @@ def topic_settings(random: Random, traits: frozenset[str]) -> dict[str, str]:
 def shared_machines(
     world: SimulatedWorld, nodes: Sequence[int], traits: frozenset[str]
 ) -> dict[int, SimulatedMachine]:
-    """The machine that two of the brokers share, if any do."""
+    """Return the machine that two of the brokers share, if any do."""
     if SHARED_MACHINE not in traits:
         return {}
     machine = SimulatedMachine("machine", world.loop.time)

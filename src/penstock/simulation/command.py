@@ -1,7 +1,7 @@
-"""Running seeds from the command line: one with everything it did shown, or many on all cores.
+"""The command that runs seeds: one with its events shown, or many on all cores.
 
-A seed is run as a broker alone and as a cluster. A run of many remembers how far it came with each, so that it can be
-stopped and go on later. Hash seeds are fixed first: a seed must do the same in every process.
+A run of many seeds records its progress for each kind, so that it can be stopped and continued. The hash
+seed of Python is fixed first: a seed must do the same in every process.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _STEPS = {
     *("partition", "pause", "resume", "empty-disk", "restore", "damage", "swap"),
 }
 _LAST_EVENTS = 60
-"""What is shown of a seed that failed, when nobody asked for more."""
+"""The number of events that are shown of a failed seed without `--steps` or `--trace`."""
 
 
 def main() -> None:
     if os.environ.get("PYTHONHASHSEED") != _HASH_SEED:
         os.environ["PYTHONHASHSEED"] = _HASH_SEED
         os.execv(sys.executable, [sys.executable, "-m", "penstock.simulation", *sys.argv[1:]])
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader like `head` that has seen enough is no failure
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader such as `head` may close the pipe early
     options = _parser().parse_args()
     if options.seed is not None:
         kind = options.kind or BROKER

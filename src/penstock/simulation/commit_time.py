@@ -1,7 +1,8 @@
-"""The time a commit takes, in seeds whose clocks jump: a leader in good order commits what it has within a bound.
+"""A bound on the time of commits, in seeds whose clocks jump: a leader without a fault of its own commits in
+time.
 
-A follower that hangs is dropped after the lag time, a dead one after its session; neither depends on a wall clock.
-Where clocks jump and nothing else happens, no follower is dropped.
+A hung follower is dropped after the lag time and a dead one after its session timeout; neither depends on
+a wall clock. In a seed without other faults no follower is dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class CommitTime:
         self._bound_seconds = lag_ms / 1000 + session_seconds + _SLACK_SECONDS
         self._waiting: dict[tuple[Place, int, int], _Waiting] = {}
         self.troubled: Collection[int] = ()
-        """The brokers that something else than a clock or a peer keeps from committing."""
+        """The brokers with a fault that may keep a leader from committing."""
 
     def look(self) -> None:
         now, waiting = self._stage.world.loop.time(), self._waiting
@@ -38,7 +39,7 @@ class CommitTime:
             for replica in member.replicas():
                 place, epoch = (replica.name.topic, replica.name.partition), replica.partition.leader_epoch
                 if not self._stage.leads(member.node_id, *place) or replica.partition.is_held:
-                    continue  # below min.insync.replicas nothing is committed, however long that takes
+                    continue  # under min ISR nothing is committed
                 life = (place, member.node_id, epoch)
                 high_watermark, log_end = replica.log.high_watermark, replica.log.log_end_offset
                 before = waiting.get(life)

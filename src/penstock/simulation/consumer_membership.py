@@ -1,4 +1,6 @@
-"""A member of the new protocol (KIP-848): it reports what it owns and is told what it should own."""
+"""A member of the consumer group protocol (KIP-848): it reports what it owns, and is told its target
+assignment.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,10 @@ class ConsumerMembership(Membership):
     _uses_regex = False
     _epoch = _JOINS
     _is_certain = False
-    """Whether the coordinator knows what was last reported; else everything is said again."""
+    """Whether the coordinator has the last report; otherwise the next report is complete."""
     _reported: dict[UUID, list[int]] | None = None
     _target: dict[UUID, frozenset[int]] | None = None
-    """What it should own."""
+    """The partitions that the coordinator has assigned."""
 
     @property
     def identity(self) -> Identity:
@@ -94,7 +96,9 @@ class ConsumerMembership(Membership):
         await self._reconcile()
 
     async def _reconcile(self) -> None:
-        """Come to own what it should; what it does not know by name yet has to wait."""
+        """Take and give up partitions towards the assignment; topics whose name is not known yet have to
+        wait.
+        """
         if self._target is None:
             return
         wanted: set[Place] = set()

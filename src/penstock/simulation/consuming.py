@@ -1,4 +1,4 @@
-"""Simulated readers: one follows a partition record by record, one looks at random offsets and times."""
+"""Simulated consumers of a broker alone: one follows a partition, one looks up random offsets and timestamps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Reader:
         self._client = stage.client(name)
 
     async def fetch(self, topic: TopicModel, partition: int, offset: int) -> ReadRange | None:
-        """What there is from an offset on, checked against the model; None where the broker refused."""
+        """Fetch from an offset and check the result with the model; None where the broker refused."""
         await self._client.connect()
         if topic.state is not TopicState.ALIVE:
             return None
@@ -49,7 +49,7 @@ class Reader:
 
 
 class FollowerActor(Reader):
-    """Reads a partition from its start to its end and on, as a consumer does."""
+    """A consumer that follows one partition from its start to its end and on."""
 
     def __init__(self, stage: Stage, number: int) -> None:
         super().__init__(stage, f"follower-{number}")
@@ -70,7 +70,7 @@ class FollowerActor(Reader):
             await self._reset(topic, partition)
 
     async def _reset(self, topic: TopicModel, partition: int) -> None:
-        """Out of range, or the topic is gone."""
+        """Go to the log start, or choose another partition where the topic is gone."""
         if topic.state is TopicState.ALIVE:
             try:
                 found = await self._client.list_offset(topic.name, partition, EARLIEST)
@@ -83,7 +83,7 @@ class FollowerActor(Reader):
 
 
 class BrowserActor(Reader):
-    """Looks up random offsets, times and ends."""
+    """A consumer that looks up random offsets, timestamps and ends."""
 
     def __init__(self, stage: Stage, number: int) -> None:
         super().__init__(stage, f"browser-{number}")

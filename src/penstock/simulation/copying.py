@@ -1,6 +1,6 @@
-"""A simulated copier: it reads what is committed, writes it elsewhere, and commits how far it came in the transaction.
+"""A simulated copier: it reads committed records, writes copies and commits its offsets in one transaction.
 
-So everything that it has read is copied once, whoever of those that share its group and transactional id did it.
+Every record that was read is copied once, by one of the copiers that share a group and a transactional id.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _MAX_BYTES = (1, 600, 2_000)
 
 
 class Copies:
-    """What the copiers of one group and one transactional id have in common."""
+    """The state that the copiers of one group and one transactional id share."""
 
     def __init__(self, group: str, source: Place) -> None:
         self.group = group
         self.source = source
         self.of: dict[bytes, bytes] = {}
-        """What each value is a copy of."""
+        """The original of each copy, by value."""
         self.transactions: list[ModelTransaction] = []
 
     @property
@@ -33,7 +33,9 @@ class Copies:
         return max((progress for progress in done if progress is not None), default=0)
 
     def check(self, progress: int, committed: Mapping[Place, Sequence[Shown]]) -> None:
-        """What lies before the group's offset is copied, once; nothing else is."""
+        """Check that each record before the committed offset of the group is copied once, and no other
+        record.
+        """
         sources = [value for offset, value in committed[self.source] if offset < progress]
         copies = [
             self.of[value] for records in committed.values() for _, value in records if value in self.of
@@ -65,7 +67,7 @@ class Copier(TransactionalProducer):
     async def _is_ready(self) -> bool:
         end = await self.progress()
         self._records, position = [], -1
-        while not self._records and end > position:  # what was aborted is passed over
+        while not self._records and end > position:  # aborted records are passed over
             position = end
             end, self._records = await read_from(
                 self._routing,
@@ -95,7 +97,7 @@ class Copier(TransactionalProducer):
         self._note("progress", transaction.name, end)
 
     async def progress(self) -> int:
-        """How far the group is, as its coordinator says."""
+        """Return the committed offset of the group."""
         least = self._copies.certain_progress
         shown = await self._client.committed_offset(self._copies.group, self._copies.source)
         self._note("offset", shown)

@@ -1,7 +1,7 @@
-"""`Disk` in memory, with everything a real one does to a careless program.
+"""`Disk` in memory, with all the failures of a real disk.
 
-What was written and what is durable are kept apart, for bytes and for names. A disk serves one process: after
-`process_crash` or `power_loss` it is dead, and the disk they return holds what survived.
+Written and durable state are kept apart, for bytes and for names. A disk serves one process: after
+`process_crash` or `power_loss` it is dead, and the disk that they return holds what survived.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SimulatedDisk:
     ) -> None:
         self.faults = faults or DiskFaults()
         self.on_crash: Callable[[], None] = lambda: None
-        """Called when an armed crash strikes, before the operation raises."""
+        """Called when an armed crash happens, before the operation raises."""
         self._random = random
         self._trace = trace
         self._namespace = namespace or Namespace()
@@ -41,7 +41,9 @@ class SimulatedDisk:
     # --- the end of a process
 
     def process_crash(self) -> SimulatedDisk:
-        """The process is gone; the page cache is not, except for pages a failed sync left clean but wrong."""
+        """Return the disk after the end of the process: the page cache stays, except for pages that a failed
+        fsync left clean.
+        """
         self._dead = True
         for inode in self._namespace.files():
             if self._random.random() < 0.5:
@@ -49,7 +51,9 @@ class SimulatedDisk:
         return self._successor()
 
     def power_loss(self, random: random.Random) -> SimulatedDisk:
-        """Only what was synced is sure to be there; of the rest, whatever `random` leaves."""
+        """Return the disk after a power loss: synced state is there, and of the rest whatever `random`
+        leaves.
+        """
         self._dead = True
         self._namespace.power_loss(random)
         for inode in self._namespace.files():
@@ -57,10 +61,12 @@ class SimulatedDisk:
         return self._successor()
 
     def copy(self) -> SimulatedDisk:
-        """A disk with a copy of every file, as `cp -a` of the data directory makes it; this one goes on."""
+        """Return a disk with a copy of every file, as `cp -a` of the data directory makes it; this disk stays
+        in use.
+        """
         return SimulatedDisk(self._random, self._trace, self._namespace.copy(), self.faults)
 
-    # --- what happens to a disk without its broker: no operation of the machine, nothing can fail in it
+    # --- changes from outside of the broker, which never fail
 
     def has(self, path: str) -> bool:
         return self._namespace.find(path) is not None
@@ -72,7 +78,7 @@ class SimulatedDisk:
         return bytes(self._namespace.file(path).cached)
 
     def damage(self, path: str, content: bytes | None) -> None:
-        """Other bytes in place of those of a file, or no file at all."""
+        """Replace the bytes of a file, or remove the file."""
         self._trace.record("damage", path, -1 if content is None else zlib.crc32(content))
         if content is None:
             self._namespace.replace(path, None)
@@ -189,22 +195,22 @@ class SimulatedDisk:
         return sum(len(inode.cached) for inode in self._namespace.files())
 
     def lock(self) -> bool:
-        """There is one process at a time on a simulated machine."""
+        """Succeed: a simulated machine has one process at a time on a directory."""
         return True
 
     def close(self) -> None:
-        """Nothing to give up."""
+        """Release nothing."""
 
-    # --- what every operation passes
+    # --- checks before every operation
 
     def operate(self, operation: Operation, path: str, *details: object) -> None:
-        """For an operation that happens whole or not at all."""
+        """Pass a check for an operation that happens as a whole or not at all."""
         if self._is_fatal(operation, path, *details):
             self._die()
         self._check(operation, path)
 
     def write(self, inode: Inode, path: str, position: int, data: bytes) -> None:
-        """A write may end half-way: by a crash, by an error, or where the room ends."""
+        """Return how many bytes are written: a write may end early by a crash, an error or a full disk."""
         if self._is_fatal("pwrite", path, position, len(data), zlib.crc32(data)):
             inode.write(position, data[: self._random.randrange(len(data) + 1)])
             self._die()
@@ -291,7 +297,7 @@ class SimulatedFile:
         self._disk.sync(self._inode, self._path)
 
     def start_writeback(self, position: int, length: int) -> None:
-        """Nothing to do: a power loss takes or leaves any part of what was not synced anyway."""
+        """Do nothing: a power loss takes or leaves any part of unsynced bytes anyway."""
 
     def fileno(self) -> int | None:
         return None

@@ -1,6 +1,7 @@
-"""What is wrong with a simulated disk: the errors and the crash that are due, how full and how cold it is.
+"""The state of a simulated disk's faults: armed errors, an armed crash, its capacity and how cold its cache
+is.
 
-Belongs to the machine, so it outlives the processes on it.
+The faults belong to the machine and outlive its processes.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ class DiskFaults:
     def __init__(self) -> None:
         self.capacity_bytes = UNLIMITED_BYTES
         self.cold_reads = 0.0
-        """How likely `pread_cached` and `is_cached` find a range not in memory."""
+        """The likelihood that `pread_cached` and `is_cached` find a range not in memory."""
         self.failed_syncs = 0
         self._failures: dict[Operation, _Failure] = {}
         self._operations_to_crash: int | None = None
 
     def fail(self, operation: Operation, error: int = errno.EIO, *, skip: int = 0, times: int = 1) -> None:
-        """Make the next `times` of an operation fail, after letting `skip` of them pass."""
+        """Arm errors: the next `times` of an operation fail, after `skip` of them have passed."""
         self._failures[operation] = _Failure(error, skip, times)
 
     def crash_after(self, operations: int) -> None:
-        """Let the process die in the middle of an operation, `operations` from now."""
+        """Arm a crash within an operation, `operations` from now."""
         self._operations_to_crash = operations
 
     def heal(self) -> None:
-        """Disarm everything; what a failed sync has lost stays lost."""
+        """Disarm everything; what a failed fsync has lost stays lost."""
         self._failures.clear()
         self._operations_to_crash = None
         self.capacity_bytes = UNLIMITED_BYTES
 
     def is_last_operation(self) -> bool:
-        """Asked once for every operation: whether the process dies in this one."""
+        """Count one operation, and return whether the process dies in it."""
         if self._operations_to_crash is None:
             return False
         self._operations_to_crash -= 1
@@ -57,7 +58,7 @@ class DiskFaults:
         return True
 
     def check(self, operation: Operation, path: str) -> None:
-        """Raise what was armed for this operation, if it is due."""
+        """Raise the error that is armed for this operation, if it is due."""
         failure = self._failures.get(operation)
         if failure is None:
             return

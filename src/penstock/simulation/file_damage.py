@@ -1,7 +1,7 @@
-"""Loss and damage of synced data: what happens to files of closed segments, and to files that are made from them.
+"""Loss and damage of synced data: in files of closed segments, and in files derived from them.
 
-A `Damage` remembers the batches that a copy has lost. It is over when the copy has them again, byte for byte, or needs
-them no more.
+A `Damage` holds the batches that a replica has lost. It is over when the replica has them again, byte for
+byte, or does not need them any more.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from penstock.storage.log_directories import LOGS
 _LOG_SUFFIX = ".log"
 _MAX_BYTES = 1 << 20
 _CRC_POSITION = 17
-"""Where the CRC of a batch is; it covers what comes after it."""
+"""The position of the CRC in a batch; it covers everything behind it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedSegment:
-    """The file of a segment that is written no more."""
+    """The file of a closed segment."""
 
     place: Place
     path: str
@@ -43,7 +43,7 @@ class ClosedSegment:
         return max(header.next_offset for header, _ in read_batches(memoryview(self.content)))
 
     def batch_ends(self) -> list[int]:
-        """Positions between two batches."""
+        """Return the positions between two batches."""
         return [position for position, _ in _positions(self.content)][1:]
 
 
@@ -53,7 +53,7 @@ class Damage:
     segment: ClosedSegment
 
     def is_over(self, stage: ClusterStage) -> bool:
-        """Whether the copy is as it was, or gone."""
+        """Whether the replica is repaired, or gone."""
         place = self.segment.place
         state = stage.history.now.get(place)
         if state is None or self.member.node_id not in state.replicas:
@@ -83,7 +83,7 @@ def _stored(replica: Replica, offset: int, length: int) -> bytes:
 def closed_segments(
     stage: ClusterStage, disk: SimulatedDisk, committed: Callable[[Place], int]
 ) -> list[ClosedSegment]:
-    """Committed ones, of the partitions of ordinary topics that are not compacted."""
+    """Return the committed closed segments of ordinary topics that are not compacted."""
     found: list[ClosedSegment] = []
     for place, directory in _directories(stage, disk):
         if stage.topics[place[0]].is_compacted:
@@ -97,7 +97,7 @@ def closed_segments(
 
 
 def derived_files(stage: ClusterStage, disk: SimulatedDisk) -> list[str]:
-    """Files that a broker makes again from its logs."""
+    """Return the files that a broker rebuilds from its logs."""
     found = [name for name in disk.names("") if name.startswith("checkpoint.")]
     for _, directory in _directories(stage, disk):
         names = disk.names(directory)
@@ -108,7 +108,7 @@ def derived_files(stage: ClusterStage, disk: SimulatedDisk) -> list[str]:
 def lose(
     random: Random, disk: SimulatedDisk, segment: ClosedSegment, others: list[ClosedSegment]
 ) -> list[ClosedSegment]:
-    """Delete, shorten or exchange the file; the segments that are damaged then."""
+    """Delete, shorten or swap the file; return the segments that are damaged then."""
     damaged = [segment]
     kind = random.choice(("delete", "delete", "truncate", "empty", "swap"))
     ends = segment.batch_ends()
@@ -127,7 +127,7 @@ def lose(
 
 
 def change_byte(random: Random, disk: SimulatedDisk, segment: ClosedSegment) -> None:
-    """Change one byte that the CRC of its batch covers, or of the CRC."""
+    """Change one byte of a batch that its CRC covers, or of the CRC."""
     batches = list(_positions(segment.content))
     position, size = random.choice(batches)
     place = position + random.randrange(_CRC_POSITION, size)

@@ -1,4 +1,6 @@
-"""A simulated administrator of groups: lists, describes and deletes them, deletes offsets, commits from outside."""
+"""A simulated administrator of groups: lists, describes and deletes groups, deletes offsets, and commits as
+no member.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ class GroupAdminActor:
         await act(group)
 
     async def _shorten_segments(self, segment_bytes: int) -> None:
-        """So that what the groups remember is compacted within a seed."""
+        """Make the segments of the offsets topic small, so that it is compacted within a seed."""
         try:
             await self._client.set_topic_config(OFFSETS_TOPIC, "segment.bytes", str(segment_bytes))
         except BrokerError as error:
@@ -70,7 +72,7 @@ class GroupAdminActor:
             group.offset(place).on_read(shown, began, group.now())
 
     async def _commit(self, group: GroupModel) -> None:
-        """From outside: taken while the group has no members."""
+        """Commit as no member, which is accepted while the group is empty."""
         place = self._choose()
         topic_id = None if place is None else await self._stage.topic_id(self._client, place.topic)
         if place is None or topic_id is None:

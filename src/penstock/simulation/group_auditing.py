@@ -1,6 +1,7 @@
-"""The auditor of groups: after every restart it asks for every offset, and in the end whether everybody is served.
+"""The auditor of groups: it fetches every offset after every restart, and in peace waits until all members
+are served.
 
-While a coordinator loads it has to say so; whatever else it says counts.
+A coordinator that loads must respond with COORDINATOR_LOAD_IN_PROGRESS; any other response counts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock.simulation.stage import Stage
 from penstock.simulation.topic_model import TopicState
 
 LONG_SESSION_MS = 15_000
-"""Members survive a restart: it and reading everything take less."""
+"""A session timeout that is longer than a restart with its audit."""
 _LOADING_SECONDS = 20.0
 _REPORTS = 3
 
@@ -32,7 +33,7 @@ class GroupAuditor:
         self._coordinator = GroupClient(client)
 
     async def audit(self) -> None:
-        """After a restart, before the clients are let in."""
+        """Check every committed offset after a restart, before clients are let in."""
         for group in self._stage.groups:
             is_lost = group.is_weak and self._stage.broker.cache_lost
             if is_lost:
@@ -56,7 +57,7 @@ class GroupAuditor:
             except BrokerError as error:
                 is_loading = error.code is ErrorCode.coordinator_load_in_progress
                 if error.code is ErrorCode.not_coordinator and not group.knows_anything:
-                    return None  # nobody had asked for a coordinator yet
+                    return None  # no client had asked for a coordinator yet
                 if not is_loading or self._stage.world.loop.time() > deadline:
                     raise InvariantViolated("I12", f"{group.name} is not served: {error!r}") from error
                 await asyncio.sleep(0.01)
@@ -64,7 +65,7 @@ class GroupAuditor:
     # --- peace
 
     async def wait_for_members(self, members: list[GroupMember]) -> None:
-        """Everything is mended: all that is there is read and committed by the members that are alive."""
+        """Wait until the members that are alive have read and committed everything."""
         await self.wait_for(self._stage.groups, members)
 
     async def wait_for(self, groups: Sequence[GroupModel], members: Sequence[GroupMember]) -> None:
@@ -78,7 +79,9 @@ class GroupAuditor:
                 await asyncio.sleep(0.2)
 
     async def _is_at_rest(self, group: GroupModel, members: list[GroupMember]) -> bool:
-        alive = [member for member in members if member.is_alive]  # the last to go may still be on its way
+        alive = [
+            member for member in members if member.is_alive
+        ]  # the last member may still be about to leave
         return not alive or (self._is_served(group, alive) and await self._is_stable(group))
 
     def _is_served(self, group: GroupModel, members: list[GroupMember]) -> bool:
@@ -95,7 +98,7 @@ class GroupAuditor:
         return (await self._describe(group)).startswith(GroupState.STABLE)
 
     async def describe(self, members: list[GroupMember]) -> dict[str, str]:
-        """How the groups are, those with living members that have enough time for a restart."""
+        """Describe the groups that have members whose session outlasts a restart."""
         lasting = {member.group for member in _lasting(members)}
         return {group.name: await self._describe(group) for group in self._stage.groups if group in lasting}
 
@@ -114,7 +117,7 @@ class GroupAuditor:
                 raise InvariantViolated("restart", f"{name} was {before[name]} and is {now}")
 
     async def check_undisturbed(self, members: list[GroupMember]) -> None:
-        """Members that were in a group before a restart are in it afterwards, as if nothing had happened."""
+        """Check that members of a group are in it after a restart, without a rebalance."""
         lasting = _lasting(members)
         if not lasting:
             return
@@ -126,5 +129,5 @@ class GroupAuditor:
 
 
 def _lasting(members: list[GroupMember]) -> list[GroupMember]:
-    """Those whose session survives a restart."""
+    """Return the members whose session outlasts a restart."""
     return [member for member in members if member.is_alive and member.group.session_ms >= LONG_SESSION_MS]

@@ -1,7 +1,8 @@
-"""A simulated client of a coordinator: the requests of consumer groups, in versions drawn from the seed.
+"""A simulated client of a group coordinator: requests of consumer groups, in versions drawn from the seed.
 
-As with `SimulatedClient`, a refusal is a BrokerError and no answer is `NoAnswer`; JoinGroup and ConsumerGroupHeartbeat
-give their response as it is, because their errors carry something.
+As with `SimulatedClient`, a refusal is a BrokerError and an unknown outcome is `NoAnswer`. JoinGroup and
+ConsumerGroupHeartbeat return their response whatever its error code is, because the error is part of the
+protocol.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ _OFFSET_COMMIT, _OFFSET_FETCH, _FIND_COORDINATOR, _JOIN_GROUP, _HEARTBEAT = 8, 9
 _LEAVE_GROUP, _SYNC_GROUP, _DESCRIBE_GROUPS, _LIST_GROUPS, _DELETE_GROUPS = 13, 14, 15, 16, 42
 _OFFSET_DELETE, _CONSUMER_GROUP_HEARTBEAT, _CONSUMER_GROUP_DESCRIBE = 47, 68, 69
 _FIRST_WITH_INSTANCE = {_JOIN_GROUP: 9, _SYNC_GROUP: 3, _HEARTBEAT: 3, _LEAVE_GROUP: 3, _OFFSET_COMMIT: 7}
-"""JoinGroup has it from version 5 on, but a static leader that comes back is told that it leads only from 9 on, and
-nobody notices new partitions for a group without a leader."""
+"""The first version of each request with a group instance id. JoinGroup has it from version 5 on, but tells a
+returned static leader only from version 9 on that it leads, and a group without a leader does not notice
+new partitions.
+"""
 RANGE = "range"
 CONSUMER = "consumer"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks, as a coordinator knows it; `generation` is a member epoch in the new protocol."""
+    """A member as its coordinator knows it; `generation` is a member epoch in the consumer protocol."""
 
     group: str
     member_id: str = ""
@@ -106,7 +109,7 @@ class GroupClient:
         response = await self._client.ask(_LEAVE_GROUP, who.versions(_LEAVE_GROUP, 0, 5), fields)
         check_error(response.error_code)
 
-    # --- the new protocol
+    # --- the consumer protocol
 
     async def consumer_heartbeat(
         self,
@@ -116,7 +119,7 @@ class GroupClient:
         owned: Mapping[UUID, Iterable[int]] | None,
         regex: str | None = None,
     ) -> Any:
-        """None: as before."""
+        """Report to the coordinator; None stands for an unchanged value."""
         fields = {
             "group_id": who.group,
             "member_id": who.member_id,
@@ -138,7 +141,7 @@ class GroupClient:
     # --- offsets
 
     async def commit(self, who: Identity, commits: Sequence[Commit]) -> list[ErrorCode]:
-        """The outcome of each."""
+        """Commit offsets, and return the outcome of each."""
         topics = [
             {
                 "name": commit.topic,
@@ -197,9 +200,10 @@ class GroupClient:
         return [group.group_id for group in response.groups]
 
     async def describe(self, group: str) -> str:
-        """Everything a restart may not change, as text.
+        """Describe everything that a restart may not change, as text.
 
-        Only GROUP_ID_NOT_FOUND says that the group has no member of the new protocol: the classic request follows then.
+        Only GROUP_ID_NOT_FOUND says that the group has no member of the consumer protocol: then the
+        classic request follows.
         """
         response = await self._client.ask(_CONSUMER_GROUP_DESCRIBE, (0, 1), {"group_ids": [group]})
         described = response.groups[0]

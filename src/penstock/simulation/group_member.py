@@ -1,7 +1,8 @@
-"""A simulated consumer in a group: it keeps up its membership, reads what it was given, and commits what it has read.
+"""A simulated member of a consumer group: it keeps up its membership, reads its partitions and commits what
+it has read.
 
-It is a process of its own: it leaves, or dies without a word, and comes back later, a static one under its name. What
-it does not know is left to the model to judge: a member that was thrown out goes on until it is told.
+A member leaves, or dies without a LeaveGroup, and comes back later, a static one with its instance id. A
+member that was removed from the group goes on until it is told; the model judges what it may do.
 """
 
 from __future__ import annotations
@@ -71,12 +72,12 @@ class GroupMember(Reader):
 
     @property
     def rebalances(self) -> int:
-        """How often its life in the group was interrupted."""
+        """The number of rebalances that this member has gone through."""
         return 0 if self._membership is None else self._membership.interruptions
 
     @property
     def is_done(self) -> bool:
-        """Whether it has read and committed all there is for it."""
+        """Whether the member has read and committed everything in its partitions."""
         return (
             self._membership is not None
             and self._membership.is_settled
@@ -91,7 +92,7 @@ class GroupMember(Reader):
         if self._stage.is_at_rest and not self._is_at_rest:
             self._is_at_rest = True
             for progress in self._progress.values():
-                progress.is_at_end = False  # the last records may have come since
+                progress.is_at_end = False  # the last records may be newer than the last read
         if self._membership.is_due:
             await self._membership.report()
         elif self._random.random() < 0.03 and not self._stage.is_at_rest:
@@ -121,7 +122,7 @@ class GroupMember(Reader):
         self._stage.note(self.name, "begin", kind.__name__)
 
     async def _end(self) -> None:
-        """Leave in order, or die."""
+        """Leave the group, or die without a LeaveGroup."""
         assert self._membership is not None
         leaves = self._random.random() < 0.5
         self._stage.note(self.name, "leave" if leaves else "die")
@@ -188,7 +189,7 @@ class GroupMember(Reader):
             progress.position = read.end
 
     async def _reset(self, place: Place, progress: _Progress) -> None:
-        """There is no offset, or it is out of range: from the beginning."""
+        """Go to the log start: there is no committed offset, or it is out of range."""
         if place.topic.state is TopicState.ALIVE:
             found = await self._client.list_offset(place.topic.name, place.partition, EARLIEST)
             progress.position = max(found.offset, 0)
@@ -196,7 +197,7 @@ class GroupMember(Reader):
     # --- committing
 
     async def _commit_some(self, places: set[Place]) -> None:
-        """The last chance before these are given up."""
+        """Commit before these partitions are given up, most of the time."""
         if places and self._random.random() < 0.7:
             try:
                 await self._commit(sorted(places, key=str))
@@ -204,7 +205,7 @@ class GroupMember(Reader):
                 self._stage.note(self.name, "commit", type(error).__name__)
 
     async def _commit(self, places: list[Place]) -> None:
-        """What was read and not committed; now and then as a member of a time that is over."""
+        """Commit what was read and is not committed; now and then with the generation before."""
         assert self._membership is not None
         who = self._membership.identity
         known = self.group.generation

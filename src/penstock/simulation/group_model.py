@@ -1,8 +1,9 @@
-"""What a consumer group must be: its offsets, its generations, and who reads which partition.
+"""The rules of a consumer group: its offsets, its generations, and the owner of each partition.
 
-A member holds a partition from the answer that gave it until it gives it up, dies, or its lease ends: the time for
-which the coordinator has to count on it, reckoned from its last request that was answered. Nobody else may be given the
-partition meanwhile. Within one generation, as far as it was confirmed by a SyncGroup, a partition has one owner.
+A member owns a partition from the response that assigned it until the member gives it up or dies, or its
+lease ends: the time for which the coordinator has to count on it, measured from its last request that got
+a response. No other member may own the partition meanwhile. Within a generation that was confirmed by
+SyncGroup a partition has one owner.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from penstock.simulation.topic_model import TopicModel
 
 
 class Protocols(Enum):
-    """What the members of a group speak."""
+    """The protocols that the members of a group use."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -27,7 +28,7 @@ class Protocols(Enum):
 
 
 class Place(NamedTuple):
-    """A partition of a topic that was deleted is another than that of the next topic of its name."""
+    """A partition of one topic; after a deletion the next topic with its name has other places."""
 
     topic: TopicModel
     partition: int
@@ -38,7 +39,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """What one member holds, and until when nobody else may."""
+    """The partitions that a member owns, and the time until which no other member may."""
 
     owner: str
     ends: float = 0.0
@@ -54,11 +55,11 @@ class GroupModel:
         self.topics = frozenset(topics)
         self.session_ms = session_ms
         self.is_weak = is_weak
-        """Whether a power loss may take back what was confirmed (`durability=os`)."""
+        """Whether a power loss may take back acknowledged commits (`durability=os`)."""
         self.generation = 0
-        """A generation or epoch that some member was confirmed to be in."""
+        """The greatest generation or epoch that a member was confirmed to be in."""
         self.assigned_partitions: Mapping[str, int] = {}
-        """Of which topics, and how many of each, the last leader assigned."""
+        """The topics that the last leader assigned, with their partition counts."""
         self._events = count(1)
         self._offsets: dict[Place, OffsetModel] = {}
         self._deletions: list[OffsetWrite] = []
@@ -66,7 +67,7 @@ class GroupModel:
         self._leases: list[Lease] = []
 
     def now(self) -> float:
-        """The number of an event; later ones are greater."""
+        """Return the number of an event; numbers increase."""
         return float(next(self._events))
 
     # --- offsets
@@ -77,7 +78,7 @@ class GroupModel:
 
     @property
     def knows_anything(self) -> bool:
-        """Whether some commit was confirmed, and is not deleted."""
+        """Whether a commit was acknowledged and is not deleted."""
         return any(model.is_certain for model in self._offsets.values())
 
     def offset(self, place: Place) -> OffsetModel:
@@ -86,13 +87,13 @@ class GroupModel:
         return self._offsets[place]
 
     def begin_commit(self, place: Place, offset: int | None, metadata: str) -> OffsetWrite:
-        """`offset` is None for a deletion."""
+        """Note a commit that is about to be sent; `offset` is None for a deletion."""
         write = OffsetWrite(offset, metadata, self.now())
         self.offset(place).begin(write)
         return write
 
     def begin_deletion(self, who: str) -> OffsetWrite:
-        """Of the whole group; a new one may begin with any generation."""
+        """Note a deletion of the whole group; a new group may begin with any generation."""
         self._forget_generations()
         write = OffsetWrite(None, who, self.now())
         self._deletions.append(write)
@@ -117,7 +118,7 @@ class GroupModel:
             self._leases.remove(lease)
 
     def take(self, lease: Lease, places: Iterable[Place], seconds: float) -> None:
-        """The member was just told that these are its own."""
+        """Check and note that the member was assigned these partitions."""
         for place in places:
             for other in self._leases:
                 if other is not lease and place in other.places and seconds < other.ends:
@@ -126,7 +127,7 @@ class GroupModel:
             lease.places.add(place)
 
     def on_generation(self, generation: int, owner: str, places: Iterable[Place]) -> None:
-        """A member of the classic protocol was confirmed to be in a generation, with these partitions."""
+        """Check and note that a member of the classic protocol is in a generation, with these partitions."""
         if self.protocols is not Protocols.CLASSIC:
             return
         self._move_to(generation, owner)
@@ -137,14 +138,18 @@ class GroupModel:
                 raise self._violation("one owner", message)
 
     def on_epoch(self, epoch: int, known: int, owner: str) -> None:
-        """A member of the new protocol is in an epoch; `known` is its own before, or the group's where it joined."""
+        """Check and note the epoch of a member of the consumer protocol; `known` is its last epoch, or the
+        group's where it joined.
+        """
         if self.protocols is Protocols.CONSUMER:
             if epoch < min(known, self.generation):
                 raise self._violation("generation", f"{owner} is in epoch {epoch}, {known} had begun")
             self.generation = max(self.generation, epoch)
 
     def check_commit(self, generation: int, known: int, owner: str) -> None:
-        """A commit was taken; `known` is the generation that was confirmed when it was sent."""
+        """Check the generation of a commit that was accepted; `known` is the generation that was confirmed
+        when it was sent.
+        """
         if self.protocols is Protocols.CLASSIC and generation < known:
             message = f"a commit of {owner} in generation {generation} was taken, {known} had begun"
             raise self._violation("fencing", message)
@@ -171,7 +176,9 @@ class GroupModel:
             self.offset(place).on_read(shown, began, self.now())
 
     def on_loss(self) -> None:
-        """What was confirmed may be gone: the coordinator need not know its members any more."""
+        """Allow that acknowledged commits are gone, and that the coordinator does not know its members any
+        more.
+        """
         self._deletions.clear()
         self._forget_generations()
         self.assigned_partitions = {}

@@ -1,7 +1,9 @@
-"""The connections of a group member in a cluster, used as if they were one: to its coordinator, to leaders, to anybody.
+"""The connections of a group member in a cluster, used as if they were one: to its coordinator, to leaders,
+to anybody.
 
-The coordinator is the broker that FindCoordinator named last. `is_authoritative` says whether the last answer came from
-the recorded coordinator, which knows that it is: a replaced broker that has not heard of it may confirm what is over.
+The coordinator is the broker that FindCoordinator named last. `is_authoritative` says whether the last
+answer came from the recorded coordinator, which knows that it is: a replaced broker that has not heard of
+it may confirm what is over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What clients sent and what they were told about it: the facts the model judges a broker by.
+"""What clients have sent, and the responses: the facts by which the models judge a broker.
 
-Every record's value is unique and says where it was sent, so that whatever a reader finds can be traced to
-the one write that may have put it there.
+Every record has a unique value that says where it was sent, so that each record can be traced to the one
+write that may have stored it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from enum import Enum
 from penstock.simulation.invariants import Invariant
 
 FILLING = b" | "
-"""Where the readable part of a value ends."""
+"""The separator behind the readable part of a value."""
 
 
 class InvariantViolated(Exception):
-    """A broker broke a promise; `invariant` is the name of the check that found it."""
+    """A broker broke a promise; `invariant` names the check that found it."""
 
     def __init__(self, invariant: str, message: str) -> None:
         super().__init__(f"{invariant}: {message}")
@@ -24,32 +24,32 @@ class InvariantViolated(Exception):
 
 
 class DamagedBatch(InvariantViolated):
-    """A reader was given a batch whose CRC does not match; a consumer that checks it takes nothing of the batch."""
+    """A fetched batch has a wrong CRC; a consumer that checks it takes no record of the batch."""
 
 
 class Outcome(Enum):
     PENDING = "pending"
     OK = "ok"
     FAIL = "fail"
-    """It certainly did not happen."""
+    """The request certainly had no effect."""
     UNKNOWN = "unknown"
-    """It may have happened, may yet happen, or not."""
+    """The request may have had its effect, may still have it, or not."""
 
 
 @dataclass(slots=True, eq=False)
 class Write:
-    """One batch on its way into a partition."""
+    """One batch that was sent to a partition."""
 
     values: tuple[bytes, ...]
     keys: tuple[bytes, ...]
     timestamps: tuple[int, ...]
-    """Empty where the broker sets the time."""
+    """Empty where the broker sets the timestamps."""
     lane: str
-    """Batches of one lane, an idempotent producer's session or a connection, are stored as they were sent."""
+    """The idempotent session or connection whose batches must be stored in the order in which they were sent."""
     order: int
     acks: int
     weak_changes: int
-    """How often the topic's promise had changed when the write was first sent."""
+    """The number of changes of the topic's durability before the write was first sent."""
     outcome: Outcome = Outcome.PENDING
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Write:
 
 
 def label(value: bytes) -> str:
-    """The part of a value that says what it is; the rest is filling."""
+    """Return the readable part of a value."""
     return value.partition(FILLING)[0].decode(errors="replace")
 
 
@@ -72,7 +72,7 @@ class ReadRecord:
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """What one fetch showed: the records, and up to where there are no others."""
+    """The result of one fetch: the records, and the offset up to which there are no others."""
 
     start: int
     end: int
@@ -81,7 +81,7 @@ class ReadRange:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """A whole partition, read after a restart before anybody else was let in."""
+    """A whole partition, read after a restart before clients are let in."""
 
     log_start: int
     log_end: int

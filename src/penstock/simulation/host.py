@@ -1,7 +1,7 @@
-"""The place of one broker on a simulated machine: its disk, its name in the network, and the process that runs there.
+"""The place of one broker on a simulated machine: its disk, its host name, and the process that runs there.
 
-Starting it gives a process and the `Environment` a broker takes; a crash or a power loss ends that process
-and leaves the disk as it would be found. Several hosts may be on one machine (`SimulatedMachine`).
+A start makes a process and the `Environment` of a broker. A crash or a power loss ends the process and
+leaves the disk as a restart would find it. Several hosts may share a machine (`SimulatedMachine`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SimulatedWorld:
         self.network = SimulatedNetwork(loop, self.random("network"), trace)
 
     def random(self, purpose: str) -> Random:
-        """One stream of numbers per purpose, so that a change in one part does not move all the others."""
+        """Return the random stream of one purpose; a change in one part does not move the streams of others."""
         return self.random_of(self.seed, purpose)
 
     @staticmethod
@@ -39,7 +39,7 @@ class SimulatedWorld:
 
 class SimulatedHost:
     def __init__(self, world: SimulatedWorld, name: str, machine: SimulatedMachine | None = None) -> None:
-        """`machine` is None for a host that has a machine of its own."""
+        """`machine` is None for a host with a machine of its own."""
         self.name = name
         self.machine = machine or SimulatedMachine(name, world.loop.time)
         self.clock = self.machine.clock
@@ -66,7 +66,7 @@ class SimulatedHost:
         return process, environment
 
     def pause(self) -> None:
-        """The process does nothing until it is resumed; its sockets stay open."""
+        """Stop the process until it is resumed; its sockets stay open."""
         assert self.process is not None
         self._world.trace.record("pause", self.name)
         self.process.is_paused = True
@@ -77,13 +77,13 @@ class SimulatedHost:
             self._world.loop.resume(self.process)
 
     def crash(self) -> None:
-        """The process dies here and now, without a last word; the page cache survives."""
+        """End the process at once; the page cache survives."""
         self._world.trace.record("crash", self.name)
         self._end(notice_seconds=0.0)
         self.disk = self.disk.process_crash()
 
     def power_loss(self) -> None:
-        """The machine goes off: unsynced bytes and names survive by chance, peers notice after a while.
+        """Switch the machine off: unsynced bytes and names survive by chance, and peers notice after a while.
 
         The caller does the same to all other hosts of the machine.
         """
@@ -93,12 +93,12 @@ class SimulatedHost:
         self.machine.boot()
 
     def empty_disk(self) -> None:
-        """Another disk takes the place of this one, with nothing on it."""
+        """Replace the disk by an empty one."""
         self._world.trace.record("empty-disk", self.name)
         self.disk = SimulatedDisk(self._random, self._world.trace)
 
     def restore(self, copy: SimulatedDisk) -> None:
-        """The disk has what a copy of a data directory has, in other files."""
+        """Replace the disk by a copy of a data directory, whose files have other inodes."""
         self._world.trace.record("restore", self.name)
         copy = copy.copy()
         copy.faults = self.disk.faults

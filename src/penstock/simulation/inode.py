@@ -1,7 +1,8 @@
-"""A simulated file's bytes, twice: as the page cache shows them and as a power loss would leave them.
+"""The bytes of a simulated file, twice: as the page cache has them and as a power loss would leave them.
 
-Between two syncs the writes are kept in order, because the disk may have any of them: each block survives a
-power loss in one of the versions it had since the last sync, and the size moves independently of the data.
+The writes between two syncs are kept in order, because the disk may have any of them: each block survives
+a power loss in one of the versions that it had since the last sync, and the size changes independently of
+the data.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 BLOCK_SIZES = (1, 16, 512, 4096)
-"""What the disk writes as one: sectors and pages, and smaller ones that tear harder than most disks would."""
+"""The sizes of blocks that are written as a whole: sectors and pages, and smaller ones that tear harder than
+most disks.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,9 @@ _Change = _Write | _Truncate
 
 
 class Stamp:
-    """The number and the times of a simulated file or directory, all from one counter that never repeats a value."""
+    """The number and the times of a simulated file or directory, all from one counter that never repeats a
+    value.
+    """
 
     __slots__ = ("_counter", "changed", "modified", "number")
 
@@ -60,11 +65,11 @@ class Stamp:
         self.changed = self.modified = next(self._counter)
 
     def change(self) -> None:
-        """Renamed, or given another owner, mode or time."""
+        """Change the status only, as a rename or a change of owner, mode or times does."""
         self.changed = next(self._counter)
 
     def copy(self) -> Stamp:
-        """The stamp of a copy that preserves the time of modification, as `cp -a` makes it."""
+        """Return the stamp of a copy with the modification time preserved, as `cp -a` makes it."""
         copied = Stamp(self._counter)
         copied.modified = self.modified
         return copied
@@ -78,7 +83,7 @@ class Inode:
         self._unsynced: list[_Change] = []
 
     def copy(self) -> Inode:
-        """A copy of the content that a program sees; all of it is durable."""
+        """Return a durable copy of the content that programs see."""
         copied = Inode(self.stamp.copy())
         copied.cached, copied._durable = bytearray(self.cached), bytearray(self.cached)
         return copied
@@ -96,7 +101,7 @@ class Inode:
         self.stamp.modify()
 
     def damage(self, content: bytes) -> None:
-        """The disk has other bytes than were written, in its cache too."""
+        """Replace the bytes on the disk and in the cache."""
         self.cached = bytearray(content)
         self._durable = bytearray(content)
         self._unsynced.clear()
@@ -107,12 +112,12 @@ class Inode:
         self._unsynced.clear()
 
     def fail_sync(self, random: random.Random) -> None:
-        """The write-back failed: some blocks got to the disk, but the system takes all of them for clean."""
+        """Fail a sync: some blocks reach the disk, and the system takes all of them for clean."""
         self._durable = survivors(self._durable, self._unsynced, random)
         self._unsynced.clear()
 
     def forget_clean_pages(self) -> None:
-        """What counts as clean is evicted and read again; after a failed sync that shows other bytes."""
+        """Evict clean pages and read them again; after a failed sync that shows other bytes."""
         if not self._unsynced:
             self.cached = bytearray(self._durable)
 
@@ -123,7 +128,7 @@ class Inode:
 
 
 def survivors(durable: bytearray, unsynced: Sequence[_Change], random: random.Random) -> bytearray:
-    """What the disk holds of a file when the power goes: nothing, all, a prefix, or a mixture of blocks."""
+    """Draw what the disk has of a file after a power loss: nothing, all, a prefix, or a mixture of blocks."""
     if not unsynced:
         return durable
     extent = random.choice(("nothing", "everything", "prefix", "prefix", "blocks", "blocks"))
@@ -144,7 +149,7 @@ def _prefix(durable: bytearray, changes: Sequence[_Change]) -> bytearray:
 
 
 def _torn_prefix(durable: bytearray, changes: Sequence[_Change], random: random.Random) -> bytearray:
-    """The changes up to one of them, and the beginning of that one."""
+    """Apply the changes up to one of them, and the beginning of that one."""
     count = random.randrange(len(changes))
     image = _prefix(durable, changes[:count])
     last = changes[count]
@@ -154,7 +159,7 @@ def _torn_prefix(durable: bytearray, changes: Sequence[_Change], random: random.
 
 
 def _mixture(durable: bytearray, changes: Sequence[_Change], random: random.Random) -> bytearray:
-    """Each block in any of its versions, under the size after any of the changes."""
+    """Draw each block in one of its versions, under the size after one of the changes."""
     block_bytes = random.choice(BLOCK_SIZES)
     sizes = [len(durable)]
     for change in changes:
@@ -174,7 +179,7 @@ def _mixture(durable: bytearray, changes: Sequence[_Change], random: random.Rand
 
 
 def _never_written(length: int, random: random.Random) -> bytes:
-    """What is in blocks that were given to a file but not written: zeros, or what lay there before."""
+    """Draw the content of blocks that were allocated but not written: zeros, or old bytes."""
     return random.randbytes(length) if random.random() < 0.3 else bytes(length)
 
 

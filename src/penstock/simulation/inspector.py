@@ -1,7 +1,8 @@
-"""Looks into every broker of a simulated cluster, again and again: what no client could see is checked here.
+"""Checks inside of every broker of a simulated cluster, for what no client can see.
 
-A broker leads only in an epoch that was given to it; what one leader has committed is on every recorded member of the
-in-sync set; the high watermark is never above the log's end, and goes back in no epoch; in peace the copies are equal.
+A broker leads only in an epoch that was given to it; committed records are on every recorded member of the
+in-sync set; the high watermark is never above the log end and never decreases in an epoch; in peace
+replicas are equal.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ class Inspector:
         """The recorded state at the last look, by partition, leader and leader epoch."""
 
     def expect(self, topic: str, index: int, *, committed: int) -> None:
-        """Somebody knows that so much is committed, whatever leaders know."""
+        """Demand that everything below an offset is committed, whatever leaders know."""
         place = (topic, index)
         self._committed[place] = max(self._committed.get(place, 0), committed)
 
     def committed(self, place: Place) -> int:
-        """The greatest high watermark that a leader ever had."""
+        """Return the greatest high watermark that a leader of the partition ever had."""
         return self._committed.get(place, 0)
 
     def look(self) -> None:
@@ -58,7 +59,7 @@ class Inspector:
             self._check_member(member, replica)
 
     def _forget_deleted(self) -> None:
-        """What was committed in a deleted topic says nothing of a later one of its name."""
+        """Forget the offsets of deleted topics, which say nothing about a later topic with the name."""
         now = self._stage.history.topic_ids
         for topic in [topic for topic, known in self._ids.items() if now.get(topic) != known]:
             self._committed = {place: end for place, end in self._committed.items() if place[0] != topic}
@@ -89,7 +90,7 @@ class Inspector:
         self._committed[place] = max(self._committed.get(place, 0), high_watermark)
 
     def _check_held(self, replica: Replica, before: int | None, life: tuple[Place, int, int]) -> None:
-        """Nothing is committed while eligible leaders are recorded: they would have to have it."""
+        """Check that nothing is committed while eligible leaders are recorded, because they would lack it."""
         state, last = self._stage.partition(*life[0]), self._states.get(life)
         self._states[life] = state
         is_held = state is last and state is not None and bool(state.eligible or state.last_resort)
@@ -111,7 +112,7 @@ class Inspector:
     # --- peace
 
     def is_whole(self) -> bool:
-        """Whether every copy is in sync and nothing is under way."""
+        """Whether every replica is in sync and no reassignment is in progress."""
         return all(
             state.leader in state.isr and set(state.isr) == set(state.replicas) and not state.target
             for state in self._stage.history.now.values()
@@ -125,10 +126,10 @@ class Inspector:
         )
 
     def check_equal(self) -> None:
-        """Copies are the same up to the high watermark, byte for byte, from where all of them have something: records
-        whose deletion was never answered may be gone from some.
+        """Check that replicas are equal byte for byte up to the high watermark, from the greatest log start
+        on: some replicas may lack records whose deletion was not acknowledged.
 
-        Copies of a compacted topic are cleaned at different times: see `check_compacted`.
+        Replicas of a compacted topic were compacted at different times: see `check_compacted`.
         """
         contents: dict[Place, tuple[int, bytes]] = {}
         starts: dict[Place, int] = {}

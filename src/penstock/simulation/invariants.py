@@ -1,7 +1,7 @@
-"""The names of everything that the simulation checks: a violation carries one, and a planted bug names its own.
+"""The names of all invariants: a violation has one, and a planted bug names the ones that must catch it.
 
-I1 to I15 and the names with T are numbers of a list that the tests of this project share; the others are words. A name
-is never given to another check.
+I1 to I15 and the names with T are codes of `docs/faults.md`; the others are words. A name is never given
+to another check.
 """
 
 from __future__ import annotations
@@ -27,29 +27,31 @@ class Invariant(StrEnum):
     NO_GARBAGE = "I15"
     """Bytes, keys and timestamps are those that were sent."""
     MIN_IN_SYNC = "T15"
-    """acks=all was answered with at least `min.insync.replicas` in the in-sync set."""
+    """acks=all is acknowledged with at least `min.insync.replicas` in sync, and nothing is committed under
+    min ISR.
+    """
     KNOWN_ERRORS_ONLY = "T27"
-    """No request is answered with UNKNOWN_SERVER_ERROR, or with an error that its client cannot handle."""
+    """No response has UNKNOWN_SERVER_ERROR, or an error that its client cannot handle."""
     REPLACED_PRODUCER_IS_FENCED = "T29"
     LATE_COMMIT_IS_TOLD_SO = "T33"
     PRODUCER_EPOCH_GROWS = "T35"
     OWN_WRITE = "own write"
-    """A record acknowledged with acks=1 on a single replica can be read."""
+    """A record that is acknowledged with acks=1 on a single replica can be read."""
     SEQUENCE = "sequence"
-    """A producer that keeps the order is not told that the sequence of a batch is wrong."""
+    """A producer that keeps the order gets no error about a sequence."""
     LIVENESS = "liveness"
-    """A broker starts, stops and answers in time."""
+    """A broker starts, stops and responds in time."""
     LOG_START = "log start"
     TIME_INDEX = "time index"
     CLEAN_STOP = "clean stop"
-    """The mark of a clean stop is gone while a broker runs."""
+    """The mark of a clean stop is removed while a broker runs."""
     ONE_OWNER = "one owner"
     """A partition has one owner in a group at a time."""
     GENERATION = "generation"
-    """Generations and member epochs of a group do not go back."""
+    """Generations and member epochs of a group do not decrease."""
     FENCING = "fencing"
-    """No commit of an earlier generation is taken."""
+    """No commit of an earlier generation is accepted."""
     RESTART = "restart"
-    """A group is the same after a restart, and its members do not notice it."""
+    """A group does not change over a restart, and its members do not notice the restart."""
     NO_TRACEBACK = "traceback"
-    """A broker logs no unexpected error. A planted bug that shows only so is planted wrongly."""
+    """A broker logs no unexpected error. A planted bug that shows only in this way is planted wrongly."""

@@ -1,7 +1,7 @@
-"""Everybody in a simulated cluster who has to do with an indexed topic: who writes, reads and waits by key.
+"""The clients of an indexed topic in a simulated cluster: they write, read and wait by key.
 
-They go the way of the gateway: its routes, its sender with idempotency keys, its keyed reads. The topic grows, loses
-its beginning, and in the end every key is read from the start.
+They use the gateway's own code: its routes, its sender with idempotency keys, its keyed reads. Partitions
+are added and records deleted meanwhile; in the end every key is read from the start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from penstock.simulation.stage import CLIENT_HOST
 from penstock.storage.keys.entries import IDEMPOTENCY_HEADER
 
 _SHARE = 0.25
-"""Of the seeds."""
+"""The share of seeds with an indexed topic."""
 _TOPIC = "mail"
 _KEYS = (b"ann", b"bob", b"", b"carl" * 20)
 _MOST_PARTITIONS = 3
@@ -60,7 +60,7 @@ class KeyedCast:
         return self._actors
 
     async def open(self) -> None:
-        """Make the topic."""
+        """Create the topic."""
         if not self.is_there:
             return
         copies = self._random.choice((3, 3, 2))
@@ -88,7 +88,7 @@ class KeyedCast:
                 raise
 
     async def audit(self) -> None:
-        """Every key of every partition, by the index and without it."""
+        """Read every key of every partition by the index, and compare it with the log."""
         if not self.is_there:
             return
         reader = KeyReader(self._stage, self._model, self._places, 99)
@@ -118,7 +118,7 @@ class KeyedCast:
 
 
 class Way:
-    """A gateway's way to the cluster."""
+    """The connections of a gateway to the cluster."""
 
     def __init__(self, stage: ClusterStage, name: str) -> None:
         network = stage.world.network.host(CLIENT_HOST)
@@ -129,7 +129,7 @@ class Way:
 
 
 class MailWriter:
-    """Sends each message until it knows that it is stored, always with the same idempotency key."""
+    """Sends each message with one idempotency key until it knows that the message is stored."""
 
     def __init__(self, stage: ClusterStage, model: KeyedModel, places: Places, number: int) -> None:
         self.name = f"mail-writer-{number}"
@@ -164,7 +164,7 @@ class MailWriter:
 
 
 class BatchWriter:
-    """Several records in a batch, perhaps compressed, each sent once."""
+    """Sends batches of several records, perhaps compressed, each once."""
 
     def __init__(self, stage: ClusterStage, model: KeyedModel, places: Places) -> None:
         self.name = "mail-batches"
@@ -196,7 +196,7 @@ class BatchWriter:
 
 
 class KeyReader:
-    """Follows keys, one page after the other, and waits for what comes next."""
+    """Follows keys page by page, and waits for the next record."""
 
     def __init__(self, stage: ClusterStage, model: KeyedModel, places: Places, number: int) -> None:
         self.name = f"key-reader-{number}"
@@ -217,7 +217,7 @@ class KeyReader:
             self._stage.note(self.name, "read", *place, type(error).__name__, error)
 
     async def read_all(self, place: Place, key: bytes) -> None:
-        """All of it, from the start, in one claim after the other."""
+        """Read all records of a key from the start, and note each page as a claim."""
         position, is_complete = 0, False
         while not is_complete:
             try:
@@ -245,7 +245,7 @@ class KeyReader:
 
 
 class MailAdmin:
-    """Now and then the topic gets a partition more, or loses its beginning."""
+    """Now and then adds a partition, or deletes the oldest records."""
 
     def __init__(self, stage: ClusterStage, model: KeyedModel, places: Places) -> None:
         self.name = "mail-admin"

@@ -1,6 +1,6 @@
-"""What readers of single keys must be shown: of a range of offsets all records of the key, in order, and nothing else.
+"""What reads by key must return: of a range of offsets all records of the key, in order, and no others.
 
-Every read is kept as a claim about its range, and all claims are held against the whole log in the end.
+Every read is kept as a claim about its range, and all claims are compared with the whole log in the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Shown = tuple[int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The records of a key in a range of offsets, as a broker said they are."""
+    """The records of a key in a range of offsets, as a broker has returned them."""
 
     place: Place
     key: bytes
@@ -29,9 +29,9 @@ class Claim:
 class KeyedModel:
     def __init__(self) -> None:
         self.deleted_before: dict[Place, int] = defaultdict(int)
-        """The log of a partition starts here or before."""
+        """The log start offset is at most this."""
         self._keys: dict[bytes, tuple[Place, bytes]] = {}
-        """Of every value that was sent, and to where."""
+        """The place of every value that was sent."""
         self._acknowledged: dict[bytes, int] = {}
         self._values: dict[tuple[Place, int], bytes] = {}
         self._claims: list[Claim] = []
@@ -40,7 +40,7 @@ class KeyedModel:
         self._keys[value] = place, key
 
     def on_ack(self, value: bytes, offset: int) -> None:
-        """It is stored for good, here and nowhere else, however often it was sent."""
+        """Note that a message is stored at this offset and nowhere else, however often it was sent."""
         place, _ = self._keys[value]
         self._learn(place, offset, value)
         known = self._acknowledged.setdefault(value, offset)
@@ -59,7 +59,7 @@ class KeyedModel:
         self._claims.append(claim)
 
     def check(self, place: Place, log_start: int, records: Sequence[ReadRecord]) -> None:
-        """Everything there is in a partition, read without an index."""
+        """Compare a whole partition, read without the index, with all claims."""
         if log_start > self.deleted_before[place]:
             raise InvariantViolated("I1", f"{place} starts at {log_start}")
         places: dict[bytes, int] = {}

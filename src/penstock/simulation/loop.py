@@ -1,8 +1,8 @@
 """An asyncio event loop in virtual time: when nothing is ready, the clock jumps to the next timer.
 
-It knows no sockets, threads or signals, so all that happens is decided by the callbacks and the seed.
-Callbacks of one instant run in the order they came, or shuffled by the seed to try other interleavings; those
-of a process that has crashed are dropped, those of a paused one wait. Only simulations and tests use it.
+The loop has no sockets, threads or signals, so that callbacks and the seed decide everything. Callbacks of
+one instant run in their order, or shuffled by the seed; those of a crashed process are dropped, those of a
+paused one wait. Only simulations and tests use this loop.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Ts = TypeVarTuple("Ts")
 
 
 class SimulationDeadlock(Exception):
-    """Nothing is ready and no timer is set, yet the main task is not done."""
+    """Nothing is ready and no timer is set, but the main task is not done."""
 
 
 class SimulationLivelock(Exception):
-    """Too many callbacks ran without the time moving on."""
+    """Too many callbacks have run without an advance of time."""
 
 
 class _SimulationFuture(asyncio.Future[T]):
-    """A future whose hash is not its address, so that a set of them has the same order in every run."""
+    """A future whose hash is not its address, so that a set of futures has the same order in every run."""
 
     def __init__(self, loop: SimulationLoop) -> None:
         self._number = loop.next_number()
@@ -60,9 +60,9 @@ class _SimulationTask(asyncio.Task[T]):
 
 class SimulationLoop(asyncio.AbstractEventLoop):
     def __init__(self, shuffle: random.Random | None = None, callbacks_per_instant: int = 200_000) -> None:
-        """`shuffle` orders the callbacks that are ready together; without it they run as they came."""
+        """`shuffle` orders the callbacks that are ready together; without it they run in their order."""
         self.unhandled: list[dict[str, Any]] = []
-        """What reached the exception handler: the simulation decides whether that is a failure."""
+        """The contexts that reached the exception handler; the simulation decides whether they are failures."""
         self.steps = 0
         self._shuffle = shuffle
         self._callbacks_per_instant = callbacks_per_instant
@@ -121,7 +121,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
-        """asyncio tells a loop so; a cancelled timer is skipped when its time comes."""
+        """Do nothing: asyncio reports a cancelled timer, which is skipped when its time comes."""
 
     # --- futures and tasks
 
@@ -147,7 +147,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return False
 
     def set_debug(self, enabled: bool) -> None:
-        """Debug mode measures real time, which there is none of."""
+        """Return False: debug mode measures real time."""
 
     # --- running
 
@@ -168,7 +168,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(None)
 
     def _run_instant(self) -> None:
-        """Everything that can run at this point of time, then jump to the next timer."""
+        """Run everything that is ready, then jump to the next timer."""
         count = 0
         while self._ready and not self._stopping:
             batch, self._ready = self._ready, []
@@ -193,7 +193,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return len(batch)
 
     def resume(self, process: SimulatedProcess) -> None:
-        """Let a paused process go on, with all that was due meanwhile."""
+        """Resume a paused process, with all callbacks that were due meanwhile."""
         process.is_paused = False
         held, process.held = process.held, []
         self._ready += [(handle, process) for handle in held]
@@ -222,7 +222,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return self._closed
 
     def close(self) -> None:
-        """Drop everything that is left, dead processes' tasks included, without running it."""
+        """Drop all callbacks and tasks that are left, those of dead processes too, without running them."""
         if self._closed:
             return
         self._closed = True
@@ -235,10 +235,10 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             self._tasks.clear()
 
     async def shutdown_asyncgens(self) -> None:
-        """Nothing to do: async generators are closed by whoever iterates them."""
+        """Do nothing: async generators are closed by the code that iterates them."""
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """There is none: blocking work goes through `SimulatedThreads`."""
+        """Do nothing: blocking work goes through `SimulatedThreads`."""
 
     def _check_open(self) -> None:
         if self._closed:
@@ -259,7 +259,7 @@ def _is_live(process: SimulatedProcess | None) -> bool:
 
 
 def _discard(task: asyncio.Task[Any]) -> None:
-    """Close a task's coroutine now, so that no collection finds it pending later."""
+    """Close the coroutine of a task now, so that no collection finds it pending later."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine = task.get_coro()
     with contextlib.suppress(BaseException):

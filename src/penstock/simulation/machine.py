@@ -1,4 +1,6 @@
-"""A simulated machine: what the brokers on it share, which is the wall clock and the boot that a power loss ends."""
+"""A simulated machine: the wall clock and the boot id that the brokers on it share. A power loss ends the
+boot.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from penstock.simulation.clock import SimulatedClock
 
 class SimulatedMachine:
     def __init__(self, name: str, now: Callable[[], float]) -> None:
-        """`now` is the loop's `time`."""
+        """`now` is the `time` method of the loop."""
         self.name = name
         self.clock = SimulatedClock(now)
         self._boots = 1

@@ -1,6 +1,6 @@
-"""What a member of either protocol does: report in time, take and give up partitions, leave.
+"""What members of both group protocols do: report in time, take and give up partitions, and leave.
 
-`held` is what it was told to own and has not given up; the model hears of every change before anything else happens.
+`held` are the partitions that were assigned and not given up; the model is told of every change first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOT_NOW = frozenset(
         ErrorCode.request_timed_out,
     }
 )
-"""Errors after which one finds the coordinator and asks again."""
+"""Errors after which a client looks up the coordinator and tries again."""
 _ROUNDING_SECONDS = 0.01
 
 BeforeGivingUp = Callable[[set[Place]], Awaitable[None]]
@@ -40,7 +40,7 @@ class Membership(ABC):
         before_giving_up: BeforeGivingUp,
     ) -> None:
         self.interruptions = 0
-        """How often something changed for it that it had not asked for."""
+        """The number of changes that the member did not ask for."""
         self._stage = stage
         self._group = group
         self._client = client
@@ -52,7 +52,7 @@ class Membership(ABC):
         self._lease: Lease = group.lease(owner)
         self._reports_at = 0.0
         self._is_lost = True
-        """Whether the coordinator has to be found again."""
+        """Whether the coordinator has to be looked up again."""
 
     @property
     @abstractmethod
@@ -61,12 +61,12 @@ class Membership(ABC):
     @property
     @abstractmethod
     def reader(self) -> Identity | None:
-        """As whom it asks for offsets, where that has to be a member."""
+        """The identity under which the member fetches offsets, where that needs one."""
 
     @property
     @abstractmethod
     def is_settled(self) -> bool:
-        """Whether it is a member with an assignment, and knows of nothing that will change that."""
+        """Whether the member has an assignment, and knows of nothing that will change it."""
 
     @abstractmethod
     async def report(self) -> None: ...
@@ -89,15 +89,16 @@ class Membership(ABC):
         return self._stage.world.loop.time()
 
     def _prolong(self, sent: float) -> None:
-        """A request that was sent then was answered: a session is counted from it at the earliest.
+        """Extend the lease: a request that was sent at `sent` got a response, so the session is measured from
+        then at the earliest.
 
-        An answer of a coordinator that was replaced prolongs nothing.
+        A response of a replaced coordinator extends nothing.
         """
         if self._client.is_authoritative:
             self._lease.ends = sent + self._group.session_ms / 1000 - _ROUNDING_SECONDS
 
     def _take(self, places: set[Place]) -> None:
-        """Unless it may have been thrown out since: then it reports again first."""
+        """Take partitions, unless the lease may be over: then the member reports again first."""
         places = places - self.held
         if not places:
             return

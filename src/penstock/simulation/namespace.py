@@ -1,7 +1,7 @@
-"""Simulated directories: the names as programs see them, and as they would be found after a power loss.
+"""Simulated directories: the names as programs see them, and as a power loss would leave them.
 
-A name that was made, moved or removed is durable after a sync of its directory. Until then each such
-operation may or may not be found done: as the prefix a journal keeps or, as POSIX allows, as any subset.
+A created, renamed or removed name is durable after a sync of its directory. Until then each such operation
+may or may not survive: as the prefix that a journal keeps or, as POSIX allows, as any subset.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ class _Change:
 class Namespace:
     def __init__(self, counter: Iterator[int] | None = None) -> None:
         self._counter = itertools.count(1) if counter is None else counter
-        """Numbers of files and times of their changes; copies share it, so that no two files have the same status."""
+        """The counter of inode numbers and change times; copies share it, so that no two files have the same
+        status.
+        """
         self.root = Directory(Stamp(self._counter))
         self._unsynced: list[list[_Change]] = []
 
     def copy(self) -> Namespace:
-        """A copy of all files and directories as a program sees them, made as `cp -a` does; all of it is durable."""
+        """Return a durable copy of all files and directories, made as `cp -a` does."""
         copied = Namespace(self._counter)
         copied.root = _copy_directory(self.root)
         return copied
@@ -73,7 +75,7 @@ class Namespace:
         return node
 
     def files(self) -> Iterator[Inode]:
-        """Every file that has a name, in an order that does not depend on the run."""
+        """Return every file that has a name, in an order that does not depend on the run."""
         waiting = [self.root]
         while waiting:
             directory = waiting.pop()
@@ -91,7 +93,7 @@ class Namespace:
         return inode
 
     def make_dir(self, path: str) -> None:
-        """One directory whose parent exists; nothing where there is one."""
+        """Make one directory whose parent exists; do nothing where it exists."""
         node = self.find(path)
         if isinstance(node, Inode):
             raise disk_error(errno.EEXIST, path)
@@ -114,7 +116,7 @@ class Namespace:
             node.stamp.change()
 
     def remove(self, path: str) -> None:
-        """A file, or an empty directory."""
+        """Remove a file or an empty directory."""
         node = self.find(path)
         if node is None:
             raise disk_error(errno.ENOENT, path)
@@ -123,13 +125,13 @@ class Namespace:
         self._change([self._entry(path, None)])
 
     def swap(self, one: str, other: str) -> None:
-        """Exchange two files, durably."""
+        """Swap two files durably."""
         first, second = self.file(one), self.file(other)
         for path, inode in ((one, second), (other, first)):
             self.replace(path, inode)
 
     def replace(self, path: str, node: Node | None) -> None:
-        """Put another node in a place, or none, durably and without a trace in what is not synced yet."""
+        """Put another node in a place, or none, durably; unsynced operations do not know of it."""
         change = self._entry(path, node)
         _set(change.directory.entries, change)
         _set(change.directory.durable, change)

@@ -1,6 +1,7 @@
-"""The one who breaks things: network, disk, clock and store while the broker runs, and the ways it may end.
+"""The faults of a broker alone: of network, disk, clock and store while it runs, and the ways in which its
+process ends.
 
-Each seed breaks only some kinds of things, so that rare combinations are not drowned by the common ones.
+Each seed has only some kinds of faults, so that rare combinations occur too.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Nemesis:
         return frozenset(act.__name__.strip("_") for act in self._acts)
 
     async def disturb(self) -> None:
-        """Let the broker run for a while, with a few things going wrong; groups take longer to do something."""
+        """Let the broker run for a while with a few faults, longer where there are groups."""
         for _ in range(self._random.randint(1, 9 if self._stage.groups else 4)):
             await self._sleep(0.02, 0.4)
             if self._acts and self._broker.is_running:
@@ -58,7 +59,7 @@ class Nemesis:
         await fault()
 
     async def end_life(self) -> None:
-        """Whatever happens, the broker does not run any more afterwards."""
+        """End the process in one of the ways."""
         if self._broker.is_running:
             [end] = self._random.choices(self._endings, self._weights)
             try:
@@ -66,13 +67,13 @@ class Nemesis:
             except SimulatedCrash:
                 self._finish_off()
             except OSError:
-                self._finish_off()  # a stop that meets a broken disk is a crash
+                self._finish_off()  # a stop that meets a failing disk is a crash
         else:
             self._finish_off()
         self._stage.world.network.heal()
 
     def before_start(self, attempt: int) -> None:
-        """Mend the machine; now and then it will die again while the broker recovers."""
+        """End all faults of the machine; now and then arm a crash during recovery."""
         disk = self._broker.host.disk
         disk.faults.heal()
         disk.faults.cold_reads = self._random.choice((0.0, 0.0, 0.2))
@@ -83,7 +84,7 @@ class Nemesis:
     def after_crash_at_start(self) -> None:
         self._finish_off()
 
-    # --- endings
+    # --- ends of the process
 
     async def _crash(self) -> None:
         self._broker.crash()
@@ -97,7 +98,7 @@ class Nemesis:
             self._broker.lose_power_while_stopped()
 
     async def _crash_in_operation(self) -> None:
-        """Die in the middle of one of the next operations on the disk."""
+        """Crash within one of the next disk operations."""
         self._broker.host.disk.faults.crash_after(self._random.randint(1, 60))
         process = self._broker.host.process
         assert process is not None

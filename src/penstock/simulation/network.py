@@ -1,7 +1,8 @@
-"""`Network` in memory: hosts, listeners and byte streams, with latency, small windows and faults by seed.
+"""`Network` in memory: hosts, listeners and byte streams, with latency, small windows and faults drawn from
+the seed.
 
-Bytes of one connection arrive in order, those of different ones do not. The network outlives the processes:
-what a crashed one had sent may still arrive, and its peers see a reset.
+Bytes of one connection arrive in order, bytes of different connections in any order. The network outlives
+processes: bytes of a crashed process may still arrive, and its peers see a reset.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class SimulatedNetwork:
         self._next_port = _FIRST_EPHEMERAL_PORT
         self._next_stream = 0
         self._context = Context()
-        """What the network does belongs to no process, so that no crash stops it."""
+        """Schedule a callback of the network itself, which no crash of a process stops."""
 
     def host(self, name: str) -> HostNetwork:
         return HostNetwork(self, name)
@@ -45,33 +46,33 @@ class SimulatedNetwork:
     # --- faults
 
     def streams(self, host: str | None = None) -> list[Stream]:
-        """The open connections, of one host if named, oldest first."""
+        """Return the open connections, those of one host if it is named, oldest first."""
         return [stream for stream in self._streams.values() if host is None or host in stream.hosts]
 
     def sever(self, source: str, target: str) -> None:
-        """Hold back everything from one host to another until `heal`."""
+        """Hold back all bytes from one host to another until `heal`."""
         self._severed.add((source, target))
 
     def part(self, one: str, other: str) -> None:
-        """Sever both ways."""
+        """Hold back all bytes between two hosts, both ways, until `heal`."""
         self.sever(one, other)
         self.sever(other, one)
 
     def heal(self, host: str | None = None) -> None:
-        """Let everything through, to and from one host if named."""
+        """Let all bytes through again, those of one host if it is named."""
         self._severed = {pair for pair in self._severed if host is not None and host not in pair}
         held, self._held = self._held, []
         for socket in held:
             self.later(socket.deliver)
 
     def crash(self, host: str, *, notice_seconds: float = 0.0) -> None:
-        """End a host's sockets; its peers get a reset, after `notice_seconds` of silence."""
+        """Close the sockets of a host; its peers get a reset after `notice_seconds` of silence."""
         for key in [key for key in self._listeners if key[0] == host]:
             del self._listeners[key]
         for stream in self.streams(host):
             stream.crash(host, notice_seconds)
 
-    # --- what streams and hosts ask
+    # --- for streams and hosts
 
     def later(self, callback: Callable[[], None], seconds: float | None = None) -> None:
         delay = self.random.uniform(*self.latency_seconds) if seconds is None else seconds
@@ -149,7 +150,7 @@ class SimulatedListener:
 
 
 class HostNetwork:
-    """The network as one host sees it; what `Environment` holds."""
+    """The network as one host sees it, for `Environment`."""
 
     def __init__(self, network: SimulatedNetwork, name: str) -> None:
         self._network = network

@@ -1,8 +1,10 @@
-"""What a committed offset must be: every commit and every deletion of it, and which of them a reader may be shown.
+"""The rules of one committed offset: every commit and deletion of it, and which of them a reader may be
+shown.
 
-A commit is known by its metadata, which no other has. What happened is put in order by a count of events: one that was
-confirmed before another began was before it. Raises InvariantViolated when a reader is shown what was overtaken by
-something that had been confirmed before the reader asked, what was refused, or nothing where something was committed.
+A commit is identified by its metadata, which is unique. Events are numbered: a write that was acknowledged
+before another one began comes before it. Raises InvariantViolated when a reader is shown a commit that was
+overtaken by a write acknowledged before the request, a refused commit, or nothing where an offset is
+committed.
 """
 
 from __future__ import annotations
@@ -40,30 +42,30 @@ class ShownOffset:
 
 
 class OffsetModel:
-    """One partition of one topic, for one group."""
+    """The committed offset of one partition in one group."""
 
     def __init__(self, name: str, deletions: list[OffsetWrite]) -> None:
-        """`deletions` of everything the group has committed; others are added to it as they happen."""
+        """`deletions` are those of the whole group; new ones are added to the list."""
         self.name = name
         self._deletions = deletions
         self._writes = [OffsetWrite(None, "nobody", NEVER, NEVER, Outcome.OK)]
 
     @property
     def is_certain(self) -> bool:
-        """Whether something is certainly committed now."""
+        """Whether an offset is certainly committed now."""
         return not self._candidates(None, inf)
 
     def begin(self, write: OffsetWrite) -> None:
         self._writes.append(write)
 
     def on_refusal(self, write: OffsetWrite) -> None:
-        """It certainly did not happen."""
+        """Note that a write certainly did not happen."""
         if write.outcome is Outcome.OK:
             raise self._violation(f"{write} was refused but had been shown")
         write.outcome = Outcome.FAIL
 
     def on_read(self, shown: ShownOffset | None, began: float, now: float) -> None:
-        """A reader that asked at `began` is answered now."""
+        """Check the response to a request that was sent at `began`."""
         candidates = self._candidates(shown, began)
         if not candidates:
             raise self._violation(f"{self._shown(shown)}; {self._newest(began)} was confirmed before")
@@ -71,12 +73,12 @@ class OffsetModel:
             candidates[0].confirm(now)
 
     def on_restart(self, now: float) -> None:
-        """Requests that were on their way are lost with their connections: what they did is done."""
+        """Note that requests in flight were lost with their connections: they have no effect any more."""
         for write in self._all():
             write.ended = min(write.ended, now)
 
     def on_loss(self, shown: ShownOffset | None, now: float) -> None:
-        """An allowed loss: some earlier state is there, and it is the beginning of everything else."""
+        """Allow a loss: some earlier state is there, and everything starts from it."""
         if shown is None:
             self._writes = [OffsetWrite(None, "a loss", now, now, Outcome.OK)]
             return
@@ -91,7 +93,7 @@ class OffsetModel:
         return [write for write in self._matching(shown) if write.ended >= latest]
 
     def _matching(self, shown: ShownOffset | None) -> list[OffsetWrite]:
-        """The writes that look like this."""
+        """Return the writes with this offset and metadata."""
         return [
             write
             for write in self._all()
@@ -104,7 +106,7 @@ class OffsetModel:
         ]
 
     def _latest_start(self, before: float) -> float:
-        """What had ended before this was overtaken by something that was confirmed."""
+        """Return the writes that were overtaken by an acknowledged one that began after their end."""
         confirmed = [
             write.began for write in self._all() if write.outcome is Outcome.OK and write.ended < before
         ]

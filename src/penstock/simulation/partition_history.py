@@ -1,6 +1,7 @@
-"""What the store said of every partition, write by write, checked as it is written.
+"""The recorded state of every partition, write by write, checked as it is written.
 
-An epoch has one leader, epochs grow, a leader comes from the in-sync set before it and is in the one after it.
+An epoch has one leader, epochs increase, and a leader comes from the in-sync set before it and is in the
+one after it.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ _NOBODY = -1
 class PartitionHistory:
     def __init__(self, trace: Trace, seconds: Callable[[], float]) -> None:
         self.now: dict[Place, znodes.PartitionNode] = {}
-        """As it is recorded."""
+        """The recorded states."""
         self.topic_ids: dict[str, UUID] = {}
         self.left_alone_by: dict[Place, str] = {}
-        """Which process wrote that one machine is alone in sync."""
+        """The process that recorded an in-sync set on one machine only."""
         self.machines: Mapping[int, str] = {}
-        """The machine of each broker that shares one."""
+        """The machine of each broker."""
         self.may_shrink = True
-        """Whether a replica may leave the in-sync set though it stays one."""
+        """Whether a replica may leave the in-sync set while it stays a replica."""
         self.problem: InvariantViolated | None = None
-        """The first one; whoever wrote it may not be the one to hear of it."""
+        """The first violation; it is raised by the next look of the inspector, not in the process that wrote."""
         self._leaders: dict[tuple[Place, int], int] = {}
         self._in_sync: dict[Place, list[tuple[float, int]]] = {}
-        """How many were in sync, from when on."""
+        """The sizes of the in-sync set, each with the time from which on it was recorded."""
         self._trace = trace
         self._seconds = seconds
 
@@ -43,7 +44,7 @@ class PartitionHistory:
         return self._leaders.get((place, epoch))
 
     def most_in_sync(self, place: Place, since: float) -> int:
-        """The size of the largest in-sync set that was recorded at some moment since then."""
+        """Return the size of the largest in-sync set that was recorded at some moment since then."""
         sizes = self._in_sync.get(place, [])
         later = [size for begun, size in sizes if begun > since]
         return max(later + [size for begun, size in sizes if begun <= since][-1:], default=0)
@@ -115,7 +116,9 @@ class PartitionHistory:
 
 
 def _electable(state: znodes.PartitionNode) -> tuple[int, ...]:
-    """A last resort leads only when all of the in-sync set, none of it alive, have lost what they had."""
+    """Return the replicas that may be elected; a last resort only where the in-sync set has one member or
+    none.
+    """
     return (_NOBODY, *state.isr, *state.eligible, *(state.last_resort if len(state.isr) <= 1 else ()))
 
 

@@ -1,7 +1,7 @@
-"""What a partition must hold: every fact a client learned about it, and which of them may be taken back.
+"""The rules of one partition: every fact that a client has learned, and which of them may be taken back.
 
-Facts come from acknowledgements and from reads. Durability is a prefix: once a write that was promised to be
-durable is acknowledged, or a record is shown that may not be taken back, so is everything before it. Raises
+Facts come from acknowledgements and from reads. Durability is a prefix: once a durable write is
+acknowledged, or a record is shown that may not be taken back, everything before it is durable too. Raises
 InvariantViolated at the first contradiction.
 """
 
@@ -15,7 +15,7 @@ from penstock.simulation.history import Audit, InvariantViolated, Outcome, ReadR
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What was certain about a partition when a request was sent; its answer must not say less."""
+    """What was certain about a partition when a request was sent; its response may not say less."""
 
     log_start: int
     visible_end: int
@@ -25,19 +25,19 @@ class PartitionModel:
     def __init__(self, name: str, *, compacted: bool = False) -> None:
         self.name = name
         self.compacted = compacted
-        """Only the newest record of a key has to stay."""
+        """Whether only the newest record of a key has to stay."""
         self.log_start = 0
-        """The log starts here or later, as long as the broker lives."""
+        """The log start offset is at least this while the broker runs."""
         self.kept_log_start = 0
-        """The log starts here or later, whatever happens: a truncation was confirmed."""
+        """The log start offset is at least this after any restart: a deletion of records was acknowledged."""
         self.log_start_limit = 0
-        """The log starts here or before, except by retention."""
+        """The log start offset is at most this, except by retention."""
         self.may_expire = False
         """Whether retention may remove records at any time."""
         self.may_start_earlier = False
-        """Whether another leader may not have removed what the last one has."""
+        """Whether a new leader may still have records that the last one has removed."""
         self.visible_end = 0
-        """Everything below has been seen or committed, so every reader can see it."""
+        """Everything below was read or committed, so that every reader can see it."""
         self.durable_end = 0
         """Everything below survives a power loss."""
         self._writes: dict[bytes, Write] = {}
@@ -60,7 +60,9 @@ class PartitionModel:
             self._writes[value] = write
 
     def on_ack(self, write: Write, base_offset: int, *, durable: bool) -> None:
-        """`durable`: the promise covers it, so a power loss may not take it or anything before it."""
+        """Note an acknowledgement; `durable` says that a power loss may not take the write or anything before
+        it.
+        """
         write.outcome = Outcome.OK
         for index, value in enumerate(write.values):
             self._learn(base_offset + index, value)
@@ -71,7 +73,7 @@ class PartitionModel:
             self.durable_end = max(self.durable_end, end)
 
     def on_refusal(self, write: Write) -> None:
-        """It was certainly not stored."""
+        """Note that a write was certainly not stored."""
         write.outcome = Outcome.FAIL
         for value in write.values:
             if value in self._offsets:
@@ -102,7 +104,9 @@ class PartitionModel:
             raise self._violation("I15", f"timestamp {record.timestamp} at {record.offset}, sent {sent}")
 
     def _check_complete(self, read: ReadRange) -> None:
-        """Every offset of the range is there, or was compacted away in favour of a newer record of its key."""
+        """Check that every offset of the range is there, or was compacted in favour of a newer record of its
+        key.
+        """
         found = {record.offset for record in read.records}
         missing = [
             offset for offset in range(max(read.start, self.log_start), read.end) if offset not in found
@@ -115,7 +119,7 @@ class PartitionModel:
                 raise self._violation("I1", f"{label(value)} at {offset} is gone, nothing newer has its key")
 
     def _is_superseded(self, offset: int, key: bytes) -> bool:
-        """Whether a newer record has this key; one whose fate is unknown may."""
+        """Whether a newer record has this key; a write with an unknown outcome may be one."""
         for value, write in self._writes.items():
             if write.outcome is not Outcome.FAIL and self._key(value) == key:
                 newer = self._offsets.get(value)
@@ -124,7 +128,7 @@ class PartitionModel:
         return False
 
     def check_ends(self, view: View, log_start: int, high_watermark: int) -> None:
-        """What an answer says of the partition's ends, against what was known when it was asked for."""
+        """Check log start and high watermark of a response against what was known when the request was sent."""
         self.on_log_start(view, log_start)
         if high_watermark < view.visible_end:
             raise self._violation(
@@ -139,16 +143,16 @@ class PartitionModel:
         self.log_start = max(self.log_start, log_start)
 
     def on_truncation(self, view: View, log_start: int) -> None:
-        """A request to truncate was confirmed."""
+        """Note an acknowledged deletion of records."""
         self.on_log_start(view, log_start)
         self.kept_log_start = max(self.kept_log_start, log_start)
 
     def must_serve(self, view: View, offset: int) -> bool:
-        """Whether a read at this offset has to find a record."""
+        """Whether a read at this offset has to return a record."""
         return self.log_start_limit <= offset < view.visible_end and not self.may_expire
 
     def check_time_lookup(self, view: View, timestamp: int, found: ReadRecord | None) -> None:
-        """The first record at or after a time: `found` carries its offset and timestamp."""
+        """Check a lookup of the first record at or after a timestamp; `found` has its offset and timestamp."""
         if found is not None and found.timestamp < timestamp:
             raise self._violation("time index", f"{found.timestamp} at {found.offset} is before {timestamp}")
         end = view.visible_end if found is None else min(found.offset, view.visible_end)
@@ -163,10 +167,10 @@ class PartitionModel:
     def on_audit(self, audit: Audit, *, cache_lost: bool, durable: bool) -> None:
         """Compare with the whole log after a restart; `cache_lost` says that unsynced bytes may be gone.
 
-        `durable`: whatever the log shows now may not be taken back any more.
+        `durable`: whatever the log has now may not be taken back any more.
         """
         if cache_lost and self.durable_end <= self.log_start_limit:
-            # Nothing before was promised to stay, so the first files may be gone and later ones not.
+            # No record was promised to stay, so the first files may be gone and later ones not.
             self.log_start_limit = max(self.log_start_limit, audit.log_start)
         self.log_start = self.kept_log_start
         self.on_log_start(self.view(), audit.log_start)
@@ -175,7 +179,7 @@ class PartitionModel:
             raise self._lost(audit.log_end)
         self._forget_from(audit.log_end)
         if cache_lost and self.compacted:
-            # Where gaps are usual, recovery may not see that one is a loss.
+            # Recovery cannot tell a gap of compaction from a loss.
             found = {record.offset for record in audit.records}
             self._forget(
                 [offset for offset in self._values if offset >= self.durable_end and offset not in found]
@@ -183,9 +187,10 @@ class PartitionModel:
         self.on_read(ReadRange(audit.log_start, audit.log_end, audit.records), durable=durable)
 
     def check_newest(self, audit: Audit) -> None:
-        """Of a compacted partition in peace: a record is gone only where a newer one of its key is there.
+        """Check a compacted partition in peace: a record is gone only where a newer one of its key is there.
 
-        `_check_complete` also allows for newer records that somebody may have written; the whole log decides that.
+        `_check_complete` also allows for newer records that may have been written; the whole log decides
+        that.
         """
         newest: dict[bytes, int] = {}
         for record in audit.records:
@@ -207,7 +212,7 @@ class PartitionModel:
         return self._violation("I1", f"the log ends at {log_end}; {what} at {offset} is lost")
 
     def _forget_from(self, offset: int) -> None:
-        """An allowed loss: offsets from here on are free again."""
+        """Allow a loss: offsets from here on are free again."""
         self._forget([known for known in self._values if known >= offset])
         self.visible_end = min(self.visible_end, offset)
         self.durable_end = min(self.durable_end, offset)
@@ -250,7 +255,7 @@ class PartitionModel:
         return write.keys[write.values.index(value)]
 
     def _timestamp(self, value: bytes) -> int | None:
-        """What the record was sent with; None where the broker sets the time."""
+        """Return the timestamp that a record was sent with; None where the broker sets it."""
         write = self._writes[value]
         return write.timestamps[write.values.index(value)] if write.timestamps else None
 

@@ -1,8 +1,10 @@
-"""A simulated producer like librdkafka's: several batches of several partitions in flight on each connection.
+"""A simulated producer that works as librdkafka: several batches of several partitions in flight on each
+connection.
 
-It sends failed batches again, in order, until they are acknowledged. After OUT_OF_ORDER_SEQUENCE_NUMBER it takes a new
-epoch and sends the unacknowledged batches of all partitions again, with sequences from 0. A batch that was stored
-although its answer was lost is stored twice then: a broker must not answer so to a producer that keeps the order.
+It sends failed batches again, in order, until they are acknowledged. After OUT_OF_ORDER_SEQUENCE_NUMBER it
+takes a new epoch and sends the unacknowledged batches of all partitions again, with sequences from 0. A
+batch that was stored without a response is then stored twice, so a broker must not return that error to a
+producer that keeps the order.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from penstock.simulation.replicated_topic import ReplicatedTopic
 from penstock.simulation.topic_model import TopicModel, TopicState
 
 _IN_FLIGHT = 5
-"""Batches of a partition: as many as a broker remembers of a producer."""
+"""Batches of a partition in flight, as many as a broker remembers of a producer."""
 _PLACES = 4
 _PAUSES_SECONDS = (0.0, 0.0, 0.002, 0.01)
-"""Between batches of a partition: a broker may become or cease to be its leader meanwhile."""
+"""Pauses between batches of a partition, in which its leader may change."""
 _NOT_NOW = frozenset(
     {
         ErrorCode.not_leader_or_follower,
@@ -33,7 +35,7 @@ _NOT_NOW = frozenset(
         ErrorCode.unknown_topic_or_partition,
     }
 )
-"""Errors after which a batch is sent again as it is."""
+"""Errors after which a batch is sent again unchanged."""
 
 Place = tuple[TopicModel, int]
 
@@ -55,7 +57,7 @@ class PipelinedProducer:
         """Producer id and epoch."""
         self._is_out_of_order = False
         self._pending: dict[Place, list[_Batch]] = {}
-        """What is not acknowledged, in the order in which it was first sent."""
+        """The unacknowledged batches of each partition, in the order in which they were first sent."""
         self._sequences: dict[Place, int] = {}
         self._sent = 0
 
@@ -67,7 +69,7 @@ class PipelinedProducer:
         await self._send()
 
     async def _take_epoch(self, before: tuple[int, int]) -> None:
-        """A new identity; whatever is not acknowledged gets new sequences, in all partitions."""
+        """Take a new identity; all unacknowledged batches get new sequences, in all partitions."""
         self._identity = await (await self._routing.anybody()).init_producer_id(before)
         self._is_out_of_order = False
         self._sequences.clear()
@@ -119,7 +121,7 @@ class PipelinedProducer:
         return name.encode() + FILLING + self._random.randbytes(self._random.choice((0, 10, 300)))
 
     async def _send(self) -> None:
-        """One round: everything that is pending, interleaved as its partitions come; then all answers."""
+        """Send everything that is pending, interleaved over the partitions, then wait for all responses."""
         began = self._stage.world.loop.time()
         leaders = {}
         for place in self._random.sample(list(self._pending), len(self._pending)):

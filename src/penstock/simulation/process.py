@@ -1,8 +1,8 @@
 """A simulated process: the tasks and callbacks that end together when it crashes.
 
-Which process code belongs to travels in a context variable, as it does through every task and callback of
-asyncio. Code of a dead process never runs again, not even its `finally` blocks; whoever models a part of the
-machine asks `alive` before acting for it. What is due of a paused one is held until it goes on.
+The process of a piece of code is in a context variable, which asyncio passes to every task and callback.
+Code of a dead process never runs again, not even its `finally` blocks; simulated parts of the machine ask
+`alive` before they act for it. Callbacks of a paused process wait until it is resumed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class SimulatedCrash(BaseException):
-    """Raised in code that touches the machine after, or at the moment when, its process died.
+    """Raised in code that touches the machine when or after its process died.
 
     Not an `Exception`, so that no handler of the broker can catch it and go on.
     """
@@ -29,13 +29,13 @@ class SimulatedProcess:
         self.alive = True
         self.is_paused = False
         self.held: list[Handle] = []
-        """What was due while it was paused."""
+        """The callbacks that were due while the process was paused."""
         self.ended = asyncio.Event()
         self._context: Context = copy_context()
         self._context.run(PROCESS.set, self)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a coroutine as this process; it and everything it starts ends with the process."""
+        """Start a coroutine as this process; it and everything it starts ends with the process."""
         return asyncio.get_running_loop().create_task(coroutine, context=self._context.copy())
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -1,7 +1,7 @@
 """A simulated producer: random batches to random partitions, pipelined, idempotent with retries or plain.
 
-An idempotent session retries until it knows the outcome or gives up and begins a new session; a plain
-producer never sends a value twice. So every value may be found at most once.
+An idempotent session retries until it knows the outcome, or gives up and begins a new session. A plain
+producer sends no value twice. So every value is stored at most once.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _UNDECIDED = frozenset(
         ErrorCode.not_enough_replicas_after_append,
     }
 )
-"""Errors after which the batch may be in the log all the same."""
+"""Errors after which the batch may be in the log nevertheless."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """An idempotent producer's identity and its next sequence number in each partition."""
+    """The identity of an idempotent producer and its next sequence number in each partition."""
 
     producer_id: int
     epoch: int
@@ -55,7 +55,7 @@ class Batch:
     zstd: bool
     tried: bool = False
     sent_at: float = 0.0
-    """When it was last sent."""
+    """The virtual time when the batch was sent last."""
 
 
 class ProducerActor:
@@ -84,7 +84,7 @@ class ProducerActor:
         await self._deliver(topic, partition, batches)
 
     async def prove_alive(self, topic: TopicModel, partition: int) -> None:
-        """One durable write that has to succeed."""
+        """Send one durable write, which has to succeed."""
         await self._leader(topic, partition)
         batch = self._make(topic, partition, acks=-1)
         await self._deliver(topic, partition, [batch])
@@ -102,7 +102,7 @@ class ProducerActor:
             self._session = None
 
     async def _attempt(self, topic: TopicModel, partition: int, batches: list[Batch]) -> list[Batch]:
-        """Send all of them, in order; gives back those whose outcome is still open."""
+        """Send all batches in order; return those whose outcome is unknown."""
         try:
             leader = await self._leader(topic, partition)
         except NoAnswer:
@@ -116,16 +116,16 @@ class ProducerActor:
         ]
 
     async def _anybody(self) -> SimulatedClient:
-        """A connection to a broker."""
+        """Connect to any broker."""
         await self._client.connect()
         return self._client
 
     async def _leader(self, topic: TopicModel, partition: int) -> SimulatedClient:
-        """A connection to the broker that takes writes of this partition."""
+        """Connect to the leader of the partition."""
         return await self._anybody()
 
     def _on_failure(self, topic: TopicModel, partition: int) -> None:
-        """It was not taken: perhaps another broker leads."""
+        """Handle an error of a write; in a cluster another broker may lead."""
 
     def _send(self, leader: SimulatedClient, topic: TopicModel, partition: int, batch: Batch) -> SentBatch:
         if not batch.tried:
@@ -138,7 +138,7 @@ class ProducerActor:
     async def _settle(
         self, topic: TopicModel, partition: int, view: View, batch: Batch, answer: SentBatch
     ) -> bool:
-        """Wait for one answer and tell the model; False when the outcome is open."""
+        """Wait for one response and tell the model; False when the outcome is unknown."""
         tried, batch.tried = batch.tried, True
         try:
             result = await answer.result()
@@ -168,7 +168,9 @@ class ProducerActor:
         return True
 
     def _check_readable(self, topic: TopicModel, partition: int, offset: int) -> None:
-        """A record was acknowledged with acks=1, in time, by the broker that has the only replica."""
+        """Check the high watermark after a timely acknowledgement with acks=1 by the only replica: the record
+        can be read.
+        """
         high_watermark = self._stage.broker.high_watermark(topic.name, partition)
         if topic.state is TopicState.ALIVE and high_watermark is not None and high_watermark <= offset:
             raise InvariantViolated(

@@ -1,7 +1,7 @@
-"""A simulated reader with a rack: the leader may send it to an in-sync follower in that rack (KIP-392).
+"""A simulated consumer with a rack: the leader may redirect it to an in-sync follower in that rack (KIP-392).
 
-It reads there until it is refused, or asks the leader again after a while as clients do. Whatever it is shown counts as
-committed, and its place never goes back, whichever replica serves it.
+It reads there until it is refused, or asks the leader again after a while as clients do. Everything that
+it is shown counts as committed, and its position never goes back, whichever replica serves it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Fetched bytes turned into records, checked as a careful consumer would: whole, in order, below the end."""
+"""Decoding of fetched bytes, with the checks of a careful consumer: whole batches, in order, below the high
+watermark.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from penstock.wire.fetch import FetchResult
 
 
 def read_records(name: str, result: FetchResult, offset: int, *, compacted: bool) -> ReadRange:
-    """What a fetch from `offset` gave; the first batch may begin before it.
+    """Return the records of a fetch from `offset`; the first batch may begin before it.
 
-    Compaction leaves gaps between batches and in them, and batches without records.
+    Compaction leaves gaps between and inside of batches, and batches without records.
     """
     records: list[ReadRecord] = []
     expected = offset

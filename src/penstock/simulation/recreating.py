@@ -1,9 +1,10 @@
-"""An administrator and only user of one topic, which is deleted and made again under the same name.
+"""A client that deletes a topic and creates another one under the same name, and is the only user of both.
 
-Nothing of an earlier topic of the name may show in a later one: no record, no committed offset, no sequence of a
-producer, although brokers that were down for the deletion come back with the old replicas. Each topic is a model of its
-own, and records are written and read by its id: a broker that has not heard of a deletion may still serve the old one.
-A change whose outcome is not known may come about late, so its name is given up.
+Nothing of an earlier topic may show in a later one: no record, no committed offset and no producer
+sequence, although brokers that were down for the deletion come back with the old replicas. Each topic has
+a model of its own. Records are written and read by topic id, because a broker that does not know of a
+deletion may still serve the old topic. A change with an unknown outcome may happen late, so its name is
+not used any more.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _MAX_BYTES = 100_000
 _ATTEMPTS = 4
 _GROUP = "recreator"
 _WRONG_SEQUENCE = frozenset({ErrorCode.out_of_order_sequence_number, ErrorCode.duplicate_sequence_number})
-"""With one batch in flight no sequence is wrong, whatever was sent to an earlier topic."""
+"""Errors that no batch may get: with one batch in flight no sequence is wrong, whatever an earlier topic has."""
 _HEARSAY_SECONDS = 3.0
-"""Within this time a coordinator has heard of a deletion, unless it is kept from the store."""
+"""Seconds within which a coordinator knows of a deletion, unless it cannot reach the store."""
 
 
 class Recreator:
@@ -40,7 +41,7 @@ class Recreator:
         self._names = 0
         self._topic: ReplicatedTopic | None = None
         self._old_ids: list[UUID] = []
-        """The deleted topics of this name."""
+        """The ids of the deleted topics with this name."""
         self._must_rename = False
         self._producer: tuple[int, int] | None = None
         self._sequence = self._sent = self._position = self._incarnation = 0
@@ -65,7 +66,7 @@ class Recreator:
         await act(self._topic)
 
     def register(self) -> None:
-        """In the end: let the auditor of the cluster see the topic as one of all."""
+        """Hand the topic over to the auditor of the cluster."""
         if self._topic is not None:
             self._stage.topics[self._topic.name] = self._topic
 
@@ -76,7 +77,7 @@ class Recreator:
         topic = self._topic
         if topic is None or topic.state is TopicState.DELETED or self._must_rename:
             if topic is not None and topic.state is not TopicState.DELETED:
-                self._stage.topics[topic.name] = topic  # what became of it is found out in the end
+                self._stage.topics[topic.name] = topic  # the audit finds out whether the topic exists
             if topic is None or self._must_rename:
                 self._names, self._incarnation, self._old_ids = self._names + 1, 0, []
             self._incarnation += 1
@@ -94,7 +95,7 @@ class Recreator:
         self._note("create", topic)
 
     async def _find_id(self, topic: ReplicatedTopic) -> None:
-        """A broker that has not heard of the deletion may name an earlier topic."""
+        """Look up the topic id; a broker that does not know of the deletion may name an earlier topic."""
         found = (await (await self._routing.anybody()).topic_ids()).get(topic.name)
         topic.id = None if found in self._old_ids else found
 
@@ -114,7 +115,7 @@ class Recreator:
     # --- records
 
     async def _produce(self, topic: ReplicatedTopic) -> None:
-        """One batch, until it is acknowledged; the producer begins with sequence 0 in every topic."""
+        """Send one batch until it is acknowledged; sequences begin at 0 in every topic."""
         leader = await self._leader(topic)
         if self._producer is None:
             self._producer = await leader.init_producer_id()
@@ -176,7 +177,7 @@ class Recreator:
         self._position = read.end
 
     async def _ask_for_the_old_one(self, topic: ReplicatedTopic) -> None:
-        """A fetch that names the deleted topic by its id gets nothing."""
+        """Check that a fetch with the id of the deleted topic returns nothing of the new one."""
         if not self._old_ids:
             return
         old_id = self._old_ids[-1]
@@ -206,7 +207,9 @@ class Recreator:
                 self._routing.mistrust_coordinator(_GROUP)
 
     async def _look_up(self, topic: ReplicatedTopic) -> None:
-        """What was committed for an earlier topic is gone, once the coordinator has heard of the deletion."""
+        """Check that offsets committed for an earlier topic are gone, once the coordinator knows of the
+        deletion.
+        """
         if topic.id is None:
             return
         node_id, client = await self._coordinator()

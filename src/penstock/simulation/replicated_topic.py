@@ -1,7 +1,8 @@
-"""A topic of a cluster as its clients see it: what a leader alone acknowledged (acks=1) may be gone with it.
+"""A topic of a cluster as its clients see it: a record that only the leader acknowledged (acks=1) may be lost
+with it.
 
-Whatever was acknowledged by all, or shown to a reader, stays; the simulation takes no two copies at once of what its
-setting does not protect from that.
+Records acknowledged with acks=all, or shown to a reader, stay: faults never take more replicas than
+`durability` covers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A simulated client of a cluster: it asks whom it can reach who leads what, and believes the latest epoch it heard of.
+"""A simulated client of a cluster: it looks up leaders at any broker, and believes the latest leader epoch.
 
-A connection for each broker. Whoever was refused, or got no answer, says so (`mistrust`), and the leader is looked up
-again.
+It has a connection to each broker. After an error or an unknown outcome `mistrust` makes it look up the
+leader again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.simulation.client import NoAnswer, SimulatedClient, check_error
 
 NOBODY = -1
 GROUP, TRANSACTION = 0, 1
-"""What a coordinator is asked for."""
+"""The kinds of coordinators."""
 _FIND_COORDINATOR = 10
 
 
@@ -27,7 +27,7 @@ class RoutingClient:
         self._coordinators: dict[tuple[str, int], int] = {}
 
     async def anybody(self) -> SimulatedClient:
-        """A connection to some broker."""
+        """Connect to any broker."""
         client = self._random.choice(list(self._brokers.values()))
         await client.connect()
         return client
@@ -37,12 +37,14 @@ class RoutingClient:
             client.disconnect()
 
     async def broker(self, node_id: int) -> SimulatedClient:
-        """A connection to this broker."""
+        """Connect to this broker."""
         await self._brokers[node_id].connect()
         return self._brokers[node_id]
 
     async def leader(self, topic: str, partition: int) -> tuple[SimulatedClient, int]:
-        """A connection to whom we take for the leader, and its epoch; NoAnswer when nobody knows one."""
+        """Connect to the leader of a partition; return the connection and the leader epoch. NoAnswer when no
+        leader is known.
+        """
         place = (topic, partition)
         if self._leaders.get(place, NOBODY) == NOBODY:
             await self._look_up()
@@ -57,7 +59,7 @@ class RoutingClient:
         return self._brokers[leader], self._epochs[place]
 
     def forget(self, topic: str, partition: int) -> None:
-        """Believe any epoch again: a topic that is created again under its name begins with the first one."""
+        """Believe any epoch again: a topic that is created again under its name begins with epoch 0."""
         self._leaders.pop((topic, partition), None)
         self._epochs.pop((topic, partition), None)
 
@@ -72,7 +74,7 @@ class RoutingClient:
     # --- coordinators
 
     async def coordinator(self, key: str, kind: int = GROUP) -> tuple[int, SimulatedClient]:
-        """The broker that answers for a group or a transactional id, and a connection to it."""
+        """Connect to the coordinator of a group or a transactional id; return its node id and the connection."""
         if (key, kind) not in self._coordinators:
             fields = {"key": key, "key_type": kind, "coordinator_keys": [key]}
             response = await (await self.anybody()).ask(_FIND_COORDINATOR, (4, 6), fields)

@@ -1,7 +1,8 @@
-"""The frame of every seed: actors take steps beside a main task until that ends, or until one finds a violation.
+"""The frame of every seed: actors take steps beside a main task until that ends, or until one finds a
+violation.
 
-`BrokerScenario` plays a broker alone, `ClusterScenario` a cluster. Everything is drawn from the seed: a second run of
-the seed does the same.
+`BrokerScenario` plays a broker alone, `ClusterScenario` a cluster. Everything is drawn from the seed: a
+second run of the seed does the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The kinds of seeds, a broker alone and a cluster, and how one seed is run.
 
-A run has a loop of its own and a trace of all that happens. The garbage collector is off meanwhile: a collection at
-another moment in another run could run finalizers in another order.
+A run has a loop of its own and a trace of all that happens. The garbage collector is off meanwhile: a
+collection at another moment in another run could run finalizers in another order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Faults that leave one replica in charge: the others die, and then the last one loses its power or its data.
 
-A leader that is alone in sync must have fsynced what it commits. Under min ISR it commits nothing, and eligible leaders
-recorded beside the in-sync set take over when it lost its data.
+A leader that is alone in sync must have fsynced what it commits. Under min ISR it commits nothing, and
+eligible leaders recorded beside the in-sync set take over when it has lost its data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.simulation.partition_history import Place
 from penstock.simulation.replicated_topic import ReplicatedTopic
 
 _COMMIT_SECONDS = 0.5
-"""A leader that is left alone is given this long to commit something."""
+"""Seconds in which a sole leader may commit something before it loses power."""
 
 
 class SoleLeaderFaults:
@@ -34,8 +34,9 @@ class SoleLeaderFaults:
         random: Random,
         losses: Random,
     ) -> None:
-        """`committed` tells the greatest high watermark that a leader of a partition ever had; `losses` draws for what
-        a trait adds to the seed."""
+        """`committed` tells the greatest high watermark that a leader of a partition ever had; `losses` is
+        the random stream of faults that come with a trait.
+        """
         self._stage = stage
         self._outages = outages
         self._machine = machine
@@ -45,7 +46,9 @@ class SoleLeaderFaults:
         self._losses = losses
 
     async def leave_one(self, _: ClusterMember) -> None:
-        """A leader remains alone in sync and takes writes; then it loses its power too."""
+        """Crash all in-sync followers of a partition; when its leader has committed something alone, it loses
+        power.
+        """
         led = [
             (place, state)
             for place, state in self._stage.history.now.items()
@@ -57,7 +60,9 @@ class SoleLeaderFaults:
         await self._leave(place, state, (self._stage.member(state.leader),))
 
     async def leave_machine(self, _: ClusterMember) -> None:
-        """The brokers of one machine remain in sync and take writes; then it loses its power."""
+        """Crash all in-sync replicas on other machines; when the leader has committed something, its machine
+        loses power.
+        """
         shared = [
             (place, state)
             for place, state in self._stage.history.now.items()
@@ -70,7 +75,7 @@ class SoleLeaderFaults:
             await self._leave(place, state, self._housemates(state))
 
     def _housemates(self, state: znodes.PartitionNode) -> list[ClusterMember]:
-        """The members of the in-sync set on the machine of the leader."""
+        """Return the in-sync replicas on the machine of the leader."""
         leader = self._stage.member(state.leader)
         return [member for member in leader.housemates if member.node_id in state.isr]
 
@@ -93,14 +98,16 @@ class SoleLeaderFaults:
             leader.power_loss()
 
     async def _until_committed(self, place: Place) -> None:
-        """Wait for the next commit, so that the records of a power loss right after it were promised to be durable."""
+        """Wait for the next commit: a power loss right after it shows whether committed records were fsynced."""
         committed = self._committed(place)
         deadline = self._stage.world.loop.time() + _COMMIT_SECONDS
         while self._stage.world.loop.time() < deadline and self._committed(place) == committed:
             await asyncio.sleep(0.01)
 
     async def lose_last(self, _: ClusterMember) -> None:
-        """A leader under min ISR remains alone in sync, beside eligible leaders; then its data is lost."""
+        """Crash all in-sync followers of a partition under min ISR; then its leader loses its data, and
+        eligible leaders have it.
+        """
         led = [
             (place, state)
             for place, state in self._stage.history.now.items()
@@ -146,6 +153,6 @@ class SoleLeaderFaults:
         return isinstance(model, ReplicatedTopic) and model.min_insync_replicas == 1
 
     def _is_left_to(self, members: Sequence[ClusterMember], place: Place) -> bool:
-        """Whether nobody else is in sync."""
+        """Whether no other broker is in sync."""
         state = self._stage.history.now.get(place)
         return state is not None and set(state.isr) <= {member.node_id for member in members}

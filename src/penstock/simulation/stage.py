@@ -1,6 +1,7 @@
-"""What everybody in a simulation shares: the world, the broker, its topics, and the gate clients wait at.
+"""What all actors of a simulation share: the world, the broker, its topics, and the gate at which clients
+wait.
 
-The gate is closed from the death of a broker until its successor's data was read and checked.
+The gate of a broker alone is closed from the end of its process until the next one was audited.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ class Stage:
         self.topics: dict[str, TopicModel] = {}
         self.groups: list[GroupModel] = []
         self.report_seconds = 0.2
-        """How often members of groups report."""
+        """The seconds between two reports of a group member."""
         self.is_at_rest = False
-        """Whether nobody comes or goes any more."""
+        """Whether peace has come: no member of a group joins or leaves any more."""
         self.is_quiet = False
         """Whether clients send nothing, so that a scrub reads logs that do not grow."""
         self.gate = asyncio.Event()
@@ -44,13 +45,13 @@ class Stage:
         return client
 
     def close_gate(self) -> None:
-        """Nobody gets in, and whatever is still on its way to a client is not heard any more."""
+        """Close the gate and all connections, so that no response of the dead process reaches a client."""
         self.gate.clear()
         for client in self._clients:
             client.disconnect()
 
     def now_ms(self) -> int:
-        """The time of the clients' clocks."""
+        """Return the time of the clients' clocks."""
         return self.broker.host.clock.now_ms()
 
     def living_topics(self) -> list[TopicModel]:
@@ -61,7 +62,7 @@ class Stage:
         return topic if topic is not None and topic.state is TopicState.ALIVE else None
 
     async def topic_id(self, client: SimulatedClient, topic: TopicModel) -> UUID | None:
-        """None for a topic that is not there."""
+        """Look up a topic id; None for a topic that does not exist."""
         if topic.id is None:
             ids = await client.topic_ids()
             for known in self.living_topics():
@@ -83,6 +84,6 @@ class Stage:
         return None if topic is None else (topic, random.randrange(len(topic.partitions)))
 
     def note(self, who: str, what: str, *details: object) -> None:
-        """Every operation of a client ends here, with what came of it."""
+        """Record an operation of a client with its outcome."""
         self.operations += 1
         self.world.trace.record("op", who, what, *details)

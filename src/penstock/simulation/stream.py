@@ -1,7 +1,7 @@
-"""A simulated connection: two sockets, and the bytes and closings on their way between them.
+"""A simulated connection: two sockets, with the bytes and closings that are on their way between them.
 
-A stream takes and gives as many bytes at a time as its seed says, holds a bounded number of unread bytes a
-direction, and keeps their order. Sockets call back as a level-triggered event loop does.
+The seed decides how many bytes a call takes or gives. Each direction holds a bounded number of unread
+bytes and keeps their order. Sockets call back as a level-triggered event loop does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WINDOW_BYTES = (2_000, 20_000, 200_000)
 _BITE_BYTES = (40, 1_000, 10_000, 100_000, 100_000, 100_000)
 _NIBBLED_BYTES = 4_000
 _END = b""
-"""Closes a direction; follows the last bytes."""
+"""Closes a direction; follows its last bytes."""
 
 
 class Stream:
@@ -43,12 +43,12 @@ class Stream:
         self._network = network
 
     def reset(self) -> None:
-        """Break it for both sides, as a middlebox would."""
+        """Break the connection for both sides, as a middlebox would."""
         self.client.break_off()
         self.server.break_off()
 
     def drop(self) -> None:
-        """Let everything on it vanish from now on, without a word to either side."""
+        """Drop all bytes from now on, unnoticed by both sides."""
         self.is_dropped = True
 
     def crash(self, host: str, notice_seconds: float) -> None:
@@ -72,9 +72,9 @@ class SimulatedSocket:
         self._network = network
         self._stream = stream
         self._unread_bytes = 0
-        """Sent by this side and not yet read by the other."""
+        """The bytes that this side has sent and the other side has not read."""
         self._on_the_way: deque[bytes] = deque()
-        """To this side."""
+        """The bytes and closings on their way to this side."""
         self._received = bytearray()
         self._moved_bytes = 0
         self._ended = False
@@ -129,10 +129,10 @@ class SimulatedSocket:
         else:
             self._transmit(_END)
 
-    # --- the other end of the wire
+    # --- the other end of the connection
 
     def deliver(self) -> None:
-        """The next bytes on the way to this side arrive."""
+        """Receive the next bytes on the way to this side."""
         if self._stream.is_dropped or not self._on_the_way:
             return
         if self._network.is_severed(self.other.host, self.host):
@@ -150,7 +150,7 @@ class SimulatedSocket:
         self._reading.poke()
 
     def break_off(self) -> None:
-        """A reset arrives: what was received and not read is gone."""
+        """Receive a reset: bytes that were received and not read are gone."""
         if self.is_closed or self._stream.is_dropped:
             return
         if self._network.is_severed(self.other.host, self.host):
@@ -163,7 +163,7 @@ class SimulatedSocket:
         self._writing.poke()
 
     def vanish(self) -> None:
-        """This side is gone without a word: closed, or its process died."""
+        """Close this side without a FIN, because it was closed or its process died."""
         self.is_closed = True
         self._reading.set(None)
         self._writing.set(None)
@@ -174,7 +174,9 @@ class SimulatedSocket:
         self._network.later(self.other.deliver)
 
     def _bite(self, most: int) -> int:
-        """How much of what is possible one call moves; no small bites for long, or a long answer takes for ever."""
+        """Draw how many of the possible bytes one call moves; a long response does not come in small pieces
+        only.
+        """
         if self._moved_bytes < _NIBBLED_BYTES:
             most = min(most, self._stream.bite_bytes)
             if most > 1 and self._network.random.random() < 0.5:
@@ -203,7 +205,7 @@ def _beginning(buffers: Sequence[Buffer], count: int) -> bytes:
 
 
 class _Watch:
-    """A callback that is repeated for as long as the socket is ready, in the context that asked for it."""
+    """A callback that is repeated while the socket is ready, in the context that registered it."""
 
     def __init__(self, network: SimulatedNetwork, is_ready: Callable[[], bool]) -> None:
         self._network = network

@@ -1,7 +1,7 @@
 """`Threads` in virtual time: work runs inline, at some instant between its start and its completion.
 
-So whatever the loop does while "a thread" works is interleaved with it in an order the seed decides. Work
-runs in the context of the process that asked for it: after a crash nothing of it runs or is delivered.
+The seed decides how work of a thread and callbacks of the loop are interleaved. Work runs in the context
+of the process that asked for it: after a crash it neither runs nor completes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Job:
 class SimulatedThreads:
     def __init__(self, loop: asyncio.AbstractEventLoop, random: random.Random, trace: Trace) -> None:
         self.slowness = 1.0
-        """By how much work takes longer than usual."""
+        """The factor by which work takes longer than usual."""
         self._loop = loop
         self._random = random
         self._trace = trace
@@ -56,7 +56,7 @@ class SimulatedThreads:
         return future
 
     def close(self) -> None:
-        """As the real one: everything that was asked for is done before it returns."""
+        """Finish all work before it returns, as the real pools do."""
         self._closed = True
         for pool, waiting in self._waiting.items():
             for job in self._busy[pool]:
@@ -91,7 +91,7 @@ class SimulatedThreads:
             job.error = error
 
     def _finish(self, pool: Pool, job: _Job) -> None:
-        self._work(pool, job)  # already done, unless both timers came due in one shuffled instant
+        self._work(pool, job)  # done already, unless both timers were due in one shuffled instant
         self._busy[pool].remove(job)
         self._deliver(job)
         self._start_next(pool)

@@ -1,8 +1,8 @@
-"""What a topic must be: its partitions, whether it exists, and how much its settings promise.
+"""The rules of a topic: its partitions, whether it exists, and what its durability promises.
 
-A promise is weak from the moment someone asks for `durability=os` until a stronger setting was confirmed.
-After a weak time what readers see may still be taken back, until a strong write behind it was acknowledged or
-the broker restarted.
+The promise is weak from a request for `durability=os` until a stronger setting was acknowledged. Records
+that were read in a weak time may be taken back until a strong write behind them was acknowledged or the
+broker restarted.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class TopicModel:
         self.partitions: list[PartitionModel] = []
         self.grow(partitions)
         self.asked_partitions = partitions
-        """How many there will be, once a request to have more is known to be carried out."""
+        """The partition count after a request for more partitions, which may not be acknowledged yet."""
         self.id: UUID | None = None
-        """Once somebody had to know it."""
+        """The topic id, once it was looked up."""
         self.is_weak = configs.get("durability") == WEAK_DURABILITY
         self.weak_changes = 0
         self._was_weak = self.is_weak
@@ -54,13 +54,13 @@ class TopicModel:
     # --- settings
 
     def begin_durability(self, value: str) -> None:
-        """Someone is about to ask for another durability."""
+        """Note that another durability is about to be requested."""
         if value == WEAK_DURABILITY:
             self.is_weak = self._was_weak = True
         self.weak_changes += 1
 
     def end_durability(self, value: str) -> None:
-        """The change was confirmed."""
+        """Note that the durability was changed."""
         self.is_weak = value == WEAK_DURABILITY
         self.weak_changes += 1
 

@@ -1,7 +1,7 @@
-"""What happened, in order: every event of a simulation, folded into one digest and kept as text on request.
+"""The trace of a simulation: every event in order, folded into one digest and kept as text on request.
 
-Two runs of one seed must end with equal digests. Events are recorded by the simulated machine (disk, network,
-threads) and by the workload; what goes in must not depend on addresses, hash seeds or real time.
+Two runs of one seed must end with equal digests. Events come from the simulated machine (disk, network,
+threads) and from clients; they must not depend on addresses, hash seeds or real time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Trace:
             self._sink(line)
 
     def close(self) -> None:
-        """What is heard while the simulation is taken apart did not happen in it."""
+        """Stop recording: events after the end of the simulation are no part of it."""
         self._sink = None
 
     def digest(self) -> str:

@@ -1,7 +1,8 @@
-"""A simulated transactional producer: it fills transactions, commits, aborts or forgets them, and repeats itself.
+"""A simulated transactional producer: it fills transactions, commits, aborts or leaves them, and repeats
+requests.
 
-Two of them with one transactional id replace each other again and again. Now and then an EndTxn comes a second time
-when the next transaction has begun, over an older connection, as from a network that was slow.
+Two producers with one transactional id fence each other again and again. Now and then an EndTxn arrives a
+second time over an older connection when the next transaction has begun, as from a slow network.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ _HOPELESS = FENCED | {
     ErrorCode.illegal_generation,
     ErrorCode.unknown_member_id,
 }
-"""After these a transaction can only be aborted."""
+"""Errors after which a transaction can only be aborted."""
 
 Strike = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Who a producer is, and how it goes about it."""
+    """The transactional id of a producer, its protocol version and its timeout."""
 
     transactional_id: str
     dialect: Dialect
@@ -74,7 +75,7 @@ class TransactionalProducer:
         places: Sequence[Place],
         strike: Strike,
     ) -> None:
-        """`strike` kills a broker, if it may."""
+        """`strike` crashes a broker, if that is survivable."""
         self.name = name
         self.role = role
         self._stage = stage
@@ -90,13 +91,13 @@ class TransactionalProducer:
         self._instance: Instance | None = None
         self._instances = 0
         self._before: Producer | None = None
-        """Who it was, while it asks for a new epoch under its own name."""
+        """The producer id and epoch that it names when it asks for a new epoch."""
         self._sequences: dict[Place, int] = {}
         self._left: ModelTransaction | None = None
-        """A held one, which somebody else is to end."""
+        """A held transaction, which another client is to end."""
         self._late: _Late | None = None
         self._eagerness = 1.0
-        """Whoever was replaced lets the other one do something."""
+        """The likelihood of InitProducerId in a step; a fenced producer lets the other one work."""
         self._sent = 0
 
     async def step(self) -> None:
@@ -134,7 +135,9 @@ class TransactionalProducer:
         self._note("init", producer)
 
     async def _replace_holder(self) -> None:
-        """Another one holds a transaction open: sometimes one that would hold nothing comes, and goes."""
+        """Fence the holder of an open transaction now and then, by a producer that holds none and goes at
+        once.
+        """
         if self._random.random() < 0.3:
             await self._initialise(is_held=False)
             self._instance = None
@@ -153,7 +156,7 @@ class TransactionalProducer:
             self._note("failed", transaction.name, error)
             await self._end(transaction, self._client, commit=False)
             if not self.role.dialect.is_implicit and self._instance is not None:
-                # Sequences have gaps now: only a new epoch begins anew (KIP-360).
+                # The sequences have gaps now: only a new epoch begins anew (KIP-360).
                 self._before = instance.producer if self._random.random() < 0.7 else None
                 self._instance = None
             return
@@ -163,7 +166,7 @@ class TransactionalProducer:
         await self._end(transaction, self._client, commit=self._random.random() < 0.75)
 
     def _leave(self, transaction: ModelTransaction) -> None:
-        """Open as it is: for its timeout, a successor, or somebody else."""
+        """Leave the transaction open, for its timeout, a successor or another client."""
         self._note("leave", transaction.name)
         if self.role.is_held:
             self._left = transaction
@@ -180,7 +183,7 @@ class TransactionalProducer:
             await asyncio.sleep(self._random.choice((0.0, 0.0, 0.02, 0.3)))
 
     async def _write(self, transaction: ModelTransaction, place: Place, values: Sequence[bytes]) -> None:
-        """A batch for each value; Failed when one is not known to be stored."""
+        """Send a batch for each value; Failed when one is not known to be stored."""
         instance = transaction.instance
         if not self.role.dialect.is_implicit:
             await self._tried(lambda: self._client.add_partitions(instance.producer, [place]))
@@ -261,13 +264,13 @@ class TransactionalProducer:
             except BrokerError as error:
                 self._note("end", transaction.name, commit, error.code.name)
                 if error.code in _NOT_NOW:
-                    is_clear = False  # it may have been recorded by one who lost its office then
+                    is_clear = False  # it may have been recorded by a coordinator that was replaced then
                 else:
                     self._on_refused_end(transaction, error, commit=commit, is_clear=is_clear)
                     return
             else:
                 self._note("end", transaction.name, commit, "ok")
-                if is_clear:  # an earlier attempt may have been recorded when more were in sync
+                if is_clear:  # an earlier attempt may have been recorded when more replicas were in sync
                     self._stage.check_internal(
                         TRANSACTIONS_TOPIC, self.role.transactional_id, sent, transaction
                     )
@@ -291,14 +294,14 @@ class TransactionalProducer:
             self._model.on_refusal(transaction)
 
     async def _provoke(self) -> None:
-        """The coordinator dies somewhere between the request and the last marker."""
+        """Crash the coordinator somewhere between the request and the last marker, now and then."""
         if self._random.random() < 0.1:
             node_id, _ = await self._routing.coordinator(self.role.transactional_id, TRANSACTION)
             seconds = self._random.choice((0.003, 0.01, 0.03)) * self._random.random()
             self._stage.world.loop.call_later(seconds, self._strike, node_id)
 
     async def _prepare_late(self, producer: Producer, *, commit: bool) -> _Late | None:
-        """A connection, and then a newer one for everything else; over the older one the EndTxn will come again."""
+        """Open a newer connection for everything else; the EndTxn will arrive again over the older one."""
         if self._random.random() > 0.2:
             return None
         try:
@@ -313,14 +316,12 @@ class TransactionalProducer:
 
     async def _send_late(self) -> None:
         late, self._late = self._late, None
-        if (
-            late is not None and late.client.is_connected
-        ):  # what was on its way over one that is gone never comes
+        if late is not None and late.client.is_connected:  # a request on a closed connection never arrives
             self._note("late end", late.producer, late.commit)
             await self._client.end_late(late.client, late.producer, commit=late.commit)
             late.client.disconnect()
 
-    # --- small things
+    # --- helpers
 
     async def _tried(self, act: Callable[[], Awaitable[None]]) -> None:
         for _ in range(_ATTEMPTS):

@@ -1,6 +1,7 @@
-"""Everybody in a simulated cluster who has to do with transactions, their topics, and the reckoning in the end.
+"""The clients of transactions in a simulated cluster, their topics, and the final audit.
 
-When there is peace and nobody writes any more, every transaction ends: what is stable reaches the end of every log.
+In peace, when no client writes any more, every transaction ends: the last stable offset reaches the end of
+every log.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from penstock.simulation.transaction_model import TransactionModel
 from penstock.simulation.transaction_reading import Shown, TransactionReader, read_from
 
 _SHARE = 0.25
-"""Of the seeds."""
+"""The share of seeds with transactions."""
 _TIMEOUTS_MS = (300, 1_000, 3_000)
 _END_SECONDS = 3.0 + 10.0
-"""The longest timeout, and what a coordinator may take beyond it."""
+"""Seconds until all transactions have ended: the longest timeout, and ten seconds for coordinators."""
 _LATEST = -1
 _MAX_BYTES = 1_000_000
 
@@ -103,7 +104,7 @@ class TransactionCast:
         return role
 
     async def open(self) -> None:
-        """Make the topics."""
+        """Create the topics."""
         for topic, count in self._topics.items():
             copies = self._random.choice((3, 3, 2))
             configs = {
@@ -120,7 +121,9 @@ class TransactionCast:
                 raise
 
     def look(self) -> None:
-        """What is stable does not go back while one broker leads, and is committed."""
+        """Check that the last stable offset does not decrease while one broker leads, and is not above the
+        high watermark.
+        """
         for member in self._stage.members:
             for replica in member.replicas() if member.is_serving else ():
                 if not replica.partition.is_leader:
@@ -136,7 +139,7 @@ class TransactionCast:
                     )
                 self._stable[life] = stable
 
-    # --- the end
+    # --- the audit
 
     async def audit(self) -> None:
         if not self.is_there:
@@ -157,7 +160,7 @@ class TransactionCast:
             copies.check(progress, committed)
 
     async def _end_held(self) -> None:
-        """Nothing else would: a successor comes, and goes."""
+        """Fence the holders of open transactions, which nothing else would end."""
         for role in [role for role in self._roles if role.is_held]:
             client = TransactionClient(role.transactional_id, role.dialect, self._routing, self._random)
             producer = await retried(
@@ -206,7 +209,9 @@ class TransactionCast:
 
 
 class PlainProducer:
-    """Writes beside the transactions: what is in none is shown to everybody, once nothing before it is open."""
+    """Writes records outside of transactions: readers of committed data see them when no transaction before
+    them is open.
+    """
 
     def __init__(self, stage: ClusterStage, model: TransactionModel, places: Sequence[Place]) -> None:
         self.name = "plain"
@@ -222,7 +227,7 @@ class PlainProducer:
         leader, _ = await self._routing.leader(*place)
         self._sent += 1
         value = f"plain {self._sent}".encode() + FILLING
-        # Nothing is sent twice, and so nothing has an order.
+        # No value is sent twice, so values have no order.
         self._model.on_send(place, value, 0, None, value.decode())
         batch = build_batch([NewRecord(None, value, self._stage.now_ms())])
         try:

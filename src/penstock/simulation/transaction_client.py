@@ -1,7 +1,7 @@
-"""A simulated client of transactions: the requests of both versions of the protocol, over a `RoutingClient`.
+"""A simulated client of transactions: requests of both versions of the protocol, over a `RoutingClient`.
 
-As with `SimulatedClient`, a refusal is a BrokerError and no answer is `NoAnswer`. Whoever gives up waiting gives up the
-connection; how long it waits is drawn, so that many requests come twice.
+As with `SimulatedClient`, a refusal is a BrokerError and an unknown outcome is `NoAnswer`. After a timeout
+the connection is closed; the timeout is drawn, so that many requests arrive twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INIT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The versions of requests that one version of the protocol is spoken in."""
+    """The request versions of one version of the transaction protocol."""
 
     version: int
     produce: tuple[int, ...]
@@ -34,7 +34,7 @@ class Dialect:
 
     @property
     def is_implicit(self) -> bool:
-        """Leaders put their partitions into transactions, and each transaction has an epoch of its own."""
+        """Whether leaders add their partitions to transactions, and each transaction has an epoch of its own."""
         return self.version > 1
 
 
@@ -44,7 +44,7 @@ VERSION_2 = Dialect(2, (12,), (5,), (5,))
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """What a coordinator has called a producer."""
+    """The producer id and epoch that a coordinator has assigned."""
 
     producer_id: int
     epoch: int
@@ -60,7 +60,9 @@ class TransactionClient:
         self._random = random
 
     async def initialise(self, timeout_ms: int, before: Producer | None, *, is_held: bool) -> Producer:
-        """`before`: it names itself, and is refused if another has come since."""
+        """Return a producer id and epoch; a producer that names `before` is fenced if another one has come
+        since.
+        """
         client = await self.coordinator()
         try:
             producer = await client.init_transactions(
@@ -94,7 +96,7 @@ class TransactionClient:
                 self._check(partition.partition_error_code)
 
     async def end(self, producer: Producer, *, commit: bool) -> Producer:
-        """Who begins the next transaction."""
+        """End a transaction; return the producer id and epoch of the next one."""
         response = await self._ask(_END, self.dialect.end, self.end_fields(producer, commit=commit))
         self._check(response.error_code)
         if not self.dialect.is_implicit:
@@ -102,7 +104,7 @@ class TransactionClient:
         return Producer(response.producer_id, response.producer_epoch)
 
     async def end_late(self, client: SimulatedClient, producer: Producer, *, commit: bool) -> None:
-        """The same request again, over a connection that was given up: whatever comes of it."""
+        """Send the same EndTxn again over a connection that was given up, and ignore the outcome."""
         try:
             fields = self.end_fields(producer, commit=commit)
             await client.ask(_END, self.dialect.end, fields, _INIT_SECONDS)
@@ -158,7 +160,7 @@ class TransactionClient:
         self._check_group(group, response.topics[0].partitions[0].error_code)
 
     async def committed_offset(self, group: str, place: Place) -> ShownOffset | None:
-        """A refusal while a transaction that would change it is open."""
+        """Return a committed offset; a refusal while an open transaction would change it."""
         asked = {"name": place[0], "partition_indexes": [place[1]]}
         in_group = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": [asked]}
         fields = {"group_id": group, "topics": [asked], "groups": [in_group], "require_stable": True}

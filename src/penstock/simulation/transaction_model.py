@@ -1,7 +1,7 @@
-"""What transactions must be: everything clients were told about them, judged by what readers are shown.
+"""The rules of transactions: everything that clients were told, compared with what readers are shown.
 
-A transaction counts wholly or not at all, over partitions and offsets, and never before its commit was asked for; a
-producer that was replaced writes nothing more. Raises InvariantViolated at the first contradiction.
+A transaction counts as a whole or not at all, over partitions and offsets, and never before its commit was
+requested. A fenced producer writes nothing more. Raises InvariantViolated at the first contradiction.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from penstock.simulation.transaction_client import Producer
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """A producer of a transactional id, from its InitProducerId to the next."""
+    """A producer of a transactional id, from one InitProducerId to the next."""
 
     name: str
     transactional_id: str
     producer: Producer
     is_fenced: bool = False
-    """Another one is known to have taken over."""
+    """Whether another producer is known to have taken over."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,9 +33,9 @@ class ModelTransaction:
     values: list[bytes] = field(default_factory=list)
     is_commit_sent: bool = False
     outcome: Outcome = Outcome.PENDING
-    """OK: committed, FAIL: it never will be."""
+    """The outcome: OK when it is committed, FAIL when it never will be."""
     progress: int | None = None
-    """The offset of its group that it commits."""
+    """The offset of its group that the transaction commits."""
 
     def __str__(self) -> str:
         sent = "commit sent" if self.is_commit_sent else "commit not sent"
@@ -48,7 +48,7 @@ class _Sent:
     order: int
     transaction: ModelTransaction | None
     is_late: bool
-    """Sent by a producer that had been replaced."""
+    """Whether the value was sent by a fenced producer."""
     is_acknowledged: bool = False
     lane: str = ""
 
@@ -69,7 +69,7 @@ class TransactionModel:
     # --- producers
 
     def on_producer(self, transactional_id: str, name: str, producer: Producer) -> Instance:
-        """InitProducerId was answered: whoever has an older epoch may do nothing more."""
+        """Note a response to InitProducerId: producers with an older epoch are fenced."""
         instance = Instance(name, transactional_id, producer)
         for other in self._instances.setdefault(transactional_id, []):
             if other.producer.producer_id != producer.producer_id:
@@ -83,7 +83,7 @@ class TransactionModel:
         return instance
 
     def on_next_producer(self, instance: Instance, producer: Producer) -> None:
-        """The end of a transaction gave it another epoch."""
+        """Note the epoch that a producer got with the end of its transaction."""
         if producer != instance.producer:
             instance.producer = producer
             self._give(instance)
@@ -115,7 +115,7 @@ class TransactionModel:
     def on_send(
         self, place: Place, value: bytes, order: int, transaction: ModelTransaction | None, lane: str
     ) -> None:
-        """The first time."""
+        """Note the first request to commit."""
         is_late = transaction is not None and transaction.instance.is_fenced
         self._sent[value] = _Sent(place, order, transaction, is_late, lane=lane)
         if transaction is not None:
@@ -129,7 +129,7 @@ class TransactionModel:
         self._learn(sent.place, offset, value)
 
     def on_progress(self, transaction: ModelTransaction, offset: int, *, was_fenced: bool) -> None:
-        """An offset was taken as part of the transaction."""
+        """Note an offset that was accepted as part of the transaction."""
         if was_fenced:
             raise InvariantViolated(
                 "T29", f"{transaction}: offsets of a producer that was replaced were taken"
@@ -141,7 +141,7 @@ class TransactionModel:
             transaction.is_commit_sent = True
 
     def on_end(self, transaction: ModelTransaction, *, commit: bool) -> None:
-        """EndTxn was answered."""
+        """Note a response to EndTxn."""
         if commit:
             if transaction.outcome is Outcome.FAIL:
                 raise InvariantViolated("I7", f"{transaction} was told to be committed")
@@ -150,7 +150,7 @@ class TransactionModel:
             self.on_refusal(transaction)
 
     def on_refusal(self, transaction: ModelTransaction) -> None:
-        """It is aborted, or was never more than open."""
+        """Note that the transaction is aborted, or was never more than open."""
         if transaction.outcome is Outcome.OK:
             raise InvariantViolated("I7", f"{transaction} was told to be aborted")
         transaction.outcome = Outcome.FAIL
@@ -161,14 +161,14 @@ class TransactionModel:
         self._learn(place, offset, value)
 
     def on_committed(self, place: Place, offset: int, value: bytes) -> None:
-        """Shown to a reader of committed data."""
+        """Check a value that was shown to a reader of committed data."""
         self._learn(place, offset, value)
         transaction = self._sent[value].transaction
         if transaction is not None:
             self._on_effect(transaction, f"{label(value)} at {offset}")
 
     def on_offset(self, group: str, shown: ShownOffset | None, least: int) -> None:
-        """`least`: what had been committed when it was asked for."""
+        """Check a committed offset; `least` is the one that was committed when the request was sent."""
         offset = 0 if shown is None else shown.offset
         if shown is not None:
             transaction = self._transactions[shown.metadata]
@@ -181,7 +181,7 @@ class TransactionModel:
             raise InvariantViolated("I12", f"{group} is at {offset}, {least} was committed before")
 
     def _on_effect(self, transaction: ModelTransaction, what: str) -> None:
-        """Something of a transaction counts, so all of it must."""
+        """Note that a part of a transaction counts, so that all of it must."""
         if not transaction.is_commit_sent or transaction.outcome is Outcome.FAIL:
             raise InvariantViolated("I6", f"{what} was shown as committed: {transaction}")
         transaction.outcome = Outcome.OK
@@ -200,12 +200,12 @@ class TransactionModel:
                 "I2", f"{label(value)} is at {self._offsets[value]} and again at {offset}"
             )
 
-    # --- the end
+    # --- the audit
 
     def check_partition(
         self, place: Place, everything: Sequence[tuple[int, bytes]], committed: Sequence[tuple[int, bytes]]
     ) -> None:
-        """The whole of it, as it is read in peace."""
+        """Check a whole partition, as it is read in peace."""
         for offset, value in everything:
             self.on_uncommitted(place, offset, value)
         for offset, value in committed:

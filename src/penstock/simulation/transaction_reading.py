@@ -1,6 +1,7 @@
-"""Simulated readers of partitions that transactions write to: of everything, or of what is committed, and never back.
+"""Simulated consumers of partitions with transactions: of all records, or of committed ones, always forward.
 
-What was aborted is left out as Kafka's clients do it: by the list that comes with the records, and their markers.
+Aborted records are left out as Kafka's clients do it: by the list that comes with the records, and by
+markers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Shown = tuple[int, bytes]
 def readable(
     place: Place, result: FetchResult, position: int, *, is_committed: bool
 ) -> tuple[int, list[Shown]]:
-    """Offsets and values that a fetch from `position` shows, and where the next one begins."""
+    """Return the offsets and values of a fetch from `position`, and the next position."""
     assert not isinstance(result.records, LogSlice)
     aborted = sorted(result.aborted_transactions or (), key=lambda each: each.first_offset)
     limit = result.last_stable_offset if is_committed else result.high_watermark
@@ -64,7 +65,7 @@ def readable(
 async def read_from(
     routing: RoutingClient, place: Place, position: int, max_bytes: int, *, is_committed: bool
 ) -> tuple[int, list[Shown]]:
-    """One fetch from whoever leads."""
+    """Fetch once from the leader."""
     try:
         leader, epoch = await routing.leader(*place)
         result = await leader.fetch(
@@ -126,7 +127,7 @@ class TransactionReader:
         self.positions[place] = end
 
     async def _look_up_end(self, place: Place) -> None:
-        """The end of what it may read does not go back either."""
+        """Check that the end for this isolation level does not decrease."""
         leader: SimulatedClient
         try:
             leader, epoch = await self._routing.leader(*place)
@@ -141,7 +142,7 @@ class TransactionReader:
             raise InvariantViolated("I6", f"{place}: stable up to {end}, {position - 1} was read before")
 
     def check(self, place: Place, final: Sequence[Shown]) -> None:
-        """It was shown what is there in the end, nothing left out."""
+        """Check that the reader was shown everything that is there in the end."""
         wanted = [shown for shown in final if shown[0] < self.positions[place]]
         if self.shown[place] != wanted:
             had, missed = set(self.shown[place]) - set(wanted), set(wanted) - set(self.shown[place])
