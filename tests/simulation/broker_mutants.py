@@ -1,4 +1,4 @@
-"""Bugs of a single broker planted on purpose: each is one wrong line of storage or of an acknowledgement."""
+"""Planted bugs of a broker alone: each is one wrong line of storage or of an acknowledgement."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from penstock.storage.segment import Segment
 
 @planted_in_broker("I1", "I8")
 def ack_before_fsync() -> AbstractContextManager[Any]:
-    """A producer is answered as soon as its batch is in the page cache."""
+    """A write is acknowledged as soon as its batch is in the page cache."""
     return patch.multiple(Replica, when_committed=lambda *_: True, when_acknowledged=lambda *_: True)
 
 
 @planted_in_broker("own write")
 def acks_1_is_answered_before_it_is_readable() -> AbstractContextManager[Any]:
-    """With acks=1 a single replica answers after the append, also where consumers read only what is fsynced."""
+    """A single replica acknowledges acks=1 after the append, before consumers can read the record."""
     return patch.object(Replica, "is_only_replica", False)
 
 
 @planted_in_broker("I1")
 def high_watermark_above_the_flushed_offset() -> AbstractContextManager[Any]:
-    """Readers see what a power loss can take back."""
+    """Consumers see records that a power loss can take back."""
 
     def advance(self: ReplicatedPartition) -> bool:
         log = self._log
@@ -50,7 +50,7 @@ def high_watermark_above_the_flushed_offset() -> AbstractContextManager[Any]:
 
 @planted_in_broker("I1")
 def flushed_up_to_where_the_log_ends_now() -> AbstractContextManager[Any]:
-    """What was appended while a flush ran counts as flushed by it."""
+    """Records that were appended while a flush ran count as flushed by it."""
     finish = Log.finish_flush
 
     def finish_flush(self: Log, job: FlushJob) -> None:
@@ -73,19 +73,19 @@ def names_are_not_synced() -> AbstractContextManager[Any]:
 
 @planted_in_broker("I1", "I15", needs={"fail_sync"})
 def failed_fsync_is_tried_again() -> AbstractContextManager[Any]:
-    """After a failed fsync the next one, which has nothing left to write, brings the acknowledgement."""
+    """A failed fsync is followed by one that has nothing left to write, and the write is acknowledged."""
     return patch.object(Replica, "on_flush_failed", lambda self, error: self._flusher.request(self))
 
 
 @planted_in_broker("I15")
 def torn_tail_is_kept() -> AbstractContextManager[Any]:
-    """Recovery believes the headers of the last batches without looking at their bytes."""
+    """Recovery trusts the headers of the last batches and does not check their bytes."""
     return patch.object(TailCheck, "_check_batch", lambda *_: None)
 
 
 @planted_in_broker("I1")
 def incomplete_index_is_trusted() -> AbstractContextManager[Any]:
-    """Recovery takes the last entry of an index for the end of its segment, whatever lies behind it."""
+    """Recovery takes the last entry of an index for the end of its segment, whatever is behind it."""
 
     def end(segment: Segment) -> IndexEntry | None:
         with suppress(IndexDamaged):
@@ -98,19 +98,19 @@ def incomplete_index_is_trusted() -> AbstractContextManager[Any]:
 
 @planted_in_broker("I1", "I15", needs={"fail_sync"})
 def recovered_tail_is_not_written_again() -> AbstractContextManager[Any]:
-    """After a failed fsync the pages look clean; recovery takes them for durable."""
+    """Recovery takes pages for durable that a failed fsync has left clean."""
     return patch.object(TailCheck, "_write_again", lambda *_: None)
 
 
 @planted_in_broker("I1", "I5")
 def recovery_point_before_the_data() -> AbstractContextManager[Any]:
-    """The recovery point moves although the data below it was not synced."""
+    """The recovery point moves before the data below it is synced."""
     return patch.object(CheckpointJob, "sync_log", lambda self: None)
 
 
 @planted_in_broker("I2")
 def producers_are_not_restored() -> AbstractContextManager[Any]:
-    """After a restart nobody remembers what idempotent producers had sent."""
+    """A restart forgets the sequences of idempotent producers."""
 
     def apply(self: Replay, segment: Any, position: int, header: Any) -> None:
         self.epochs.assign(header.leader_epoch, header.base_offset)
@@ -125,7 +125,7 @@ def producers_are_not_restored() -> AbstractContextManager[Any]:
 
 @planted_in_broker("I2")
 def duplicates_are_appended() -> AbstractContextManager[Any]:
-    """The window of sequences is forgotten: a retried batch is taken for a new one."""
+    """A retried batch counts as a new one, because the window of sequences is forgotten."""
     check = ProducerStates.check
 
     def forget(self: ProducerStates, header: Any) -> None:
@@ -136,13 +136,13 @@ def duplicates_are_appended() -> AbstractContextManager[Any]:
 
 @planted_in_broker("clean stop")
 def clean_stop_mark_stays() -> AbstractContextManager[Any]:
-    """A broker that runs still has the mark of its last clean stop."""
+    """A running broker still has the mark of its last clean stop."""
     return patch.object(log_manager, "take_clean_stop", lambda disk: None)
 
 
 @planted_in_broker("log start")
 def truncation_is_not_kept() -> AbstractContextManager[Any]:
-    """DeleteRecords is answered, but the new log start is in no checkpoint."""
+    """DeleteRecords is acknowledged, but the new log start is in no checkpoint."""
     checkpoint = Log.checkpoint
 
     def with_old_start(self: Log) -> Any:

@@ -1,4 +1,6 @@
-"""Bugs that only certain clients notice, planted as in `mutants.py`: pipelining, racks, group members, reused names."""
+"""Planted bugs that only certain clients notice: pipelining producers, racks, group members, reused topic
+names.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,13 @@ from penstock.storage.producer_state import ProducerStates
 
 @planted_in_cluster("I2", "I4", needs={"pipelined", "stop"})
 def batches_behind_a_refused_one_are_judged_alone() -> AbstractContextManager[Any]:
-    """After a retriable refusal of a batch, the next one is stored or out of order."""
+    """A batch behind one that got a retriable error is stored, or refused as out of order."""
     return patch.object(RefusedBatches, "remember", lambda *_: None)
 
 
 @planted_in_cluster("I8", needs={"rack readers"})
 def followers_serve_all_they_have() -> AbstractContextManager[Any]:
-    """A follower shows a consumer what its leader has not committed."""
+    """A follower shows consumers records above the high watermark."""
     read = fetch._Read
 
     def read_all(replica: Replica, offset: Offset, limit: int, below: Offset, *rest: Any) -> Any:
@@ -40,7 +42,7 @@ def followers_serve_all_they_have() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("one owner", "generation", needs={"members"})
 def members_are_forgotten_over_a_failover() -> AbstractContextManager[Any]:
-    """A new coordinator knows the offsets of a group, and none of its members."""
+    """A new coordinator loads the offsets of a group, but not its members."""
     run = Loading.run
 
     async def forget(self: Loading) -> ShardState:
@@ -53,7 +55,7 @@ def members_are_forgotten_over_a_failover() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("sequence", needs={"recreated"})
 def a_new_topic_inherits_the_producers_of_the_old_one() -> AbstractContextManager[Any]:
-    """What producers sent to a deleted topic counts for the next one of its name."""
+    """Producer sequences of a deleted topic count for the next topic with its name."""
     create = LogManager.create
     known: dict[tuple[int, str, int], ProducerStates] = {}
 

@@ -1,4 +1,4 @@
-"""Bugs of a cluster, planted on purpose as in `mutants.py`: each breaks one rule that keeps copies equal and whole."""
+"""Planted bugs of a cluster: each breaks one rule of elections, in-sync sets, truncation or commits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def committed_by_the_leader_alone() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I11", "I1")
 def cut_at_the_high_watermark() -> AbstractContextManager[Any]:
-    """A follower cuts its log at the high watermark it knows of, whenever it gets a leader (before KIP-101)."""
+    """A follower truncates to its high watermark whenever it gets a leader, as before KIP-101."""
     follow = Fetchers.follow
 
     def cut_and_follow(self: Fetchers, copy: Replica, leader: BrokerId) -> None:
@@ -51,13 +51,13 @@ def cut_at_the_high_watermark() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I9")
 def histories_are_not_compared() -> AbstractContextManager[Any]:
-    """A leader takes for granted that a follower has what it has itself."""
+    """A leader does not compare the epochs of a follower's log with its own."""
     return patch.object(replica, "diverging_epoch", lambda *_: None)
 
 
 @planted_in_cluster("I9", "I13")
 def nothing_is_cut() -> AbstractContextManager[Any]:
-    """A follower whose history parts from its leader's goes on as if it did not."""
+    """A follower whose log diverges from its leader's does not truncate it."""
 
     async def go_on(self: Fetcher, copy: Replica, *_: object) -> None:
         copy.log.leader_epochs.assign(copy.partition.leader_epoch, copy.log.log_end_offset)
@@ -67,7 +67,7 @@ def nothing_is_cut() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I9", "I13")
 def cut_too_little() -> AbstractContextManager[Any]:
-    """The end of the leader's epoch is taken for where the follower's ends."""
+    """A follower truncates to one record behind the end of the common epoch."""
     rule = fetcher.truncation_offset
 
     def later_end(epochs: Any, log_start: Any, log_end: Any, epoch: Any, end: Any) -> Offset | None:
@@ -79,13 +79,13 @@ def cut_too_little() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I10")
 def no_epoch_fence() -> AbstractContextManager[Any]:
-    """Whoever asks with another leader epoch is answered all the same."""
+    """A request with another leader epoch is not refused."""
     return patch.object(Replica, "check_leader_epoch", lambda *_: None)
 
 
 @planted_in_cluster("I11")
 def shrink_counts_before_it_is_recorded() -> AbstractContextManager[Any]:
-    """Only the set that is on its way counts."""
+    """A proposed in-sync set counts before it is recorded."""
     refresh = InSync._refresh
 
     def refresh_for_pending(self: InSync) -> None:
@@ -98,9 +98,10 @@ def shrink_counts_before_it_is_recorded() -> AbstractContextManager[Any]:
 
 
 def joins_before_the_epoch_start() -> AbstractContextManager[Any]:
-    """A follower is in sync when it has what its leader knows to be committed.
+    """A follower joins the in-sync set with all records below the high watermark that its leader knows.
 
-    Too rare for seeds, who heal it within milliseconds: `test_cluster_members.py` has the one case.
+    Seeds show it too rarely, because it heals within milliseconds: `test_cluster_members.py` has the
+    scenario.
     """
 
     def may_join(self: InSync, member: BrokerId, high_watermark: Offset) -> bool:
@@ -112,7 +113,7 @@ def joins_before_the_epoch_start() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I11")
 def joins_below_the_high_watermark() -> AbstractContextManager[Any]:
-    """A follower is in sync when it has fetched at all."""
+    """A follower joins the in-sync set as soon as it has fetched."""
 
     def may_join(self: InSync, member: BrokerId, high_watermark: Offset) -> bool:
         follower = self.followers.get(member)
@@ -123,7 +124,7 @@ def joins_below_the_high_watermark() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I11")
 def counted_when_it_is_sent() -> AbstractContextManager[Any]:
-    """What is on its way to a follower counts as being there."""
+    """Records count as replicated when they are sent to a follower."""
     on_fetch = InSync.on_fetch
 
     def count(
@@ -142,7 +143,7 @@ def counted_when_it_is_sent() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I11", "I1", "I3", needs={"leave_one", "auto"})
 def no_fsync_before_a_set_of_one() -> AbstractContextManager[Any]:
-    """The leader is recorded as the only one in sync although it has not fsynced what others had with it."""
+    """The leader is recorded as the only in-sync replica before it has fsynced its log."""
 
     async def flush(self: InSyncWriter, proposal: object) -> bool:
         return True
@@ -168,13 +169,13 @@ def alone_without_fsync() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I1", "I3", "I11", needs={"lose_power"})
 def unclean_restart_stays_in_sync() -> AbstractContextManager[Any]:
-    """A broker that did not stop in order comes back as if nothing were lost."""
+    """A broker that did not stop in order stays in its in-sync sets."""
     return patch.object(membership, "rejoin_rule", lambda *_: lambda *_: None)
 
 
 @planted_in_cluster("I11", needs={"empty_disk"})
 def emptied_disk_stays_in_sync() -> AbstractContextManager[Any]:
-    """A broker whose disk was emptied is taken for one that stopped in order."""
+    """A broker with an emptied disk counts as one that stopped in order."""
     is_whole = BrokerIdentity.is_whole
 
     def as_if_whole(self: BrokerIdentity, last: Any) -> bool:
@@ -185,8 +186,8 @@ def emptied_disk_stays_in_sync() -> AbstractContextManager[Any]:
 
 
 @planted_in_cluster("I10")
-def anybody_is_elected() -> AbstractContextManager[Any]:
-    """A leader is chosen from all replicas."""
+def any_replica_is_elected() -> AbstractContextManager[Any]:
+    """A leader is elected from all replicas."""
     first_alive = leaders.first_alive
 
     def first(image: ClusterImage, partition: PartitionState, members: Any) -> BrokerId:
@@ -197,13 +198,13 @@ def anybody_is_elected() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I10")
 def elected_in_the_same_epoch() -> AbstractContextManager[Any]:
-    """A new leader does not get a new epoch."""
+    """A new leader gets no new epoch."""
     return patch.object(leaders, "led_by", lambda partition, leader: replace(partition, leader=leader))
 
 
 @planted_in_cluster("I2")
 def followers_forget_producers() -> AbstractContextManager[Any]:
-    """A follower does not note what idempotent producers have sent."""
+    """A follower does not record the sequences of idempotent producers."""
     append = Log.append_as_follower
 
     def forget(self: Log, *arguments: Any) -> None:
@@ -215,19 +216,19 @@ def followers_forget_producers() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("T15", needs={"leave_one", "os"})
 def too_few_in_sync_are_enough() -> AbstractContextManager[Any]:
-    """acks=all is answered with fewer in sync than `min.insync.replicas` asks for."""
+    """acks=all is acknowledged under min ISR."""
     return no_minimum("refuses_acks_all")
 
 
 @planted_in_cluster("T15", needs={"internal min in sync", "leave_one"})
 def coordinators_ignore_min_insync_replicas() -> AbstractContextManager[Any]:
-    """Offsets and outcomes of transactions are acknowledged by a coordinator that is alone in sync."""
+    """Commits of offsets and transactions are acknowledged under min ISR."""
     return no_minimum("is_under_min_insync")
 
 
 @contextmanager
 def no_minimum(check: str) -> Iterator[None]:
-    """Take out one check of `min.insync.replicas`, and the rule that such a leader commits nothing."""
+    """Take out one check of `min.insync.replicas`, and the rule that nothing is committed under min ISR."""
     with (
         patch.object(Replica, check, property(lambda _: False)),
         patch.object(InSync, "_is_enough", lambda *_: True),
@@ -249,19 +250,19 @@ def records_are_committed_under_min_isr() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I1", "I3", "I11", needs={LOST_LEADER})
 def sole_in_sync_replica_leads_after_it_lost_data() -> AbstractContextManager[Any]:
-    """The only member of an in-sync set stays in it when it lost records that eligible leaders have."""
+    """The only member of an in-sync set stays in it when it has lost records that eligible leaders have."""
     return patch.object(rejoining, "_yield", lambda _, partition, *__: partition)
 
 
 @planted_in_cluster("I1", "I3", "I5", "I8", "I11", needs={"shared_machine", "auto"})
 def replicas_counted_by_brokers_instead_of_machines() -> AbstractContextManager[Any]:
-    """Two in-sync brokers on one machine commit what neither of them has fsynced."""
+    """Two in-sync brokers on one machine commit records that neither of them has fsynced."""
     return patch.object(InSync, "_is_one_machine", lambda self, members: set(members) == {self._me})
 
 
 @planted_in_cluster("I13", needs={"jump_clock"})
 def replica_lag_is_measured_by_the_wall_clock() -> AbstractContextManager[Any]:
-    """A clock that is set back keeps a hung follower in the in-sync set, and commits wait for it."""
+    """A wall clock that is set back keeps a hung follower in the in-sync set, and commits wait for it."""
 
     @contextmanager
     def plant() -> Iterator[None]:

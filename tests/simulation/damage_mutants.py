@@ -1,4 +1,4 @@
-"""Bugs in how lost files and changed bytes of a log are found and repaired, planted on purpose as in `mutants.py`."""
+"""Planted bugs in how lost files and changed bytes of a log are found and repaired."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.storage.segment import Segment
 
 @planted_in_cluster("I1", "I5", "I9", "I13", needs={LOST_FILES})
 def closed_segments_are_not_checked() -> AbstractContextManager[Any]:
-    """Recovery takes the segment files that it finds for all that were written."""
+    """Recovery does not compare the segment files with the list of closed segments."""
 
     def run(self: ClosedCheck, found: list[tuple[Segment, FileStatus]]) -> list[Segment]:
         return [segment for segment, _ in found]
@@ -28,11 +28,11 @@ def closed_segments_are_not_checked() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I13", needs={CHANGED_BYTES})
 def scrub_finds_nothing() -> AbstractContextManager[Any]:
-    """The scrub reads every batch and takes each one for right."""
+    """The scrub ignores a wrong CRC."""
     return patch.object(scrub, "crc_matches", lambda *_: True)
 
 
 @planted_in_cluster("I13", needs={CHANGED_BYTES})
 def repair_writes_nothing() -> AbstractContextManager[Any]:
-    """A repair fetches the records of another replica and leaves the damaged ones as they are."""
+    """A repair fetches the records of another replica and does not write them."""
     return patch.object(Patch, "work", lambda _: None)

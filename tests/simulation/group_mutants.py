@@ -1,4 +1,4 @@
-"""Bugs of the group layer planted on purpose; `mutants` hunts them with all the others."""
+"""Planted bugs of consumer groups and committed offsets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.state_log.appender import Appender
 
 @planted_in_broker("I12")
 def offsets_are_visible_before_they_are_committed() -> AbstractContextManager[Any]:
-    """OffsetFetch shows what a power loss can take back."""
+    """OffsetFetch returns a commit that a power loss can take back."""
     commit = Shard.commit
 
     def show(self: Shard, group_id: str, request: OffsetCommit) -> asyncio.Future[None]:
@@ -41,7 +41,7 @@ def offsets_are_visible_before_they_are_committed() -> AbstractContextManager[An
 
 @planted_in_broker("I12")
 def group_records_are_answered_before_the_flush() -> AbstractContextManager[Any]:
-    """Who commits or joins is answered as soon as the batch is in the page cache."""
+    """A commit or a join is acknowledged as soon as its batch is in the page cache."""
     append = Appender._append
 
     def answer(self: Appender, batch: Any, *rest: Any) -> None:
@@ -53,7 +53,7 @@ def group_records_are_answered_before_the_flush() -> AbstractContextManager[Any]
 
 @planted_in_broker("I12")
 def offsets_are_not_appended() -> AbstractContextManager[Any]:
-    """A commit changes what is in memory and nothing else."""
+    """A commit changes the state in memory only."""
     add = Appender.add
 
     def forget(self: Appender, records: Sequence[GroupRecord], done: Any) -> None:
@@ -65,7 +65,7 @@ def offsets_are_not_appended() -> AbstractContextManager[Any]:
 
 @planted_in_broker("I12")
 def groups_answer_before_they_are_loaded() -> AbstractContextManager[Any]:
-    """A shard is there at once, as if its log were empty."""
+    """A coordinator serves a group before its log is loaded."""
 
     async def run(self: Loading) -> ShardState:
         return ShardState()
@@ -85,7 +85,7 @@ def generation_begins_anew_after_a_restart() -> AbstractContextManager[Any]:
 
 @planted_in_broker("restart")
 def assignment_is_not_kept() -> AbstractContextManager[Any]:
-    """A classic group remembers its members, but not what they were given."""
+    """A classic group keeps its members over a restart, but not their assignment."""
     saved = Member.saved
 
     def forget(self: Member, protocol_name: str | None) -> Any:
@@ -96,7 +96,7 @@ def assignment_is_not_kept() -> AbstractContextManager[Any]:
 
 @planted_in_broker("one owner")
 def revoked_partition_is_given_away_at_once() -> AbstractContextManager[Any]:
-    """Nobody waits until a member says that it has stopped reading."""
+    """A partition is assigned again before its owner has revoked it."""
 
     def is_free(self: ConsumerState, member: ConsumerMember) -> Callable[..., bool]:
         return lambda *_: True
@@ -106,7 +106,7 @@ def revoked_partition_is_given_away_at_once() -> AbstractContextManager[Any]:
 
 @planted_in_broker("I13")
 def expired_member_keeps_its_partitions() -> AbstractContextManager[Any]:
-    """Nobody takes a silent member of the new protocol out of its group."""
+    """A silent member of the consumer protocol is not removed from its group."""
 
     def tick(self: ConsumerGroup, now_ms: int) -> Step:
         while self._timers.pop(now_ms) is not None:
@@ -118,7 +118,7 @@ def expired_member_keeps_its_partitions() -> AbstractContextManager[Any]:
 
 @planted_in_broker("fencing")
 def commits_of_an_old_generation_are_taken() -> AbstractContextManager[Any]:
-    """A member that was left behind overwrites what its successor has committed."""
+    """A member of an earlier generation overwrites a commit of its successor."""
 
     def check(
         self: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *_: object
@@ -130,7 +130,7 @@ def commits_of_an_old_generation_are_taken() -> AbstractContextManager[Any]:
 
 @planted_in_broker("I12")
 def deleted_offsets_come_back() -> AbstractContextManager[Any]:
-    """A deleted offset is gone from memory, and still in the log."""
+    """A deleted offset is removed from memory, but not from the log."""
     forget = Shard._forget_offsets
 
     def apply_only(self: Shard, tombstones: list[GroupRecord]) -> Any:

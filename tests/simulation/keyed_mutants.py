@@ -1,4 +1,4 @@
-"""Bugs of the index by key, planted as in `mutants.py`: each hides a record, or shows one too early or twice."""
+"""Planted bugs of the key index: each hides a record, or shows one too early or twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.storage.log import Log
 
 @planted_in_cluster("I3", "I5", needs={"keyed"})
 def lookups_see_what_is_not_committed() -> AbstractContextManager[Any]:
-    """A key is shown all there is."""
+    """A lookup by key returns records above the high watermark."""
     of = LogView.of
 
     def to_the_end(log: Log) -> LogView:
@@ -30,13 +30,13 @@ def lookups_see_what_is_not_committed() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I2", needs={"keyed"})
 def idempotency_keys_are_not_looked_up() -> AbstractContextManager[Any]:
-    """What is sent again is stored again."""
+    """A record with a known idempotency key is stored again."""
     return patch.object(KeyedLog, "must_check", lambda *_: False)
 
 
 @planted_in_cluster("I2", needs={"keyed"})
 def originals_are_sought_among_the_committed() -> AbstractContextManager[Any]:
-    """What is on its way to being committed is not found."""
+    """An idempotency key is looked up among committed records only."""
 
     def find_committed(index: KeyIndex, view: LogView, key: Any, own_key: Any) -> Any:
         original = find_original(index, view, key, own_key)
@@ -47,7 +47,7 @@ def originals_are_sought_among_the_committed() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I5", needs={"keyed"})
 def the_tail_of_a_new_leader_is_not_indexed() -> AbstractContextManager[Any]:
-    """The index begins with what comes in next."""
+    """The index of a new leader lacks the records behind the last closed segment."""
     catch_up = KeyIndex.catch_up
 
     def skip(self: KeyIndex, view: LogView, awaited: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Bugs in how a data directory proves what it has kept, planted on purpose as in `mutants.py`."""
+"""Planted bugs in how a data directory proves that it is complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def boot_id_alone_proves_the_disk() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I1", "I3", "I11", needs={ROLLED_BACK})
 def clean_stop_of_a_copy_counts() -> AbstractContextManager[Any]:
-    """A copy of the data directory of a stopped broker counts as whole, because it has the mark of a clean stop."""
+    """A copy of the data directory of a stopped broker counts as complete, because it has the mark of a clean
+    stop.
+    """
     read_last_use, is_whole = log_manager.read_last_use, BrokerIdentity.is_whole
 
     def read(disk: Disk, boot_id: str) -> LastUse:

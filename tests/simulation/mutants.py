@@ -1,7 +1,8 @@
 """All planted bugs, and a program that hunts them: `python tests/simulation/mutants.py [name ...]`.
 
-A bug is one wrong line of the broker, put in at run time; a simulation that does not catch it within a bounded number
-of seeds is not worth its time.
+A bug is one wrong line of the broker, put in at run time. The simulation has to catch it within a bounded
+number of
+seeds.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ NOTICED: Mapping[str, int] = {
     "torn_tail_is_kept": 2,
     "unclean_restart_stays_in_sync": 42,
 }
-"""The seed that noticed a bug last, where it was none of the first: it is tried before the others."""
+"""The seed that caught a bug last, where it is none of the first ones; it is tried first."""
 SEEDS = range(1, 301)
-"""How many seeds a bug may survive."""
+"""The seeds that a bug is hunted with."""
 
 
 def catch(name: str) -> tuple[int, InvariantViolated] | None:
-    """Hunt a bug by its name, with the seed that noticed it last first; see `hunt`."""
+    """Hunt a bug by its name, beginning with the seed that caught it last; see `hunt`."""
     return hunt(BUGS[name], [NOTICED[name], *SEEDS] if name in NOTICED else SEEDS)
 
 

@@ -1,8 +1,10 @@
 """Planted bugs: the register that every `*mutants.py` file adds to, and the hunt for one of them.
 
-A bug names the invariants that must catch it. A seed that fails with another invariant does not count, and the hunt
-goes on. A hunt fails when no seed shows a named invariant, when a broker logs a traceback, and with any exception that
-is not a violation: the bug is planted wrongly then.
+A bug names the invariants that must catch it. A seed that fails with another invariant does not count, and
+the hunt
+goes on. A hunt fails when no seed shows a named invariant, when a broker logs a traceback, and with any
+exception that
+is not a violation: then the bug is planted wrongly.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from penstock.simulation.invariants import Invariant
 from penstock.simulation.seeds import BROKER, CLUSTER, KINDS, traits_of
 
 Plant = Callable[[], AbstractContextManager[Any]]
-"""A context in which the bug is there."""
+"""Makes a context in which the bug is planted."""
 
 
 @dataclass(frozen=True, slots=True)

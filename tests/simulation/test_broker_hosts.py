@@ -1,4 +1,4 @@
-"""A real broker on a simulated machine, for what needs one scenario rather than many seeds."""
+"""A real broker on a simulated machine, in scenarios that seeds show too rarely."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def produce(client: SimulatedClient, topic: str, value: bytes) -> int:
 
 
 async def starts(broker: BrokerHost, operations: int) -> bool:
-    """Whether it gets to serve before it dies, `operations` on the disk after a crash."""
+    """Whether the broker serves before it dies, `operations` disk operations after a crash."""
     broker.crash()
     broker.host.disk.faults.crash_after(operations)
     try:
@@ -58,7 +58,7 @@ async def starts(broker: BrokerHost, operations: int) -> bool:
     return True
 
 
-def test_what_was_acknowledged_is_there_after_a_power_loss(play: Callable[[Scenario], None]) -> None:
+def test_acknowledged_records_are_there_after_a_power_loss(play: Callable[[Scenario], None]) -> None:
     async def scenario(broker: BrokerHost, client: SimulatedClient) -> None:
         await client.create_topic("orders", 1, {})
         assert await produce(client, "orders", b"first") == 0
@@ -70,7 +70,7 @@ def test_what_was_acknowledged_is_there_after_a_power_loss(play: Callable[[Scena
     play(scenario)
 
 
-def test_a_topic_made_on_a_full_disk_works_when_there_is_space_again(
+def test_topic_created_on_a_full_disk_works_when_there_is_space_again(
     play: Callable[[Scenario], None],
 ) -> None:
     async def scenario(broker: BrokerHost, client: SimulatedClient) -> None:
@@ -87,7 +87,7 @@ def test_a_topic_made_on_a_full_disk_works_when_there_is_space_again(
     play(scenario)
 
 
-def test_a_broker_can_crash_in_the_middle_of_any_disk_operation_of_its_start(
+def test_broker_can_crash_in_the_middle_of_any_disk_operation_of_its_start(
     play: Callable[[Scenario], None],
 ) -> None:
     async def scenario(broker: BrokerHost, client: SimulatedClient) -> None:

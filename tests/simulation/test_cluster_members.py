@@ -1,4 +1,4 @@
-"""Real brokers in a simulated cluster, for what needs one scenario rather than many seeds."""
+"""Real brokers in a simulated cluster, in scenarios that seeds show too rarely."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def start(members: Sequence[ClusterMember]) -> None:
         await member.start()
 
 
-def test_a_broker_that_is_lost_while_it_starts_serves_nobody_who_waits_at_its_door(
+def test_broker_that_loses_its_session_at_start_serves_no_client(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(stage: ClusterStage) -> None:
@@ -78,7 +78,7 @@ def test_a_broker_that_is_lost_while_it_starts_serves_nobody_who_waits_at_its_do
     play(scenario)
 
 
-def test_a_change_that_fails_after_its_answer_was_due_is_nobodys_surprise(
+def test_change_that_fails_after_its_timeout_leaves_no_unhandled_error(
     play: Play, loop: SimulationLoop
 ) -> None:
     async def scenario(stage: ClusterStage) -> None:
@@ -99,7 +99,7 @@ def test_a_change_that_fails_after_its_answer_was_due_is_nobodys_surprise(
     play(scenario)
 
 
-def test_another_broker_leads_when_the_leader_is_gone_and_nothing_is_lost(play: Play) -> None:
+def test_another_replica_leads_when_the_leader_crashes(play: Play) -> None:
     async def scenario(stage: ClusterStage) -> None:
         await start(stage.members)
         broker = stage.routing("client")._brokers[1]
@@ -118,7 +118,9 @@ def _leader(stage: ClusterStage) -> int:
 
 
 async def _behind_the_epoch_start(stage: ClusterStage) -> None:
-    """A leader dies when all is acknowledged. The next one does not know that yet, and a follower lacks a record."""
+    """Kill a leader when all records are acknowledged: the next leader does not know that yet, and a follower
+    lacks one.
+    """
     await start(stage.members)
     routing, network = stage.routing("client"), stage.world.network
     await routing._brokers[3].create_topic("orders", 1, {"min.insync.replicas": "1"}, 4)
@@ -128,15 +130,17 @@ async def _behind_the_epoch_start(stage: ClusterStage) -> None:
     await eventually_async(lambda: all(any(member.replicas()) for member in stage.members))
     await send(routing, 5)
     network.part(late.host.name, leader.host.name)
-    await send(routing, 5)  # the first waits until the late one is in sync no more
+    await send(routing, 5)  # the first record waits until the late follower has left the in-sync set
     assert _in_sync(stage) == {leader.node_id, heir.node_id, mute.node_id}
-    network.part(mute.host.name, heir.host.name)  # in sync, but it does not say how far it is
+    network.part(
+        mute.host.name, heir.host.name
+    )  # in sync, but the next leader does not learn its log end offset
     leader.crash()
     await eventually_async(lambda: _log_end(late) == 9, poll_s=0.0001)
     assert (_log_end(heir), _high_watermark(heir)) == (10, 9)
     network.sever(
         heir.host.name, late.host.name
-    )  # what it has reaches the heir, the next record does not reach it
+    )  # its log end offset reaches the new leader, but the next record does not reach it
     inspector = Inspector(stage)
     inspector.expect("orders", 0, committed=10)
     for _ in range(50):
@@ -151,17 +155,17 @@ async def send(routing: RoutingClient, count: int) -> None:
         assert await leader.produce("orders", 0, batch, -1, zstd=False).result() is not None
 
 
-def test_a_follower_is_in_sync_only_with_everything_from_before_the_leaders_epoch(play: Play) -> None:
+def test_follower_joins_only_with_all_records_before_the_leader_epoch(play: Play) -> None:
     play(_behind_the_epoch_start)
 
 
-def test_a_follower_that_joins_before_the_epoch_start_is_noticed(play: Play) -> None:
+def test_follower_that_joins_before_the_epoch_start_is_noticed(play: Play) -> None:
     with joins_before_the_epoch_start(), pytest.raises(InvariantViolated, match="I11"):
         play(_behind_the_epoch_start)
 
 
 async def _hang_while_the_clock_goes_back(stage: ClusterStage) -> None:
-    """A follower hangs and lacks a record when the wall clock of its leader is set back by an hour."""
+    """Set the wall clock of a leader back by an hour while a follower hangs and lacks a record."""
     await start(stage.members)
     routing = stage.routing("client")
     await routing._brokers[3].create_topic("orders", 1, {"min.insync.replicas": "1"}, 3)

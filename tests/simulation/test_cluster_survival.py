@@ -26,7 +26,7 @@ def stage(loop: SimulationLoop, trace: Trace) -> ClusterStage:
         for node_id in (1, 2, 3)
     ]
     for member in members[:2]:
-        member.housemates = tuple(members[:2])
+        member.machine_members = tuple(members[:2])
     return ClusterStage(world, members, ensemble)
 
 
@@ -34,7 +34,7 @@ def record(stage: ClusterStage, *isr: int, eligible: tuple[int, ...] = ()) -> No
     stage.history.now[PLACE] = znodes.PartitionNode(isr[0], 0, (1, 2, 3), isr, eligible=eligible)
 
 
-def test_machine_keeps_its_power_while_it_alone_has_what_is_not_fsynced(stage: ClusterStage) -> None:
+def test_machine_with_the_only_unsynced_records_keeps_its_power(stage: ClusterStage) -> None:
     record(stage, 1, 2, 3)
     assert Survival(stage, "auto").may_lose_power(stage.member(1))
     stage.member(3).is_suspect = True
@@ -42,7 +42,7 @@ def test_machine_keeps_its_power_while_it_alone_has_what_is_not_fsynced(stage: C
     assert Survival(stage, "fsync").may_lose_power(stage.member(1))
 
 
-def test_machine_that_is_alone_in_sync_has_fsynced_and_may_lose_its_power(stage: ClusterStage) -> None:
+def test_machine_alone_in_sync_has_fsynced_and_may_lose_its_power(stage: ClusterStage) -> None:
     record(stage, 1, 2)
     assert Survival(stage, "auto").may_lose_power(stage.member(1))
     assert not Survival(stage, "os").may_lose_power(stage.member(1))
@@ -50,7 +50,7 @@ def test_machine_that_is_alone_in_sync_has_fsynced_and_may_lose_its_power(stage:
     assert not Survival(stage, "auto").may_lose_power(stage.member(1))
 
 
-def test_copy_is_lost_only_while_another_member_of_the_in_sync_set_is_whole(stage: ClusterStage) -> None:
+def test_replica_is_lost_only_while_another_in_sync_replica_is_complete(stage: ClusterStage) -> None:
     survival = Survival(stage, "fsync")
     record(stage, 1, 2)
     assert survival.may_lose_copy(stage.member(1))
@@ -69,7 +69,7 @@ def test_last_in_sync_replica_is_lost_only_while_an_eligible_leader_is_complete(
     assert not survival.may_lose_copy(stage.member(3))
 
 
-def test_copies_that_a_damaged_one_is_repaired_from_are_kept(stage: ClusterStage) -> None:
+def test_replicas_that_a_damaged_one_is_repaired_from_are_kept(stage: ClusterStage) -> None:
     survival = Survival(stage, "fsync")
     record(stage, 1, 2, 3)
     survival.damaged_places = lambda: {PLACE: stage.member(1)}

@@ -1,4 +1,4 @@
-"""A connection that sends from cold pages, on a simulated socket that is full."""
+"""A connection that sends from cold pages to a simulated socket that is full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the real and the simulated disk promise alike: the same tests on both."""
+"""The contract of disks: the same tests on the real and on the simulated disk."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_reads_are_short_only_at_the_end(disk: Disk) -> None:
     assert file.pread_cached(3, 10) in (b"de", None)
 
 
-def test_a_gap_reads_as_zeros(disk: Disk) -> None:
+def test_gap_reads_as_zeros(disk: Disk) -> None:
     file = disk.open("log", create=True)
     file.pwrite(3, [b"x"])
     assert disk.read("log") == b"\0\0\0x"
@@ -66,7 +66,7 @@ def test_overwriting_keeps_what_is_beside_it(disk: Disk) -> None:
     assert disk.read("log") == b"aXYde"
 
 
-def test_truncating_cuts_and_extends_with_zeros(disk: Disk) -> None:
+def test_truncation_shortens_and_extends_with_zeros(disk: Disk) -> None:
     file = disk.open("log", create=True)
     file.pwrite(0, [b"abcde"])
     file.truncate(2)
@@ -75,7 +75,7 @@ def test_truncating_cuts_and_extends_with_zeros(disk: Disk) -> None:
     assert disk.read("log") == b"ab\0\0"
 
 
-def test_a_closed_file_is_of_no_use(disk: Disk) -> None:
+def test_closed_file_refuses_operations(disk: Disk) -> None:
     file = disk.open("log", create=True)
     file.close()
     file.close()
@@ -84,7 +84,7 @@ def test_a_closed_file_is_of_no_use(disk: Disk) -> None:
     assert raised.value.errno == errno.EBADF
 
 
-def test_an_open_file_outlives_its_name(disk: Disk) -> None:
+def test_open_file_outlives_its_name(disk: Disk) -> None:
     file = disk.open("log", create=True)
     file.pwrite(0, [b"data"])
     disk.rename("log", "log.deleted")
@@ -180,7 +180,7 @@ def test_paths_that_lead_out_are_refused(disk: Disk, path: str) -> None:
         disk.remove_tree(path)
 
 
-def test_there_is_room_and_a_lock(disk: Disk) -> None:
+def test_disk_has_free_space_and_a_lock(disk: Disk) -> None:
     assert disk.free_bytes() > 0
     assert disk.lock()
     assert disk.lock()

@@ -29,9 +29,7 @@ def one(disk: SimulatedDisk) -> ClosedSegment:
     return segment(disk, "one.log")
 
 
-def test_lost_file_is_gone_empty_cut_between_batches_or_swapped(
-    disk: SimulatedDisk, one: ClosedSegment
-) -> None:
+def test_lost_file_is_deleted_emptied_truncated_or_swapped(disk: SimulatedDisk, one: ClosedSegment) -> None:
     other = segment(disk, "other.log")
     found: set[bytes | None] = set()
     for seed in range(TRIES):

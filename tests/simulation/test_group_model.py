@@ -1,4 +1,4 @@
-"""The judge of groups: one owner for each partition, generations that do not go back."""
+"""The model of groups: each partition has one owner, and generations do not decrease."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def holding(group: GroupModel, owner: str, until: float) -> Lease:
     return lease
 
 
-def test_a_partition_is_not_given_away_while_somebody_holds_it() -> None:
+def test_owned_partition_is_not_assigned_to_another_member() -> None:
     group = make()
     holding(group, "one", until=10.0)
     with pytest.raises(InvariantViolated, match="one has not given it up"):
         group.take(group.lease("two"), [PLACE], 9.0)
 
 
-def test_a_partition_of_a_member_whose_lease_is_over_may_be_taken() -> None:
+def test_partition_may_be_assigned_after_the_lease_of_its_owner() -> None:
     group = make()
     holding(group, "one", until=10.0)
     group.take(group.lease("two"), [PLACE], 10.0)
 
 
-def test_a_partition_that_was_given_up_may_be_taken() -> None:
+def test_revoked_partition_may_be_assigned() -> None:
     group = make()
     first = holding(group, "one", until=10.0)
     first.places.clear()
@@ -44,7 +44,7 @@ def test_a_partition_that_was_given_up_may_be_taken() -> None:
     holding(group, "three", until=10.0)
 
 
-def test_a_partition_has_one_owner_in_a_generation() -> None:
+def test_partition_has_one_owner_in_a_generation() -> None:
     group = make()
     group.on_generation(4, "one", [PLACE])
     group.on_generation(5, "two", [PLACE])
@@ -52,10 +52,10 @@ def test_a_partition_has_one_owner_in_a_generation() -> None:
         group.on_generation(5, "one", [PLACE])
 
 
-def test_generations_do_not_go_back_while_the_group_has_something_to_remember() -> None:
+def test_generations_do_not_decrease_while_the_group_has_offsets() -> None:
     group = make()
     group.on_generation(5, "one", [])
-    group.on_generation(1, "one", [])  # nothing was committed: the group may have been forgotten
+    group.on_generation(1, "one", [])  # no commit is known: the coordinator may have forgotten the group
     group.begin_commit(PLACE, 3, "one/1").confirm(group.now())
     with pytest.raises(InvariantViolated, match="generation"):
         group.on_generation(4, "one", [])
@@ -69,7 +69,7 @@ def test_generations_begin_anew_when_the_group_was_deleted() -> None:
     group.on_generation(1, "one", [])
 
 
-def test_epochs_of_members_do_not_go_back() -> None:
+def test_member_epochs_do_not_decrease() -> None:
     group = make(Protocols.CONSUMER)
     group.on_epoch(5, 0, "one")
     group.on_epoch(5, 4, "one")
@@ -77,7 +77,7 @@ def test_epochs_of_members_do_not_go_back() -> None:
         group.on_epoch(3, 5, "one")
 
 
-def test_a_commit_of_an_earlier_generation_is_not_taken() -> None:
+def test_commit_of_an_earlier_generation_is_a_violation() -> None:
     group = make()
     group.check_commit(5, 5, "one")
     with pytest.raises(InvariantViolated, match="fencing"):

@@ -1,4 +1,4 @@
-"""What real and simulated sockets promise alike: the same tests on both."""
+"""The contract of sockets: the same tests on real and on simulated ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def disk(kind: str, tmp_path: Path) -> Disk:
 
 
 async def connect(network: Network) -> tuple[Socket, Socket]:
-    """The two ends of a new connection: who asked and who accepted."""
+    """The two ends of a new connection, the client's first."""
     accepted: asyncio.Future[Socket] = asyncio.get_running_loop().create_future()
 
     def accept(socket: Socket) -> bool:
@@ -138,7 +138,7 @@ def test_reading_nothing_would_block(play: Play) -> None:
     play(scenario)
 
 
-def test_a_sender_is_held_back_until_the_peer_reads(play: Play) -> None:
+def test_sender_is_held_back_until_the_peer_reads(play: Play) -> None:
     async def scenario(network: Network) -> None:
         client, server = await connect(network)
         sent = 0
@@ -160,7 +160,7 @@ def test_a_sender_is_held_back_until_the_peer_reads(play: Play) -> None:
     play(scenario)
 
 
-def test_the_end_is_seen_after_the_last_byte(play: Play) -> None:
+def test_end_is_seen_after_the_last_byte(play: Play) -> None:
     async def scenario(network: Network) -> None:
         client, server = await connect(network)
         await send(client, b"last words")
@@ -197,7 +197,7 @@ def test_sending_to_a_closed_peer_fails_in_the_end(play: Play) -> None:
     play(scenario)
 
 
-def test_a_closed_socket_is_of_no_use_and_calls_nobody(play: Play) -> None:
+def test_closed_socket_refuses_operations_and_callbacks(play: Play) -> None:
     async def scenario(network: Network) -> None:
         client, server = await connect(network)
         calls: list[str] = []
@@ -236,7 +236,7 @@ def test_callbacks_repeat_while_there_is_something_to_read(play: Play) -> None:
     play(scenario)
 
 
-def test_a_file_is_sent_from_its_pages(play: Play, disk: Disk) -> None:
+def test_file_is_sent_from_its_pages(play: Play, disk: Disk) -> None:
     content = random.Random(2).randbytes(30_000)
     file = disk.open("log", create=True)
     file.pwrite(0, [content])
@@ -257,7 +257,7 @@ def test_a_file_is_sent_from_its_pages(play: Play, disk: Disk) -> None:
     play(scenario)
 
 
-def test_a_full_socket_takes_no_file_either(play: Play, disk: Disk) -> None:
+def test_full_socket_takes_no_file_either(play: Play, disk: Disk) -> None:
     file = disk.open("log", create=True)
     file.pwrite(0, [bytes(100_000)])
 
@@ -271,7 +271,7 @@ def test_a_full_socket_takes_no_file_either(play: Play, disk: Disk) -> None:
     play(scenario)
 
 
-def test_nobody_listening_is_refused(play: Play) -> None:
+def test_connection_without_a_listener_is_refused(play: Play) -> None:
     async def scenario(network: Network) -> None:
         listener = await network.listen("127.0.0.1", 0, lambda _: True)
         port = listener.port
@@ -282,7 +282,7 @@ def test_nobody_listening_is_refused(play: Play) -> None:
     play(scenario)
 
 
-def test_a_port_is_taken_once(play: Play) -> None:
+def test_port_is_taken_once(play: Play) -> None:
     async def scenario(network: Network) -> None:
         listener = await network.listen("127.0.0.1", 0, lambda _: True)
         with pytest.raises(OSError):
@@ -292,7 +292,7 @@ def test_a_port_is_taken_once(play: Play) -> None:
     play(scenario)
 
 
-def test_an_acceptor_that_says_no_pauses_and_loses_nobody(play: Play) -> None:
+def test_acceptor_that_refuses_pauses_and_loses_no_connection(play: Play) -> None:
     async def scenario(network: Network) -> None:
         accepted: list[Socket] = []
         everyone = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The judge of committed offsets: what it must let pass, and what not."""
+"""The model of committed offsets: which responses it accepts, and which not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read(group: GroupModel, model: OffsetModel, offset: int | None, metadata: st
     model.on_read(None if offset is None else ShownOffset(offset, metadata), began, group.now())
 
 
-def test_a_confirmed_commit_has_to_be_shown(group: GroupModel, place: Place, model: OffsetModel) -> None:
+def test_confirmed_commit_has_to_be_shown(group: GroupModel, place: Place, model: OffsetModel) -> None:
     read(group, model, None)
     committed(group, place, 5, "a/1")
     read(group, model, 5, "a/1")
@@ -44,14 +44,14 @@ def test_a_confirmed_commit_has_to_be_shown(group: GroupModel, place: Place, mod
         read(group, model, None)
 
 
-def test_an_older_commit_is_not_shown_again(group: GroupModel, place: Place, model: OffsetModel) -> None:
+def test_older_commit_is_not_shown_again(group: GroupModel, place: Place, model: OffsetModel) -> None:
     committed(group, place, 5, "a/1")
     committed(group, place, 9, "a/2")
     with pytest.raises(InvariantViolated, match="I12"):
         read(group, model, 5, "a/1")
 
 
-def test_a_reader_that_asked_before_may_be_shown_the_older_one(
+def test_reader_that_asked_before_may_be_shown_the_older_one(
     group: GroupModel, place: Place, model: OffsetModel
 ) -> None:
     committed(group, place, 5, "a/1")
@@ -60,21 +60,19 @@ def test_a_reader_that_asked_before_may_be_shown_the_older_one(
     model.on_read(ShownOffset(5, "a/1"), began, group.now())
 
 
-def test_an_offset_that_nobody_committed_is_not_shown(group: GroupModel, model: OffsetModel) -> None:
+def test_offset_without_a_commit_is_not_shown(group: GroupModel, model: OffsetModel) -> None:
     with pytest.raises(InvariantViolated, match="I12"):
         read(group, model, 7, "nobody/1")
 
 
-def test_an_unknown_commit_may_come_late_or_never(
-    group: GroupModel, place: Place, model: OffsetModel
-) -> None:
+def test_unknown_commit_may_come_late_or_never(group: GroupModel, place: Place, model: OffsetModel) -> None:
     group.begin_commit(place, 5, "a/1")
     committed(group, place, 9, "b/1")
     read(group, model, 9, "b/1")
     read(group, model, 5, "a/1")
 
 
-def test_what_was_shown_is_not_taken_back(group: GroupModel, place: Place, model: OffsetModel) -> None:
+def test_shown_commit_is_not_taken_back(group: GroupModel, place: Place, model: OffsetModel) -> None:
     committed(group, place, 5, "a/1")
     group.begin_commit(place, 9, "a/2")
     read(group, model, 9, "a/2")
@@ -82,7 +80,7 @@ def test_what_was_shown_is_not_taken_back(group: GroupModel, place: Place, model
         read(group, model, 5, "a/1")
 
 
-def test_an_unknown_commit_does_not_happen_after_a_restart(
+def test_unknown_commit_does_not_happen_after_a_restart(
     group: GroupModel, place: Place, model: OffsetModel
 ) -> None:
     group.begin_commit(place, 5, "a/1")
@@ -92,7 +90,7 @@ def test_an_unknown_commit_does_not_happen_after_a_restart(
         read(group, model, 5, "a/1")
 
 
-def test_a_refused_commit_is_never_shown(group: GroupModel, place: Place, model: OffsetModel) -> None:
+def test_refused_commit_is_never_shown(group: GroupModel, place: Place, model: OffsetModel) -> None:
     write = group.begin_commit(place, 5, "a/1")
     model.on_refusal(write)
     with pytest.raises(InvariantViolated, match="I12"):
@@ -103,7 +101,7 @@ def test_a_refused_commit_is_never_shown(group: GroupModel, place: Place, model:
         model.on_refusal(shown)
 
 
-def test_a_deleted_offset_stays_deleted(group: GroupModel, place: Place, model: OffsetModel) -> None:
+def test_deleted_offset_stays_deleted(group: GroupModel, place: Place, model: OffsetModel) -> None:
     committed(group, place, 5, "a/1")
     committed(group, place, None, "admin")
     read(group, model, None)
@@ -111,11 +109,11 @@ def test_a_deleted_offset_stays_deleted(group: GroupModel, place: Place, model: 
         read(group, model, 5, "a/1")
 
 
-def test_a_deleted_group_has_no_offsets_not_even_of_partitions_seen_later(
+def test_deleted_group_has_no_offsets_not_even_of_partitions_seen_later(
     group: GroupModel, place: Place, model: OffsetModel
 ) -> None:
     committed(group, place, 5, "a/1")
-    group.begin_deletion("admin")  # nobody hears what becomes of it
+    group.begin_deletion("admin")  # the outcome stays unknown
     read(group, model, 5, "a/1")
     read(group, model, None)
     other = Place(TopicModel("payments", 1, 1, {}), 0)

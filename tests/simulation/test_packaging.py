@@ -1,4 +1,4 @@
-"""The simulation is no part of the wheel: packages are found as the build finds them."""
+"""The contents of the wheel, with packages found as the build finds them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def problem(history: PartitionHistory) -> str:
     return "" if history.problem is None else str(history.problem)
 
 
-def test_a_leader_of_the_in_sync_set_in_a_new_epoch_is_right(history: PartitionHistory) -> None:
+def test_in_sync_replica_may_lead_in_a_new_epoch(history: PartitionHistory) -> None:
     write(history, 1, 0, (1, 2, 3))
     write(history, 2, 1, (2, 3))
     write(history, -1, 2, (2,))
@@ -47,30 +47,30 @@ def test_a_leader_of_the_in_sync_set_in_a_new_epoch_is_right(history: PartitionH
     assert history.leader_of(PLACE, 1) == 2
 
 
-def test_an_epoch_has_one_leader(history: PartitionHistory) -> None:
+def test_epoch_has_one_leader(history: PartitionHistory) -> None:
     write(history, 1, 0, (1, 2, 3))
     write(history, 2, 0, (1, 2, 3))
     assert "epoch 0 is led by 1 and by 2" in problem(history)
 
 
-def test_epochs_do_not_go_back(history: PartitionHistory) -> None:
+def test_leader_epochs_do_not_decrease(history: PartitionHistory) -> None:
     write(history, 1, 5, (1, 2, 3))
     write(history, 2, 4, (1, 2, 3))
     assert "epoch 5 is followed by 4" in problem(history)
 
 
-def test_nobody_is_elected_who_was_not_in_sync(history: PartitionHistory) -> None:
+def test_leader_comes_from_the_in_sync_set(history: PartitionHistory) -> None:
     write(history, 1, 0, (1, 2))
     write(history, 3, 1, (1, 2, 3))
     assert "3 was elected" in problem(history)
 
 
-def test_a_leader_is_in_sync_with_itself(history: PartitionHistory) -> None:
+def test_leader_is_in_sync_with_itself(history: PartitionHistory) -> None:
     write(history, 1, 0, (2, 3))
     assert "its leader 1 is not in sync" in problem(history)
 
 
-def test_a_deleted_partition_may_begin_anew(history: PartitionHistory) -> None:
+def test_deleted_partition_may_begin_anew(history: PartitionHistory) -> None:
     write(history, 1, 7, (1, 2, 3))
     history.on_transaction(PreparedWrite({"/topics/orders/0": None}, [], frozenset(), 2), "")
     assert PLACE not in history.now
@@ -78,9 +78,7 @@ def test_a_deleted_partition_may_begin_anew(history: PartitionHistory) -> None:
     assert problem(history) == ""
 
 
-def test_the_largest_set_since_a_moment_counts_what_was_recorded_then(
-    history: PartitionHistory, clock: Clock
-) -> None:
+def test_largest_in_sync_set_includes_the_one_at_the_start(history: PartitionHistory, clock: Clock) -> None:
     for clock.seconds, isr in ((1.0, (1, 2, 3)), (2.0, (1,)), (3.0, (1, 2))):
         write(history, 1, 0, isr)
     assert history.most_in_sync(PLACE, 1.5) == 3
@@ -89,7 +87,7 @@ def test_the_largest_set_since_a_moment_counts_what_was_recorded_then(
     assert history.most_in_sync(("other", 0), 0.0) == 0
 
 
-def test_it_is_known_who_left_one_alone(history: PartitionHistory) -> None:
+def test_writer_of_a_sole_member_set_is_recorded(history: PartitionHistory) -> None:
     write(history, 1, 0, (1, 2), "broker-1/1")
     write(history, 1, 0, (1,), "broker-2/4")
     assert history.left_alone_by[PLACE] == "broker-2/4"

@@ -41,35 +41,35 @@ def violates(invariant: str) -> pytest.RaisesExc[InvariantViolated]:
     return pytest.raises(InvariantViolated, match=f"^{invariant}: ")
 
 
-def test_what_was_promised_must_survive_a_power_loss(model: PartitionModel) -> None:
+def test_durable_write_must_survive_a_power_loss(model: PartitionModel) -> None:
     model.on_ack(send(model, "a"), 0, durable=True)
     model.on_audit(audit(0, "a"), cache_lost=True, durable=True)
     with violates("I1"):
         model.on_audit(audit(0), cache_lost=True, durable=True)
 
 
-def test_what_lies_before_a_durable_write_must_survive_too(model: PartitionModel) -> None:
+def test_records_before_a_durable_write_must_survive_too(model: PartitionModel) -> None:
     send(model, "a", acks=0)
     model.on_ack(send(model, "b", order=1), 1, durable=True)
     with violates("I1"):
         model.on_audit(audit(0, "a"), cache_lost=True, durable=True)
 
 
-def test_a_write_without_the_promise_may_be_lost_with_the_cache_only(model: PartitionModel) -> None:
+def test_write_that_is_not_durable_may_be_lost_with_the_cache_only(model: PartitionModel) -> None:
     model.on_ack(send(model, "a", acks=1), 0, durable=False)
     with violates("I1"):
         model.on_audit(audit(0), cache_lost=False, durable=False)
     model.on_audit(audit(0), cache_lost=True, durable=False)
 
 
-def test_what_a_reader_saw_may_not_be_taken_back(model: PartitionModel) -> None:
+def test_read_record_may_not_be_taken_back(model: PartitionModel) -> None:
     send(model, "a")
     model.on_read(read(0, "a"), durable=True)
     with violates("I1"):
         model.on_audit(audit(0), cache_lost=True, durable=True)
 
 
-def test_an_allowed_loss_frees_its_offsets(model: PartitionModel) -> None:
+def test_allowed_loss_frees_its_offsets(model: PartitionModel) -> None:
     write = send(model, "a", acks=1)
     model.on_ack(write, 0, durable=False)
     model.on_audit(audit(0), cache_lost=True, durable=False)
@@ -77,32 +77,32 @@ def test_an_allowed_loss_frees_its_offsets(model: PartitionModel) -> None:
     model.on_read(read(0, "b"), durable=True)
 
 
-def test_an_unknown_write_may_or_may_not_be_there(model: PartitionModel) -> None:
+def test_unknown_write_may_or_may_not_be_there(model: PartitionModel) -> None:
     model.on_unknown(send(model, "a"))
     model.on_audit(audit(0), cache_lost=False, durable=True)
     model.on_read(read(0, "a"), durable=True)
 
 
-def test_a_refused_write_is_never_found(model: PartitionModel) -> None:
+def test_refused_write_is_never_found(model: PartitionModel) -> None:
     model.on_refusal(send(model, "a"))
     with violates("I1"):
         model.on_read(read(0, "a"), durable=True)
 
 
-def test_a_write_that_was_read_cannot_have_been_refused(model: PartitionModel) -> None:
+def test_write_that_was_read_cannot_have_been_refused(model: PartitionModel) -> None:
     write = send(model, "a")
     model.on_read(read(0, "a"), durable=True)
     with violates("I1"):
         model.on_refusal(write)
 
 
-def test_a_record_is_stored_once(model: PartitionModel) -> None:
+def test_record_is_stored_once(model: PartitionModel) -> None:
     model.on_ack(send(model, "a"), 0, durable=True)
     with violates("I2"):
         model.on_read(read(1, "a"), durable=True)
 
 
-def test_an_offset_has_one_value(model: PartitionModel) -> None:
+def test_offset_has_one_value(model: PartitionModel) -> None:
     model.on_ack(send(model, "a"), 0, durable=True)
     send(model, "b", order=1)
     with violates("I3"):
@@ -122,7 +122,7 @@ def test_lanes_do_not_bind_each_other(model: PartitionModel) -> None:
     model.on_read(read(1, "a"), durable=True)
 
 
-def test_a_log_has_no_holes(model: PartitionModel) -> None:
+def test_log_has_no_holes(model: PartitionModel) -> None:
     send(model, "a", "b", "c")
     with violates("I5"):
         model.on_audit(Audit(0, 3, (record(0, "a"), record(2, "c", 102))), cache_lost=False, durable=True)
@@ -141,20 +141,20 @@ def test_compaction_may_remove_a_record_that_has_a_newer_one_of_its_key() -> Non
         model.on_audit(Audit(0, 3, (record(0, "a1"), record(1, "b1"))), cache_lost=True, durable=True)
 
 
-def test_a_record_may_have_been_superseded_by_one_whose_fate_is_unknown() -> None:
+def test_record_may_be_outdated_by_a_write_of_unknown_outcome() -> None:
     model = PartitionModel("orders-0", compacted=True)
     model.on_ack(send(model, "a1"), 0, durable=True)
     model.on_unknown(send(model, "a2", order=1))
     model.on_read(ReadRange(0, 2, ()), durable=True)
 
 
-def test_a_record_keeps_its_key(model: PartitionModel) -> None:
+def test_record_keeps_its_key(model: PartitionModel) -> None:
     send(model, "a")
     with violates("I15"):
         model.on_read(ReadRange(0, 1, (ReadRecord(0, 100, b"other", b"a"),)), durable=True)
 
 
-def test_the_high_watermark_does_not_go_back(model: PartitionModel) -> None:
+def test_high_watermark_does_not_decrease(model: PartitionModel) -> None:
     model.on_ack(send(model, "a"), 0, durable=True)
     view = model.view()
     model.check_ends(view, 0, 1)
@@ -162,7 +162,7 @@ def test_the_high_watermark_does_not_go_back(model: PartitionModel) -> None:
         model.check_ends(view, 0, 0)
 
 
-def test_an_answer_is_judged_by_what_was_known_when_it_was_asked_for(model: PartitionModel) -> None:
+def test_response_is_compared_with_what_was_known_at_its_request(model: PartitionModel) -> None:
     view = model.view()
     model.on_ack(send(model, "a"), 0, durable=True)
     model.check_ends(view, 0, 0)
@@ -173,13 +173,13 @@ def test_records_belong_where_they_were_sent(model: PartitionModel) -> None:
         model.on_read(read(0, "from elsewhere"), durable=True)
 
 
-def test_a_record_keeps_its_timestamp(model: PartitionModel) -> None:
+def test_record_keeps_its_timestamp(model: PartitionModel) -> None:
     send(model, "a")
     with violates("I15"):
         model.on_read(ReadRange(0, 1, (record(0, "a", timestamp=99),)), durable=True)
 
 
-def test_the_log_start_moves_forward_and_only_as_far_as_asked(model: PartitionModel) -> None:
+def test_log_start_moves_forward_and_only_as_far_as_asked(model: PartitionModel) -> None:
     for number in range(5):
         model.on_ack(send(model, f"{number}", order=number), number, durable=True)
     model.log_start_limit = 3
@@ -194,7 +194,7 @@ def test_the_log_start_moves_forward_and_only_as_far_as_asked(model: PartitionMo
     model.on_log_start(model.view(), 4)
 
 
-def test_a_truncation_that_was_not_confirmed_may_be_undone_by_a_restart(model: PartitionModel) -> None:
+def test_unacknowledged_deletion_may_be_undone_by_a_restart(model: PartitionModel) -> None:
     for number in range(3):
         model.on_ack(send(model, f"{number}", order=number), number, durable=True)
     model.log_start_limit = 2
@@ -203,7 +203,7 @@ def test_a_truncation_that_was_not_confirmed_may_be_undone_by_a_restart(model: P
     model.check_ends(model.view(), 0, 3)
 
 
-def test_a_time_lookup_finds_the_first_record_of_that_time(model: PartitionModel) -> None:
+def test_time_lookup_finds_the_first_record_of_that_time(model: PartitionModel) -> None:
     model.on_ack(send(model, "a", "b", "c"), 0, durable=True)  # at 100, 101, 102
     view = model.view()
     model.check_time_lookup(view, 101, record(1, "b", 101))

@@ -46,7 +46,7 @@ def test_leader_of_the_deleted_topic_is_not_read_as_one_of_the_new_topic(
         node_id = stage.history.now[old.name, 0].leader
         routing = recreator._routing
         routing._brokers = {node: broker for node, broker in routing._brokers.items() if node != node_id}
-        stage.member(node_id).keep_away("severed")  # it goes on to lead the deleted topic
+        stage.member(node_id).disconnect_store("severed")  # it continues to lead the deleted topic
         await recreator._delete(old)
         new = await created(recreator)
         routing._brokers = {node_id: stage.connection("reader", node_id)}

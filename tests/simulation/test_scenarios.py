@@ -1,4 +1,4 @@
-"""Whole brokers and whole clusters from seeds; `make simulate` runs more of them."""
+"""Seeds of brokers and clusters; `make simulate` runs more of them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Run = Callable[[int, Sink | None], Report]
 
 
 @pytest.mark.parametrize("first", SEEDS[::SEEDS_PER_TEST])
-def test_a_broker_keeps_its_promises(first: int) -> None:
+def test_broker_keeps_its_promises(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         check_broker(seed)
 
 
 @pytest.mark.parametrize("first", CLUSTER_SEEDS[::SEEDS_PER_TEST])
-def test_a_cluster_keeps_its_promises(first: int) -> None:
+def test_cluster_keeps_its_promises(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         check_cluster(seed)
 
@@ -67,7 +67,7 @@ def test_every_commit_has_its_own_seeds() -> None:
 
 
 @pytest.mark.parametrize("seed", [127, 1032, 2222, 3138, 3437, 4194, 5311])
-def test_a_seed_that_found_a_loss_passes(seed: int) -> None:
+def test_seed_that_found_a_loss_passes(seed: int) -> None:
     assert run_cluster_seed(seed).operations > 0
 
 
@@ -76,7 +76,7 @@ def test_seed_with_a_leader_of_a_deleted_topic_passes() -> None:
 
 
 @pytest.mark.parametrize("seed", [1004, 1206])
-def test_a_seed_that_asked_for_a_loading_group_passes(seed: int) -> None:
+def test_seed_that_asked_for_a_loading_group_passes(seed: int) -> None:
     assert run_seed(seed).operations > 0
 
 
@@ -84,7 +84,7 @@ def test_a_seed_that_asked_for_a_loading_group_passes(seed: int) -> None:
     ("run", "seed"),
     [(run_seed, 3), (run_seed, 14), (run_seed, 15), (run_cluster_seed, 8), (run_cluster_seed, 9)],
 )
-def test_a_seed_does_the_same_twice(run: Run, seed: int) -> None:
+def test_seed_does_the_same_twice(run: Run, seed: int) -> None:
     first: list[str] = []
     again: list[str] = []
     assert run(seed, first.append).digest == run(seed, again.append).digest
@@ -94,7 +94,7 @@ def test_a_seed_does_the_same_twice(run: Run, seed: int) -> None:
 
 @pytest.mark.usefixtures("starts_processes")
 @pytest.mark.parametrize("run", [run_seed, run_cluster_seed])
-def test_a_seed_does_the_same_in_another_process(run: Run) -> None:
+def test_seed_does_the_same_in_another_process(run: Run) -> None:
     program = f"from penstock.simulation.seeds import {run.__name__} as run; print(run(9).digest)"
     environment = os.environ | {"PYTHONHASHSEED": "12345"}
     output = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
@@ -107,5 +107,5 @@ def test_seeds_differ() -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_caught_by_an_invariant_that_it_names(name: str) -> None:
+def test_planted_bug_is_caught_by_an_invariant_that_it_names(name: str) -> None:
     assert catch(name) is not None

@@ -21,7 +21,7 @@ def test_both_clocks_follow_virtual_time_and_only_the_wall_clock_jumps(loop: Sim
     loop.run_until_complete(main())
 
 
-def test_traces_are_equal_when_the_same_happened_in_the_same_order_at_the_same_time() -> None:
+def test_traces_of_equal_events_are_equal() -> None:
     def digest(*events: tuple[float, str]) -> str:
         times = iter([time for time, _ in events])
         trace = Trace(lambda: next(times))

@@ -1,4 +1,4 @@
-"""What a crash, a power loss and a fault leave behind. What both disks promise: test_disk_contract.py."""
+"""Crashes, power losses and faults of the simulated disk; see test_disk_contract.py for what both disks do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRIES = 300
 def outcomes(
     trace: Trace, prepare: Callable[[SimulatedDisk], None], read: Callable[[SimulatedDisk], object]
 ) -> set[object]:
-    """Everything that is found after a power loss, over many seeds."""
+    """Return every state that is found after a power loss, over many seeds."""
     found = set()
     for seed in range(TRIES):
         disk = SimulatedDisk(random.Random(seed), trace)
@@ -38,7 +38,7 @@ def _durable_file(disk: SimulatedDisk, path: str, content: bytes) -> None:
     disk.sync_dir("")
 
 
-def test_what_was_synced_survives(trace: Trace) -> None:
+def test_synced_bytes_survive_a_power_loss(trace: Trace) -> None:
     def prepare(disk: SimulatedDisk) -> None:
         _durable_file(disk, "log", b"kept" * 100)
 
@@ -82,7 +82,7 @@ def test_unsynced_bytes_survive_in_part_torn_zeroed_or_not_at_all(trace: Trace) 
     )
 
 
-def test_an_overwritten_block_survives_in_any_of_its_versions(trace: Trace) -> None:
+def test_overwritten_block_survives_in_any_of_its_versions(trace: Trace) -> None:
     def prepare(disk: SimulatedDisk) -> None:
         _durable_file(disk, "log", b"0")
         file = disk.open("log")
@@ -92,7 +92,7 @@ def test_an_overwritten_block_survives_in_any_of_its_versions(trace: Trace) -> N
     assert outcomes(trace, prepare, _read_or_none("log")) == {b"0", b"1", b"2", b"3"}
 
 
-def test_an_unsynced_truncation_may_not_have_happened(trace: Trace) -> None:
+def test_unsynced_truncation_may_not_have_happened(trace: Trace) -> None:
     def prepare(disk: SimulatedDisk) -> None:
         _durable_file(disk, "log", b"abcd")
         disk.open("log").truncate(2)
@@ -101,7 +101,7 @@ def test_an_unsynced_truncation_may_not_have_happened(trace: Trace) -> None:
     assert {b"ab", b"abcd"} <= found
 
 
-def test_a_new_name_is_durable_only_after_a_sync_of_its_directory(trace: Trace) -> None:
+def test_new_name_is_durable_only_after_a_sync_of_its_directory(trace: Trace) -> None:
     def prepare(disk: SimulatedDisk) -> None:
         file = disk.open("log", create=True)
         file.pwrite(0, [b"data"])
@@ -110,7 +110,7 @@ def test_a_new_name_is_durable_only_after_a_sync_of_its_directory(trace: Trace) 
     assert outcomes(trace, prepare, _read_or_none("log")) == {None, b"data"}
 
 
-def test_a_synced_directory_is_lost_with_its_unsynced_parent(trace: Trace) -> None:
+def test_synced_directory_is_lost_with_its_unsynced_parent(trace: Trace) -> None:
     def prepare(disk: SimulatedDisk) -> None:
         disk.make_dir("logs")
         _durable_file(disk, "logs/log", b"data")
@@ -129,7 +129,7 @@ def test_a_synced_directory_is_lost_with_its_unsynced_parent(trace: Trace) -> No
     assert outcomes(trace, forget_parent, list_logs) == {(), ("log",)}
 
 
-def test_a_removal_may_come_back_until_its_directory_is_synced(trace: Trace) -> None:
+def test_removal_may_come_back_until_its_directory_is_synced(trace: Trace) -> None:
     def prepare(disk: SimulatedDisk) -> None:
         _durable_file(disk, "log", b"data")
         disk.remove("log")
@@ -142,7 +142,7 @@ def test_a_removal_may_come_back_until_its_directory_is_synced(trace: Trace) -> 
     assert outcomes(trace, prepare_durably, _read_or_none("log")) == {None}
 
 
-def test_a_rename_happens_whole_or_not_at_all_and_out_of_order(trace: Trace) -> None:
+def test_rename_happens_whole_or_not_at_all_and_out_of_order(trace: Trace) -> None:
     def prepare(disk: SimulatedDisk) -> None:
         _durable_file(disk, "old", b"1")
         _durable_file(disk, "target", b"0")
@@ -158,12 +158,12 @@ def test_a_rename_happens_whole_or_not_at_all_and_out_of_order(trace: Trace) -> 
     assert (("newest", b"1"),) in found
 
 
-def test_a_process_crash_keeps_the_page_cache(disk: SimulatedDisk) -> None:
+def test_process_crash_keeps_the_page_cache(disk: SimulatedDisk) -> None:
     disk.open("log", create=True).pwrite(0, [b"unsynced"])
     assert disk.process_crash().read("log") == b"unsynced"
 
 
-def test_the_disk_of_a_dead_process_is_dead(disk: SimulatedDisk) -> None:
+def test_disk_of_a_dead_process_is_dead(disk: SimulatedDisk) -> None:
     file = disk.open("log", create=True)
     survivor = disk.process_crash()
     with pytest.raises(SimulatedCrash):
@@ -173,7 +173,7 @@ def test_the_disk_of_a_dead_process_is_dead(disk: SimulatedDisk) -> None:
     assert survivor.read("log") == b""
 
 
-def test_a_failed_sync_is_not_made_good_by_the_next(trace: Trace) -> None:
+def test_failed_sync_is_not_repaired_by_the_next_one(trace: Trace) -> None:
     lost = 0
     for seed in range(TRIES):
         disk = SimulatedDisk(random.Random(seed), trace)
@@ -217,7 +217,7 @@ def test_writing_the_bytes_again_after_a_failed_sync_saves_them(trace: Trace) ->
     assert outcomes(trace, prepare, _read_or_none("log")) == {b"data"}
 
 
-def test_a_full_disk_refuses_what_does_not_fit_and_keeps_a_part(disk: SimulatedDisk) -> None:
+def test_full_disk_writes_only_a_part(disk: SimulatedDisk) -> None:
     file = disk.open("log", create=True)
     file.pwrite(0, [b"a" * 90])
     disk.faults.capacity_bytes = 100
@@ -231,7 +231,7 @@ def test_a_full_disk_refuses_what_does_not_fit_and_keeps_a_part(disk: SimulatedD
     file.pwrite(90, [b"b" * 20])
 
 
-def test_an_armed_error_strikes_the_nth_operation_only(disk: SimulatedDisk) -> None:
+def test_armed_error_strikes_the_nth_operation_only(disk: SimulatedDisk) -> None:
     file = disk.open("log", create=True)
     disk.faults.fail("pwrite", errno.EIO, skip=1)
     file.pwrite(0, [b"first"])
@@ -240,7 +240,7 @@ def test_an_armed_error_strikes_the_nth_operation_only(disk: SimulatedDisk) -> N
     file.pwrite(5, [b"third"])
 
 
-def test_a_process_can_die_in_the_middle_of_a_write(trace: Trace) -> None:
+def test_process_can_die_in_the_middle_of_a_write(trace: Trace) -> None:
     sizes = set()
     for seed in range(TRIES):
         disk = SimulatedDisk(random.Random(seed), trace)

@@ -1,4 +1,4 @@
-"""Faults between hosts. For what both networks promise see test_network_contract.py."""
+"""Faults between hosts; see test_network_contract.py for what both networks do."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_peers_know_each_others_address(loop: SimulationLoop, network: Simulated
     loop.run_until_complete(main())
 
 
-def test_a_reset_breaks_both_ends(loop: SimulationLoop, network: SimulatedNetwork) -> None:
+def test_reset_breaks_both_ends(loop: SimulationLoop, network: SimulatedNetwork) -> None:
     async def main() -> None:
         client, server = await connect(network)
         client.sendmsg([b"lost"], more=False)
@@ -67,7 +67,7 @@ def test_a_reset_breaks_both_ends(loop: SimulationLoop, network: SimulatedNetwor
     loop.run_until_complete(main())
 
 
-def test_a_dropped_connection_is_silent(loop: SimulationLoop, network: SimulatedNetwork) -> None:
+def test_dropped_connection_is_silent(loop: SimulationLoop, network: SimulatedNetwork) -> None:
     async def main() -> None:
         client, server = await connect(network)
         network.streams()[0].drop()
@@ -104,7 +104,7 @@ def test_connecting_over_a_severed_link_times_out(loop: SimulationLoop, network:
     loop.run_until_complete(main())
 
 
-def test_the_crash_of_a_host_resets_its_peers_and_frees_its_ports(
+def test_crash_of_a_host_resets_its_peers_and_frees_its_ports(
     loop: SimulationLoop, network: SimulatedNetwork
 ) -> None:
     async def main() -> None:
@@ -121,9 +121,7 @@ def test_the_crash_of_a_host_resets_its_peers_and_frees_its_ports(
     loop.run_until_complete(main())
 
 
-def test_what_a_crashed_process_had_sent_may_still_arrive(
-    loop: SimulationLoop, network: SimulatedNetwork
-) -> None:
+def test_bytes_of_a_crashed_process_may_still_arrive(loop: SimulationLoop, network: SimulatedNetwork) -> None:
     async def main() -> None:
         client, server = await connect(network)
         process = SimulatedProcess("client")
@@ -139,7 +137,7 @@ def test_what_a_crashed_process_had_sent_may_still_arrive(
     loop.run_until_complete(main())
 
 
-def test_a_dead_process_is_not_called_back(loop: SimulationLoop, network: SimulatedNetwork) -> None:
+def test_dead_process_is_not_called_back(loop: SimulationLoop, network: SimulatedNetwork) -> None:
     calls: list[str] = []
 
     async def main() -> None:
@@ -182,9 +180,7 @@ def test_connections_overtake_each_other_but_never_themselves(
     assert arrivals != sorted(arrivals, key=lambda arrival: arrival[1])
 
 
-def test_what_is_severed_one_way_still_goes_the_other_way(
-    loop: SimulationLoop, network: SimulatedNetwork
-) -> None:
+def test_link_severed_one_way_works_the_other_way(loop: SimulationLoop, network: SimulatedNetwork) -> None:
     async def main() -> None:
         client, server = await connect(network)
         network.sever("client", "broker")

@@ -28,7 +28,7 @@ def test_work_takes_virtual_time_and_runs_before_its_result_comes(
     assert 0 < worked < delivered
 
 
-def test_what_work_raises_reaches_the_caller(loop: SimulationLoop, threads: SimulatedThreads) -> None:
+def test_exception_of_the_work_reaches_the_caller(loop: SimulationLoop, threads: SimulatedThreads) -> None:
     async def main() -> None:
         with pytest.raises(ZeroDivisionError):
             await threads.run("read", lambda: 1 // 0)
@@ -36,9 +36,7 @@ def test_what_work_raises_reaches_the_caller(loop: SimulationLoop, threads: Simu
     loop.run_until_complete(main())
 
 
-def test_a_pool_works_on_no_more_than_its_size_at_once(
-    loop: SimulationLoop, threads: SimulatedThreads
-) -> None:
+def test_pool_works_on_no_more_than_its_size_at_once(loop: SimulationLoop, threads: SimulatedThreads) -> None:
     async def main() -> list[float]:
         threads.slowness = 1e9
         works = [threads.run("read", loop.time) for _ in range(POOL_SIZES["read"])]
@@ -49,7 +47,7 @@ def test_a_pool_works_on_no_more_than_its_size_at_once(
     assert last > min(worked)
 
 
-def test_a_crashed_process_neither_works_nor_hears_of_it(
+def test_work_of_a_crashed_process_neither_runs_nor_completes(
     loop: SimulationLoop, threads: SimulatedThreads
 ) -> None:
     happened: list[str] = []

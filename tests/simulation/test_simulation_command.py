@@ -10,7 +10,7 @@ from penstock.simulation import command
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """Seeds that fail; no broker is run."""
+    """Makes these seeds fail, without running a broker."""
     failing: set[int] = set()
 
     def outcomes(kind: str, seeds: range, workers: int) -> Iterator[tuple[int, str | None]]:
@@ -21,7 +21,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     return failing
 
 
-def test_a_failing_seed_is_named_with_the_command_that_replays_it(
+def test_failing_seed_is_named_with_the_command_that_replays_it(
     failing: set[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing.add(3)
@@ -32,13 +32,13 @@ def test_a_failing_seed_is_named_with_the_command_that_replays_it(
     assert "4 of 5 cluster seeds passed" in output
 
 
-def test_a_run_goes_on_behind_the_last_seed_that_passed(failing: set[int], tmp_path: Path) -> None:
+def test_run_continues_behind_the_last_seed_that_passed(failing: set[int], tmp_path: Path) -> None:
     progress = tmp_path / "build"
     failing.add(4)
     assert command._run_many("cluster", 6, 1, progress) == 1
     assert (progress / "cluster").read_text() == "3"
     failing.clear()
-    failing.add(2)  # would fail now, but is behind us
+    failing.add(2)  # it would fail now, but has passed before
     assert command._run_many("cluster", 6, 1, progress) == 0
     assert not (progress / "cluster").exists(), "the next run starts from the beginning"
 

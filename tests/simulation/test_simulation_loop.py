@@ -28,7 +28,7 @@ def test_timeouts_are_in_virtual_time(loop: SimulationLoop) -> None:
     assert loop.time() == 5
 
 
-def test_a_wait_for_nothing_is_a_deadlock(loop: SimulationLoop) -> None:
+def test_wait_without_a_timer_is_a_deadlock(loop: SimulationLoop) -> None:
     async def main() -> None:
         await loop.create_future()
 
@@ -65,11 +65,11 @@ def _order_of_ready_callbacks(shuffle: random.Random | None) -> list[int]:
     return order
 
 
-def test_callbacks_run_as_they_came() -> None:
+def test_callbacks_run_in_their_order() -> None:
     assert _order_of_ready_callbacks(None) == list(range(20))
 
 
-def test_a_seed_shuffles_ready_callbacks_and_repeats_itself() -> None:
+def test_seed_shuffles_ready_callbacks_and_repeats_itself() -> None:
     first, again = (_order_of_ready_callbacks(random.Random(7)) for _ in range(2))
     assert first == again
     assert first != list(range(20))
@@ -92,7 +92,7 @@ def test_sets_of_tasks_have_the_same_order_in_every_run() -> None:
     assert order() == order()
 
 
-def test_a_dead_process_runs_nothing_any_more_not_even_its_cleanup(loop: SimulationLoop) -> None:
+def test_dead_process_runs_nothing_not_even_its_cleanup(loop: SimulationLoop) -> None:
     ran: list[str] = []
 
     async def child() -> None:
@@ -120,7 +120,7 @@ def test_a_dead_process_runs_nothing_any_more_not_even_its_cleanup(loop: Simulat
     assert ran == []
 
 
-def test_the_crash_of_one_process_leaves_others_alone(loop: SimulationLoop) -> None:
+def test_crash_of_one_process_leaves_others_alone(loop: SimulationLoop) -> None:
     async def main() -> str:
         one, other = SimulatedProcess("one"), SimulatedProcess("other")
         one.spawn(asyncio.sleep(1))
@@ -131,7 +131,7 @@ def test_the_crash_of_one_process_leaves_others_alone(loop: SimulationLoop) -> N
     assert loop.run_until_complete(main()) == "alive"
 
 
-def test_a_crash_inside_a_task_is_not_reported_as_a_failure(loop: SimulationLoop) -> None:
+def test_crash_inside_a_task_is_not_reported_as_a_failure(loop: SimulationLoop) -> None:
     async def main() -> None:
         process = SimulatedProcess("broker")
 
@@ -147,7 +147,7 @@ def test_a_crash_inside_a_task_is_not_reported_as_a_failure(loop: SimulationLoop
     assert loop.unhandled == []
 
 
-def test_errors_nobody_catches_are_kept() -> None:
+def test_uncaught_errors_are_kept() -> None:
     loop = SimulationLoop()
 
     async def main() -> None:
@@ -160,7 +160,7 @@ def test_errors_nobody_catches_are_kept() -> None:
     assert isinstance(context["exception"], ZeroDivisionError)
 
 
-def test_a_paused_process_does_what_was_due_when_it_goes_on(loop: SimulationLoop) -> None:
+def test_resumed_process_runs_the_callbacks_that_were_due(loop: SimulationLoop) -> None:
     done: list[tuple[str, float]] = []
 
     async def work(process: SimulatedProcess) -> None:

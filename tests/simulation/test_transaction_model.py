@@ -1,4 +1,4 @@
-"""The checker of transactions: what it lets pass, and what it does not."""
+"""The model of transactions: which responses and reads it accepts, and which not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def broken(invariant: str) -> pytest.RaisesExc[InvariantViolated]:
     return pytest.raises(InvariantViolated, match=f"^{invariant}: ")
 
 
-def test_a_whole_transaction_is_fine(model: TransactionModel, transaction: ModelTransaction) -> None:
+def test_complete_transaction_passes(model: TransactionModel, transaction: ModelTransaction) -> None:
     commit(model, transaction)
     model.check_partition(HERE, [(0, b"a")], [(0, b"a")])
     model.check_atomic({HERE: [(0, b"a")], THERE: [(0, b"b")]})
@@ -53,7 +53,7 @@ def test_half_a_transaction_is_torn(model: TransactionModel, transaction: ModelT
         model.check_atomic({HERE: [(0, b"a")], THERE: []})
 
 
-def test_a_committed_one_that_nobody_sees_is_torn(
+def test_committed_transaction_that_is_not_shown_is_torn(
     model: TransactionModel, transaction: ModelTransaction
 ) -> None:
     commit(model, transaction)
@@ -61,20 +61,20 @@ def test_a_committed_one_that_nobody_sees_is_torn(
         model.check_atomic({HERE: [], THERE: []})
 
 
-def test_an_aborted_one_is_not_shown(model: TransactionModel, transaction: ModelTransaction) -> None:
+def test_aborted_transaction_is_not_shown(model: TransactionModel, transaction: ModelTransaction) -> None:
     model.on_end(transaction, commit=False)
     model.check_atomic({HERE: [], THERE: []})
     with broken("I6"):
         model.on_committed(HERE, 0, b"a")
 
 
-def test_an_open_one_is_not_shown(model: TransactionModel, transaction: ModelTransaction) -> None:
+def test_open_transaction_is_not_shown(model: TransactionModel, transaction: ModelTransaction) -> None:
     model.on_uncommitted(HERE, 0, b"a")
     with broken("I6"):
         model.on_committed(HERE, 0, b"a")
 
 
-def test_what_was_shown_cannot_be_aborted(model: TransactionModel, transaction: ModelTransaction) -> None:
+def test_shown_transaction_cannot_be_aborted(model: TransactionModel, transaction: ModelTransaction) -> None:
     model.on_commit_sent(transaction)
     model.on_committed(HERE, 0, b"a")
     assert transaction.outcome is Outcome.OK
@@ -82,7 +82,7 @@ def test_what_was_shown_cannot_be_aborted(model: TransactionModel, transaction: 
         model.on_refusal(transaction)
 
 
-def test_offsets_of_an_aborted_one_do_not_count(
+def test_offsets_of_an_aborted_transaction_do_not_count(
     model: TransactionModel, transaction: ModelTransaction
 ) -> None:
     model.on_progress(transaction, 5, was_fenced=False)
@@ -91,7 +91,7 @@ def test_offsets_of_an_aborted_one_do_not_count(
         model.on_offset("group", ShownOffset(5, transaction.name), least=0)
 
 
-def test_offsets_do_not_go_back(model: TransactionModel, transaction: ModelTransaction) -> None:
+def test_committed_offsets_do_not_decrease(model: TransactionModel, transaction: ModelTransaction) -> None:
     model.on_progress(transaction, 5, was_fenced=False)
     commit(model, transaction)
     model.on_offset("group", ShownOffset(5, transaction.name), least=5)
@@ -99,19 +99,19 @@ def test_offsets_do_not_go_back(model: TransactionModel, transaction: ModelTrans
         model.on_offset("group", None, least=5)
 
 
-def test_an_epoch_is_given_once(model: TransactionModel, instance: Instance) -> None:
+def test_epoch_is_given_once(model: TransactionModel, instance: Instance) -> None:
     with broken("T29"):
         model.on_producer("id", "second", instance.producer)
 
 
-def test_a_replaced_producer_commits_nothing(model: TransactionModel, transaction: ModelTransaction) -> None:
+def test_fenced_producer_commits_nothing(model: TransactionModel, transaction: ModelTransaction) -> None:
     model.on_producer("id", "second", Producer(1, 1))
     model.on_commit_sent(transaction)
     with broken("I7"):
         model.on_end(transaction, commit=True)
 
 
-def test_a_replaced_producer_writes_nothing(model: TransactionModel, transaction: ModelTransaction) -> None:
+def test_fenced_producer_writes_nothing(model: TransactionModel, transaction: ModelTransaction) -> None:
     model.on_producer("id", "second", Producer(1, 1))
     model.on_send(HERE, b"c", 3, transaction, "lane")
     with broken("T29"):
@@ -120,7 +120,7 @@ def test_a_replaced_producer_writes_nothing(model: TransactionModel, transaction
         model.on_uncommitted(HERE, 1, b"c")
 
 
-def test_a_commit_sent_before_the_successor_came_may_count(
+def test_commit_sent_before_the_successor_came_may_count(
     model: TransactionModel, transaction: ModelTransaction
 ) -> None:
     model.on_commit_sent(transaction)
@@ -129,12 +129,12 @@ def test_a_commit_sent_before_the_successor_came_may_count(
     assert transaction.outcome is Outcome.OK
 
 
-def test_an_acknowledged_record_stays(model: TransactionModel, transaction: ModelTransaction) -> None:
+def test_acknowledged_record_stays(model: TransactionModel, transaction: ModelTransaction) -> None:
     with broken("I1"):
         model.check_partition(HERE, [], [])
 
 
-def test_a_record_is_stored_once(model: TransactionModel, transaction: ModelTransaction) -> None:
+def test_record_is_stored_once(model: TransactionModel, transaction: ModelTransaction) -> None:
     with broken("I2"):
         model.on_uncommitted(HERE, 1, b"a")
 
@@ -148,7 +148,7 @@ def test_records_keep_their_order(model: TransactionModel, transaction: ModelTra
         model.check_partition(HERE, [(1, b"c"), (0, b"a")], [])
 
 
-def test_what_is_in_no_transaction_is_shown(model: TransactionModel) -> None:
+def test_records_outside_of_transactions_are_shown(model: TransactionModel) -> None:
     model.on_send(HERE, b"plain", 0, None, "plain")
     model.on_ack(b"plain", 0)
     with broken("I6"):

@@ -1,4 +1,4 @@
-"""What readers of committed data make of a fetch, and what is asked of copiers."""
+"""Reads of committed data, and the check of copiers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def result(*batches: bytes, stable: int = 10) -> FetchResult:
     )
 
 
-def test_what_was_aborted_is_left_out_until_its_marker() -> None:
+def test_aborted_records_are_left_out_up_to_their_marker() -> None:
     batches = (
         batch(0, b"plain"),
         batch(1, b"aborted", 7),
@@ -60,12 +60,12 @@ def test_what_was_aborted_is_left_out_until_its_marker() -> None:
     assert everything == [(0, b"plain"), (1, b"aborted"), (2, b"other"), (4, b"next")]
 
 
-def test_nothing_unstable_is_shown_as_committed() -> None:
+def test_records_above_the_last_stable_offset_are_not_shown() -> None:
     with pytest.raises(InvariantViolated, match=r"^I8: "):
         readable(SOURCE, result(batch(0, b"a"), batch(1, b"b"), stable=1), 0, is_committed=True)
 
 
-def test_nothing_is_skipped() -> None:
+def test_no_offset_is_skipped() -> None:
     with pytest.raises(InvariantViolated, match=r"^I5: "):
         readable(SOURCE, result(batch(0, b"a"), batch(2, b"b")), 0, is_committed=True)
 
@@ -77,7 +77,7 @@ def copies() -> Copies:
     return copies
 
 
-def test_what_lies_before_the_offset_is_copied_once(copies: Copies) -> None:
+def test_records_before_the_offset_are_copied_once(copies: Copies) -> None:
     sources = [(0, b"a"), (1, b"b")]
     copies.check(1, {SOURCE: sources, TARGET: [(0, b"copy of a")]})
     copies.check(2, {SOURCE: sources, TARGET: [(0, b"copy of a"), (1, b"copy of b")]})
@@ -86,7 +86,7 @@ def test_what_lies_before_the_offset_is_copied_once(copies: Copies) -> None:
 @pytest.mark.parametrize(
     "copied", [[], [(0, b"copy of a"), (1, b"again")], [(0, b"copy of a"), (1, b"copy of b")]]
 )
-def test_what_is_not_copied_or_twice_or_too_early_is_noticed(
+def test_missing_doubled_and_early_copies_are_violations(
     copies: Copies, copied: list[tuple[int, bytes]]
 ) -> None:
     with pytest.raises(InvariantViolated, match=r"^I7: "):

@@ -1,4 +1,4 @@
-"""Bugs of transactions, planted on purpose as in `mutants.py`: each makes one torn, seen too early, or endless."""
+"""Planted bugs of transactions: each makes one torn, visible too early, or endless."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def no_epoch_bump() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I6", "I7", needs={"version 1"})
 def markers_are_sent_twice() -> AbstractContextManager[Any]:
-    """A marker comes once more when the next transaction may have begun."""
+    """A marker is written again when the next transaction may have begun."""
     write = Markers.write
 
     def write_twice(self: Markers, ending: Ending) -> None:
@@ -43,7 +43,7 @@ def markers_are_sent_twice() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I6", needs={"transactions"})
 def aborted_list_is_cut_short() -> AbstractContextManager[Any]:
-    """A reader is not told of the last of several aborted transactions."""
+    """A fetch response lacks the last of several aborted transactions."""
     between = AbortedTransactions.between
 
     def all_but_the_last(self: AbortedTransactions, start: int, end: int) -> list[AbortedTransaction]:
@@ -55,7 +55,9 @@ def aborted_list_is_cut_short() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I8", "I6", needs={"transactions"})
 def last_stable_offset_is_read_twice() -> AbstractContextManager[Any]:
-    """Whether a transaction is open was looked at before; then a reader gets everything up to the high watermark."""
+    """A fetch of committed data returns records up to the high watermark, if no transaction was open at the
+    last fetch.
+    """
     read_committed = ServedLog.read_committed
     was_stable: dict[ServedLog, bool] = {}
 
@@ -70,13 +72,13 @@ def last_stable_offset_is_read_twice() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I6", "I7", needs={"version 1"})
 def late_end_is_taken() -> AbstractContextManager[Any]:
-    """An EndTxn of the last transaction, from a connection that was given up, ends this one."""
+    """A late EndTxn of the last transaction ends the present one."""
     return patch.object(Shard, "check_connection", lambda *_: None)
 
 
 @planted_in_cluster("I6", needs={"copiers"})
 def offsets_count_before_the_end() -> AbstractContextManager[Any]:
-    """Offsets that are part of a transaction are committed although it is open."""
+    """Offsets of a transaction are committed while it is open."""
     on_commit = TransactionalCommits._on_commit
 
     def commit_at_once(self: Any, group_id: str, offsets: Any, producer_id: Any, *rest: Any) -> None:
@@ -89,7 +91,7 @@ def offsets_count_before_the_end() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("T29", needs={"transactions"})
 def first_batch_is_not_verified() -> AbstractContextManager[Any]:
-    """A leader takes batches of transactions that no coordinator knows of."""
+    """A leader accepts batches of transactions that the coordinator does not know."""
 
     @contextmanager
     def plant() -> Iterator[None]:
@@ -104,19 +106,19 @@ def first_batch_is_not_verified() -> AbstractContextManager[Any]:
 
 @planted_in_cluster("I13", needs={"transactions"})
 def prepared_ones_are_not_resumed() -> AbstractContextManager[Any]:
-    """A coordinator that takes over does not go on with what was about to end."""
+    """A new coordinator does not complete prepared transactions."""
     return patch.object(Shard, "resume", lambda self: None)
 
 
 @planted_in_cluster("I13", needs={"transactions"})
 def timeouts_are_forgotten() -> AbstractContextManager[Any]:
-    """A transaction whose producer is gone stays open."""
+    """A transaction of a dead producer does not time out."""
     return patch.object(Shard, "on_due", lambda *_: None)
 
 
 @planted_in_cluster("I7", needs={"transactions"})
 def answered_before_it_is_recorded() -> AbstractContextManager[Any]:
-    """A producer is told of a commit that may be lost with the coordinator."""
+    """A commit is acknowledged before it is recorded."""
     record = Shard._record
 
     def answer_at_once(self: Shard, transactional_id: str, changed: Transaction) -> asyncio.Future[None]:

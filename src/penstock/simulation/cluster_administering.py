@@ -53,7 +53,7 @@ class ClusterAdmin:
             configs["min.insync.replicas"] = "2"
         configs |= topic_settings(self._kinds, self._stage.traits)
         topic = ReplicatedTopic(name, 1, self._random.randint(1, 2), configs)
-        broker = await self._routing.anybody()
+        broker = await self._routing.any_broker()
         self._stage.topics[name] = topic
         try:
             await broker.create_topic(name, len(topic.partitions), configs, copies)
@@ -67,7 +67,7 @@ class ClusterAdmin:
         topic = self._stage.choose_topic(self._random)
         if topic is None or len(topic.partitions) >= _MOST_PARTITIONS:
             return
-        broker = await self._routing.anybody()
+        broker = await self._routing.any_broker()
         topic.asked_partitions = len(topic.partitions) + 1
         await broker.create_partitions(topic.name, topic.asked_partitions)
         topic.grow(topic.asked_partitions)
@@ -82,7 +82,7 @@ class ClusterAdmin:
             return
         nodes = [member.node_id for member in self._stage.members]
         copies = self._random.choice((2, 3, 3))
-        broker = await self._routing.anybody()
+        broker = await self._routing.any_broker()
         replicas = self._random.sample(nodes, copies)
         await broker.reassign(topic.name, partition, replicas)
         self._stage.note(self.name, "move", topic.partitions[partition].name, *replicas)
@@ -91,7 +91,7 @@ class ClusterAdmin:
         chosen = self._stage.choose_partition(self._random)
         if chosen is not None:
             topic, partition = chosen
-            broker = await self._routing.anybody()
+            broker = await self._routing.any_broker()
             await broker.reassign(topic.name, partition, None)
             self._stage.note(self.name, "stop moving", topic.partitions[partition].name)
 
@@ -99,7 +99,7 @@ class ClusterAdmin:
         topic = self._stage.choose_topic(self._random)
         if topic is None or len(self._stage.living_topics()) < 2 or self._is_damaged(topic):
             return
-        broker = await self._routing.anybody()
+        broker = await self._routing.any_broker()
         topic.state = TopicState.DELETING
         await broker.delete_topic(topic.name)
         topic.state = TopicState.DELETED

@@ -58,7 +58,7 @@ class ClusterAuditor:
         return await retried(act, complaint, _ATTEMPTS)
 
     async def _topics(self) -> dict[str, int]:
-        return await (await self._routing.anybody()).topics()
+        return await (await self._routing.any_broker()).topics()
 
     def _settle(self, topic: TopicModel, existing: dict[str, int]) -> None:
         """Find out what became of a topic whose creation or growth was not acknowledged. A topic under

@@ -11,6 +11,7 @@ import asyncio
 from penstock.errors import BrokerError, ErrorCode
 from penstock.simulation.client import NoAnswer
 from penstock.simulation.cluster_stage import ClusterStage
+from penstock.simulation.consuming import EARLIEST
 from penstock.simulation.group_auditing import GroupAuditor
 from penstock.simulation.group_client import GroupClient
 from penstock.simulation.group_member import GroupMember
@@ -30,7 +31,7 @@ class ClusterGroupMember(GroupMember):
     def __init__(self, stage: ClusterStage, group: GroupModel, number: int) -> None:
         super().__init__(stage, group, number)
         self._is_damaged = stage.is_damaged
-        self._client = GroupConnections(stage, self.name, group.name)
+        self._client = self._connections = GroupConnections(stage, self.name, group.name)
         self._coordinator = GroupClient(self._client)
 
     async def fetch(self, topic: TopicModel, partition: int, offset: int) -> ReadRange | None:
@@ -39,10 +40,15 @@ class ClusterGroupMember(GroupMember):
         was_damaged = self._is_damaged(topic.name, partition)
         max_bytes = self._random.choice(_MAX_BYTES)
         try:
-            result = await self._client.fetch(
-                topic.name, partition, offset, max_bytes=max_bytes, max_wait_ms=0
+            leader, epoch = await self._connections.leader(topic.name, partition)
+            result = await leader.fetch(
+                topic.name, partition, offset, max_bytes=max_bytes, max_wait_ms=0, leader_epoch=epoch
             )
+        except NoAnswer:
+            self._connections.mistrust(topic.name, partition)
+            raise
         except BrokerError as error:
+            self._connections.mistrust(topic.name, partition)
             self._stage.note(self.name, "fetch", model.name, offset, error.code.name)
             if error.code is ErrorCode.offset_out_of_range and model.may_expire:
                 return None
@@ -58,6 +64,14 @@ class ClusterGroupMember(GroupMember):
         self._stage.note(self.name, "fetch", model.name, offset, read.end, result.high_watermark)
         topic.on_read(partition, read)
         return read
+
+    async def _earliest(self, topic: TopicModel, partition: int) -> int:
+        try:
+            leader, epoch = await self._connections.leader(topic.name, partition)
+            return (await leader.list_offset(topic.name, partition, EARLIEST, epoch)).offset
+        except (BrokerError, NoAnswer):
+            self._connections.mistrust(topic.name, partition)
+            raise
 
 
 class ClusterGroups:

@@ -1,6 +1,6 @@
 """One broker of a simulated cluster, with a session in the shared coordination store.
 
-Several brokers may share a machine (`housemates`) and lose power together. A broker may be paused and be
+Several brokers may share a machine (`machine_members`) and lose power together. A broker may be paused and be
 kept from the store; its session then expires after its timeout. `is_suspect` says that the disk may lack
 acknowledged records; it is false again after the next registration.
 """
@@ -45,17 +45,17 @@ class ClusterMember(BrokerHost):
         self.node_id = node_id
         self._raw_settings = settings
         self._clones = 0
-        self.housemates: tuple[ClusterMember, ...] = (self,)
+        self.machine_members: tuple[ClusterMember, ...] = (self,)
         """The brokers on this machine, including this one."""
         self.is_lost = False
         """Whether the broker has reported that its session is lost; its process has to start again."""
         self.is_suspect = False
         self.down_until = 0.0
         """The virtual time before which the broker is not started again."""
-        self._is_buried = True
+        self._is_end_noted = True
         """Whether the end of the last process was noted on the machine."""
         self._changing = asyncio.Lock()
-        self._kept_away: set[str] = set()
+        self._disconnect_reasons: set[str] = set()
 
     @property
     def is_serving(self) -> bool:
@@ -72,7 +72,7 @@ class ClusterMember(BrokerHost):
 
     async def start(self) -> None:
         async with self._changing:
-            self.is_lost = self._is_buried = False
+            self.is_lost = self._is_end_noted = False
             await super().start()
             # A broker leaves the in-sync sets that it may fall short of before it registers.
             self.is_suspect = False
@@ -91,7 +91,7 @@ class ClusterMember(BrokerHost):
 
     def power_loss(self) -> None:
         """Switch off the machine with every broker on it."""
-        for member in self.housemates:
+        for member in self.machine_members:
             member._lose_power()
 
     def _lose_power(self) -> None:
@@ -122,15 +122,15 @@ class ClusterMember(BrokerHost):
         clone.host.restore(copy)
         return clone
 
-    def mourn(self) -> None:
+    def note_end(self) -> None:
         """Note the end of a process that died within a disk operation."""
-        if not self.is_running and not self._is_buried:
+        if not self.is_running and not self._is_end_noted:
             self.crash()
 
     def _on_death(self) -> None:
         self.is_suspect, self.cache_lost = self.is_suspect or self.cache_lost, False
-        self._is_buried = True
-        self._kept_away.discard("paused")
+        self._is_end_noted = True
+        self._disconnect_reasons.discard("paused")
         if self._store is not None:
             self._store.cut_off()
 
@@ -138,22 +138,22 @@ class ClusterMember(BrokerHost):
 
     def pause(self) -> None:
         self.host.pause()
-        self.keep_away("paused")
+        self.disconnect_store("paused")
 
     def resume(self) -> None:
         """Resume the process at once, and its connection to the store a little later."""
         self.host.resume()
-        self._world.network.later(lambda: self.let_near("paused"))
+        self._world.network.later(lambda: self.reconnect_store("paused"))
 
-    def keep_away(self, reason: str) -> None:
+    def disconnect_store(self, reason: str) -> None:
         """Keep the broker from the store."""
-        self._kept_away.add(reason)
+        self._disconnect_reasons.add(reason)
         if self._store is not None:
             self._store.cut_off()
 
-    def let_near(self, reason: str) -> None:
-        self._kept_away.discard(reason)
-        if self._store is not None and self.is_running and not self._kept_away:
+    def reconnect_store(self, reason: str) -> None:
+        self._disconnect_reasons.discard(reason)
+        if self._store is not None and self.is_running and not self._disconnect_reasons:
             self._store.reconnect()
 
     def expire_session(self) -> None:

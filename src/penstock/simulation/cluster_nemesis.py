@@ -78,7 +78,7 @@ class ClusterNemesis:
         self._sole = SoleLeaderFaults(
             stage, self._outages, self._machine, self.data, committed, self._random, self._losses
         )
-        self.is_raging = True
+        self.is_injecting = True
         self.troubled: set[int] = set()
         """The brokers with a fault that may keep a leader from committing."""
         self._hours: dict[str, int] = {}
@@ -137,13 +137,13 @@ class ClusterNemesis:
         """The kinds of faults that this seed may have."""
         return frozenset(map(_name_of, self._acts))
 
-    async def rage(self) -> None:
+    async def inject_faults(self) -> None:
         for _ in range(self._random.randint(2, 6)):
             await self._sleep(0.05, 0.8)
             if self._acts:
                 act, member = self._random.choice(self._acts), self._choose()
                 name = _name_of(act)
-                if name in _PARTING and self.survival.is_anybody_suspect():
+                if name in _PARTING and self.survival.is_any_suspect():
                     continue
                 self._stage.world.trace.record("fault", name, member.host.name)
                 if name in _TROUBLING:
@@ -156,17 +156,17 @@ class ClusterNemesis:
         """Crash this broker now, in a seed whose faults include deaths."""
         member = self._stage.member(node_id)
         if (
-            self.is_raging
+            self.is_injecting
             and member.is_running
             and self.faults & _DEATHS
-            and not self.survival.is_anybody_suspect()
+            and not self.survival.is_any_suspect()
         ):
             self._stage.world.trace.record("fault", "strike", member.host.name)
             self._outages.keep_down(member)
             self._outages.end(member)
 
-    def make_peace(self) -> None:
-        self.is_raging = False
+    def end_faults(self) -> None:
+        self.is_injecting = False
         self._mend()
         self._set_clocks_right()
         for member in self._stage.members:
@@ -178,8 +178,8 @@ class ClusterNemesis:
         self.troubled.clear()
         for member in self._stage.members:
             member.resume()
-            member.let_near("severed")
-            member.let_near("moving")
+            member.reconnect_store("severed")
+            member.reconnect_store("moving")
             member.host.disk.faults.heal()
             member.host.disk.faults.cold_reads = 0.0
             member.store_faults.unknown_applied = member.store_faults.unknown_not_applied = 0.0
@@ -234,7 +234,7 @@ class ClusterNemesis:
         """Replace the disk by an empty one, while other replicas are complete."""
         if self.survival.may_lose_copy(member):
             self._outages.keep_down(member)
-            if len(member.housemates) == 1:
+            if len(member.machine_members) == 1:
                 member.power_loss()
             else:
                 member.crash()
@@ -250,10 +250,10 @@ class ClusterNemesis:
                 member.resume()
 
     async def _keep_from_store(self, member: ClusterMember) -> None:
-        member.keep_away("severed")
+        member.disconnect_store("severed")
         await self._sleep(0.05, 2 * self._session_seconds)
         if self._random.random() < 0.8:
-            member.let_near("severed")
+            member.reconnect_store("severed")
 
     async def _part_two(self, member: ClusterMember) -> None:
         other = self._random.choice([each for each in self._stage.members if each is not member])
@@ -274,13 +274,13 @@ class ClusterNemesis:
                 if not is_one_way:
                     self._network.sever(other.host.name, member.host.name)
         if self._random.random() < 0.5:
-            member.keep_away("severed")
+            member.disconnect_store("severed")
         if self._random.random() < 0.5:
             self._network.part(member.host.name, CLIENT_HOST)
         await self._sleep(0.05, 2 * self._session_seconds)
         if self._random.random() < 0.8:
             self._network.heal(member.host.name)
-            member.let_near("severed")
+            member.reconnect_store("severed")
 
     async def _expire(self, member: ClusterMember) -> None:
         member.expire_session()
@@ -302,7 +302,7 @@ class ClusterNemesis:
         await self._machine.fill_disk(member)
 
     async def _fail_sync(self, member: ClusterMember) -> None:
-        if self.survival.may_lose_power(member) and not self.survival.is_anybody_suspect():
+        if self.survival.may_lose_power(member) and not self.survival.is_any_suspect():
             member.is_suspect = True
             self._machine.fail_sync(member)
 
@@ -330,9 +330,9 @@ class ClusterNemesis:
 
     async def _move_session(self, member: ClusterMember) -> None:
         """End the connection to the store; the next one leads to another server."""
-        member.keep_away("moving")
+        member.disconnect_store("moving")
         await asyncio.sleep(self._losses.uniform(0.0, self._session_seconds / 2))
-        member.let_near("moving")
+        member.reconnect_store("moving")
 
     async def _confuse_store(self, member: ClusterMember) -> None:
         self._machine.confuse_store(member)

@@ -28,8 +28,8 @@ class ClusterProducer(ProducerActor):
     def _check_readable(self, topic: TopicModel, partition: int, offset: int) -> None:
         """Check nothing: with acks=1 a leader responds before its followers have the record."""
 
-    async def _anybody(self) -> SimulatedClient:
-        return await self._routing.anybody()
+    async def _any_broker(self) -> SimulatedClient:
+        return await self._routing.any_broker()
 
     async def _leader(self, topic: TopicModel, partition: int) -> SimulatedClient:
         client, _ = await self._routing.leader(topic.name, partition)

@@ -74,7 +74,7 @@ class ClusterScenario(Scenario):
             for node_id in nodes
         ]
         for member in members:
-            member.housemates = tuple(m for m in members if m.host.machine is member.host.machine)
+            member.machine_members = tuple(m for m in members if m.host.machine is member.host.machine)
         ensemble.history.machines = {member.node_id: member.host.machine.name for member in members}
         self._stage = ClusterStage(self._world, members, ensemble)
         self._stage.traits = self._drawn
@@ -115,8 +115,8 @@ class ClusterScenario(Scenario):
         try:
             await self._racing(self._open(), tasks)
             actors = self._begin(self._actors())
-            await self._racing(self._nemesis.rage(), tasks + actors)
-            self._nemesis.make_peace()
+            await self._racing(self._nemesis.inject_faults(), tasks + actors)
+            self._nemesis.end_faults()
             await self._racing(self._heal(), tasks + actors)
             self._stage.is_at_rest = True
             await asyncio.wait(actors, timeout=_LAST_STEP_SECONDS)
@@ -200,10 +200,10 @@ class ClusterScenario(Scenario):
                 await asyncio.sleep(random.uniform(0.1, 1.0))
 
     async def _start(self, member: ClusterMember, *, may_die: bool) -> None:
-        member.mourn()
+        member.note_end()
         faults = member.host.disk.faults
         faults.heal()
-        may_die = may_die and self._nemesis.is_raging and self._stage.history.may_shrink
+        may_die = may_die and self._nemesis.is_injecting and self._stage.history.may_shrink
         if may_die and self._nemesis.survival.may_crash(member):
             faults.crash_after(member.node_id * 20)
         await self._start_broker(member)

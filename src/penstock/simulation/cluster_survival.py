@@ -34,7 +34,7 @@ class Survival:
         """
         if self._durability == "fsync":
             return True
-        lost = member.housemates
+        lost = member.machine_members
         return self._spares_damaged(lost) and all(
             self._others(lost, state) or self._is_durable(lost, place, state)
             for place, state in self._sets_of(lost).items()
@@ -47,7 +47,7 @@ class Survival:
             self._others(lost, state) for state in self._sets_of(lost).values()
         )
 
-    def is_anybody_suspect(self) -> bool:
+    def is_any_suspect(self) -> bool:
         """Whether the disk of some broker may lack records: the others have to stay, or that broker may be
         left alone in sync.
         """

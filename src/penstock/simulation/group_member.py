@@ -20,7 +20,7 @@ from penstock.simulation.history import InvariantViolated
 from penstock.simulation.membership import NOT_NOW, Membership
 from penstock.simulation.offset_model import OffsetWrite
 from penstock.simulation.stage import Stage
-from penstock.simulation.topic_model import TopicState
+from penstock.simulation.topic_model import TopicModel, TopicState
 
 REFUSED = frozenset(
     {
@@ -191,8 +191,10 @@ class GroupMember(Reader):
     async def _reset(self, place: Place, progress: _Progress) -> None:
         """Go to the log start: there is no committed offset, or it is out of range."""
         if place.topic.state is TopicState.ALIVE:
-            found = await self._client.list_offset(place.topic.name, place.partition, EARLIEST)
-            progress.position = max(found.offset, 0)
+            progress.position = max(await self._earliest(place.topic, place.partition), 0)
+
+    async def _earliest(self, topic: TopicModel, partition: int) -> int:
+        return (await self._client.list_offset(topic.name, partition, EARLIEST)).offset
 
     # --- committing
 

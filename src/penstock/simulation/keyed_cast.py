@@ -82,7 +82,7 @@ class KeyedCast:
 
     async def _create(self, configs: dict[str, str], copies: int) -> None:
         try:
-            await (await self._routing.anybody()).create_topic(_TOPIC, len(self._places), configs, copies)
+            await (await self._routing.any_broker()).create_topic(_TOPIC, len(self._places), configs, copies)
         except BrokerError as error:
             if error.code is not ErrorCode.topic_already_exists:
                 raise
@@ -256,7 +256,7 @@ class MailAdmin:
     async def step(self) -> None:
         chance = self._random.random()
         if chance < 0.02 and len(self._places) < _MOST_PARTITIONS:
-            await (await self._routing.anybody()).create_partitions(_TOPIC, len(self._places) + 1)
+            await (await self._routing.any_broker()).create_partitions(_TOPIC, len(self._places) + 1)
             self._places.append((_TOPIC, len(self._places)))
             self._stage.note(self.name, "grow", len(self._places))
         elif chance < 0.06:

@@ -18,7 +18,7 @@ from penstock.simulation.trace import Trace
 
 Place = tuple[str, int]
 
-_NOBODY = -1
+_NO_BROKER = -1
 
 
 class PartitionHistory:
@@ -77,7 +77,7 @@ class PartitionHistory:
         known = self._leaders.setdefault((place, state.leader_epoch), state.leader)
         if known != state.leader:
             self._violate("I10", place, f"epoch {state.leader_epoch} is led by {known} and by {state.leader}")
-        if state.leader not in (_NOBODY, *state.isr):
+        if state.leader not in (_NO_BROKER, *state.isr):
             self._violate("I10", place, f"its leader {state.leader} is not in sync: {state.isr}")
         if before is not None:
             if state.leader_epoch < before.leader_epoch:
@@ -119,7 +119,7 @@ def _electable(state: znodes.PartitionNode) -> tuple[int, ...]:
     """Return the replicas that may be elected; a last resort only where the in-sync set has one member or
     none.
     """
-    return (_NOBODY, *state.isr, *state.eligible, *(state.last_resort if len(state.isr) <= 1 else ()))
+    return (_NO_BROKER, *state.isr, *state.eligible, *(state.last_resort if len(state.isr) <= 1 else ()))
 
 
 class RecordedEnsemble(MemoryEnsemble):

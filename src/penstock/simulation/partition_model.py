@@ -139,7 +139,9 @@ class PartitionModel:
         if log_start < view.log_start and not self.may_start_earlier:
             raise self._violation("log start", f"went back from {view.log_start} to {log_start}")
         if log_start > self.log_start_limit and not self.may_expire:
-            raise self._violation("log start", f"is {log_start}, nobody asked beyond {self.log_start_limit}")
+            raise self._violation(
+                "log start", f"is {log_start}, deletions were requested up to {self.log_start_limit}"
+            )
         self.log_start = max(self.log_start, log_start)
 
     def on_truncation(self, view: View, log_start: int) -> None:

@@ -70,7 +70,7 @@ class PipelinedProducer:
 
     async def _take_epoch(self, before: tuple[int, int]) -> None:
         """Take a new identity; all unacknowledged batches get new sequences, in all partitions."""
-        self._identity = await (await self._routing.anybody()).init_producer_id(before)
+        self._identity = await (await self._routing.any_broker()).init_producer_id(before)
         self._is_out_of_order = False
         self._sequences.clear()
         for place, batches in self._pending.items():

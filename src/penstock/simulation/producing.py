@@ -74,8 +74,8 @@ class ProducerActor:
             return
         topic, partition = chosen
         if self._is_idempotent and self._session is None:
-            anybody = await self._anybody()
-            self._session = _Session(*await anybody.init_producer_id(), sequences={})
+            broker = await self._any_broker()
+            self._session = _Session(*await broker.init_producer_id(), sequences={})
         await self._leader(topic, partition)
         if topic.state is not TopicState.ALIVE:
             return
@@ -115,14 +115,14 @@ class ProducerActor:
             batch for batch, answer in sent if not await self._settle(topic, partition, view, batch, answer)
         ]
 
-    async def _anybody(self) -> SimulatedClient:
+    async def _any_broker(self) -> SimulatedClient:
         """Connect to any broker."""
         await self._client.connect()
         return self._client
 
     async def _leader(self, topic: TopicModel, partition: int) -> SimulatedClient:
         """Connect to the leader of the partition."""
-        return await self._anybody()
+        return await self._any_broker()
 
     def _on_failure(self, topic: TopicModel, partition: int) -> None:
         """Handle an error of a write; in a cluster another broker may lead."""

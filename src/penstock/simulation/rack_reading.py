@@ -16,7 +16,7 @@ from penstock.simulation.topic_model import TopicModel
 
 RACKS = ("rack-a", "rack-b")
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-_NOBODY = -1
+_NO_BROKER = -1
 _MAX_BYTES = (1, 2_000, 100_000, 100_000)
 
 
@@ -29,10 +29,10 @@ class RackReader(ClusterReader):
 
     async def _read(self, leader: SimulatedClient, epoch: int, topic: TopicModel, partition: int) -> None:
         place = (topic, partition)
-        follower = self._preferred.get(place, _NOBODY)
-        if follower == _NOBODY or self._random.random() < 0.1:
+        follower = self._preferred.get(place, _NO_BROKER)
+        if follower == _NO_BROKER or self._random.random() < 0.1:
             self._preferred.pop(place, None)
-            await self._read_from(leader, _NOBODY, epoch, topic, partition)
+            await self._read_from(leader, _NO_BROKER, epoch, topic, partition)
             return
         try:
             client = await self._routing.broker(follower)
@@ -57,7 +57,7 @@ class RackReader(ClusterReader):
             leader_epoch=epoch,
             rack=self._rack,
         )
-        if result.preferred_read_replica != _NOBODY:
+        if result.preferred_read_replica != _NO_BROKER:
             self._preferred[topic, partition] = result.preferred_read_replica
             self._stage.note(self.name, "sent to", model.name, result.preferred_read_replica)
             return

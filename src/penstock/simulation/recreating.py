@@ -73,7 +73,7 @@ class Recreator:
     # --- topics
 
     async def _create(self) -> None:
-        broker = await self._routing.anybody()
+        broker = await self._routing.any_broker()
         topic = self._topic
         if topic is None or topic.state is TopicState.DELETED or self._must_rename:
             if topic is not None and topic.state is not TopicState.DELETED:
@@ -96,7 +96,7 @@ class Recreator:
 
     async def _find_id(self, topic: ReplicatedTopic) -> None:
         """Look up the topic id; a broker that does not know of the deletion may name an earlier topic."""
-        found = (await (await self._routing.anybody()).topic_ids()).get(topic.name)
+        found = (await (await self._routing.any_broker()).topic_ids()).get(topic.name)
         topic.id = None if found in self._old_ids else found
 
     async def _delete(self, topic: ReplicatedTopic) -> None:
@@ -104,7 +104,7 @@ class Recreator:
             self._stage.topics[topic.name] = topic
             self._topic = None
             return
-        broker = await self._routing.anybody()
+        broker = await self._routing.any_broker()
         topic.state, self._must_rename = TopicState.DELETING, True
         await broker.delete_topic(topic.name)
         topic.state, self._must_rename = TopicState.DELETED, False

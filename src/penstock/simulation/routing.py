@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from penstock.simulation.client import NoAnswer, SimulatedClient, check_error
 
-NOBODY = -1
+NO_BROKER = -1
 GROUP, TRANSACTION = 0, 1
 """The kinds of coordinators."""
 _FIND_COORDINATOR = 10
@@ -26,7 +26,7 @@ class RoutingClient:
         self._epochs: dict[tuple[str, int], int] = {}
         self._coordinators: dict[tuple[str, int], int] = {}
 
-    async def anybody(self) -> SimulatedClient:
+    async def any_broker(self) -> SimulatedClient:
         """Connect to any broker."""
         client = self._random.choice(list(self._brokers.values()))
         await client.connect()
@@ -46,11 +46,11 @@ class RoutingClient:
         leader is known.
         """
         place = (topic, partition)
-        if self._leaders.get(place, NOBODY) == NOBODY:
+        if self._leaders.get(place, NO_BROKER) == NO_BROKER:
             await self._look_up()
-        leader = self._leaders.get(place, NOBODY)
-        if leader == NOBODY:
-            raise NoAnswer(f"nobody leads {topic}-{partition}")
+        leader = self._leaders.get(place, NO_BROKER)
+        if leader == NO_BROKER:
+            raise NoAnswer(f"{topic}-{partition} has no leader")
         try:
             await self._brokers[leader].connect()
         except NoAnswer:
@@ -67,7 +67,7 @@ class RoutingClient:
         self._leaders.pop((topic, partition), None)
 
     async def _look_up(self) -> None:
-        for place, (leader, epoch) in (await (await self.anybody()).leaders()).items():
+        for place, (leader, epoch) in (await (await self.any_broker()).leaders()).items():
             if epoch >= self._epochs.get(place, -1):
                 self._leaders[place], self._epochs[place] = leader, epoch
 
@@ -77,7 +77,7 @@ class RoutingClient:
         """Connect to the coordinator of a group or a transactional id; return its node id and the connection."""
         if (key, kind) not in self._coordinators:
             fields = {"key": key, "key_type": kind, "coordinator_keys": [key]}
-            response = await (await self.anybody()).ask(_FIND_COORDINATOR, (4, 6), fields)
+            response = await (await self.any_broker()).ask(_FIND_COORDINATOR, (4, 6), fields)
             check_error(response.coordinators[0].error_code)
             self._coordinators[key, kind] = response.coordinators[0].node_id
         node_id = self._coordinators[key, kind]

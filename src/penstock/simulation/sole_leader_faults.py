@@ -67,17 +67,17 @@ class SoleLeaderFaults:
             (place, state)
             for place, state in self._stage.history.now.items()
             if state.leader in state.isr
-            and len(self._housemates(state)) > 1
+            and len(self._in_sync_on_machine(state)) > 1
             and place[0] in self._stage.topics
         ]
         if shared:
             place, state = self._random.choice(shared)
-            await self._leave(place, state, self._housemates(state))
+            await self._leave(place, state, self._in_sync_on_machine(state))
 
-    def _housemates(self, state: znodes.PartitionNode) -> list[ClusterMember]:
+    def _in_sync_on_machine(self, state: znodes.PartitionNode) -> list[ClusterMember]:
         """Return the in-sync replicas on the machine of the leader."""
         leader = self._stage.member(state.leader)
-        return [member for member in leader.housemates if member.node_id in state.isr]
+        return [member for member in leader.machine_members if member.node_id in state.isr]
 
     async def _leave(
         self, place: Place, state: znodes.PartitionNode, staying: Sequence[ClusterMember]

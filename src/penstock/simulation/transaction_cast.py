@@ -115,7 +115,7 @@ class TransactionCast:
 
     async def _create(self, topic: str, count: int, configs: dict[str, str], copies: int) -> None:
         try:
-            await (await self._routing.anybody()).create_topic(topic, count, configs, copies)
+            await (await self._routing.any_broker()).create_topic(topic, count, configs, copies)
         except BrokerError as error:
             if error.code is not ErrorCode.topic_already_exists:
                 raise
