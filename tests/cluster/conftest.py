@@ -13,7 +13,7 @@ from support.broker_process import free_ports
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody leads there is nobody to wait for."""
+    """Shorten the wait at registration: most tests have no leaders that could remove the broker."""
     monkeypatch.setattr("penstock.cluster.membership.REMOVAL_WAIT_SECONDS", 0.05)
 
 
@@ -40,7 +40,7 @@ def chroots() -> Iterator[int]:
 
 @pytest.fixture
 def zookeeper(zookeeper_server: ZooKeeperProcess, chroots: Iterator[int]) -> str:
-    """Where a shared server gives this test a tree of its own."""
+    """Connect string with a chroot of its own on the shared server."""
     return f"127.0.0.1:{zookeeper_server.port}/test/{next(chroots)}"
 
 
@@ -48,7 +48,7 @@ def zookeeper(zookeeper_server: ZooKeeperProcess, chroots: Iterator[int]) -> str
 def own_zookeeper(
     starts_processes: None, zookeeper_parts: None, tmp_path: Path
 ) -> Iterator[ZooKeeperProcess]:
-    """A server that the test may stop and kill."""
+    """ZooKeeper server that the test may stop and kill."""
     yield from running_server(tmp_path / "zookeeper")
 
 

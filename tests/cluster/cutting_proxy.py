@@ -1,4 +1,4 @@
-"""A TCP proxy before a ZooKeeper that cuts connections when told to, also between a request and its answer."""
+"""TCP proxy in front of ZooKeeper that cuts connections on request, also between a request and its response."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 GET_DATA, SYNC, PING, MULTI = 4, 9, 11, 14
-"""ZooKeeper's codes of requests."""
+"""ZooKeeper's request codes."""
 
 
 class Cut(Enum):
@@ -19,9 +19,9 @@ class CuttingProxy:
     def __init__(self, target_port: int) -> None:
         self.port = 0
         self.next_multi: Cut | None = None
-        """What to do to the connection that brings the next multi."""
+        """Fault for the connection that sends the next multi."""
         self.requests: list[int] = []
-        """The codes of the requests that came, but for pings."""
+        """Codes of the received requests, except pings."""
         self._target_port = target_port
         self._is_cut = False
         self._writers: set[asyncio.StreamWriter] = set()
@@ -60,7 +60,7 @@ class CuttingProxy:
             return
         self._writers |= {writer, server_writer}
         answers = asyncio.ensure_future(_copy(server_reader, writer))
-        server_writer.write(await _read(reader))  # the session's handshake has no code
+        server_writer.write(await _read(reader))  # the session handshake has no code
         while data := await _read(reader):
             codes = list(_codes(data))
             self.requests += [code for code in codes if code != PING]
@@ -70,7 +70,7 @@ class CuttingProxy:
                 await asyncio.wait({answers})
                 if action is Cut.AFTER_FORWARDING:
                     server_writer.write(data)
-                    await _read(server_reader)  # it is carried out once the answer is here
+                    await _read(server_reader)  # the request has been carried out when its response is here
                 self.drop()
                 return
             server_writer.write(data)
@@ -79,7 +79,9 @@ class CuttingProxy:
 
 
 def _codes(data: bytes) -> Iterator[int]:
-    """Each request: its length, its number, its code. kazoo writes whole ones, small enough to come whole."""
+    """Length, number and code of each request. kazoo writes whole requests that are small enough to arrive
+    whole.
+    """
     while data:
         yield int.from_bytes(data[8:12], "big")
         data = data[4 + int.from_bytes(data[:4], "big") :]

@@ -1,4 +1,4 @@
-"""What a broker has of the cluster, put together without the broker: for tests of how they change it."""
+"""Cluster parts of a broker without the broker, for tests of metadata changes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ClusterNode:
         return await self.membership.register(identity, lambda _: has_logs)
 
     async def start(self) -> ClusterNode:
-        """As a broker does, without a clean stop before."""
+        """Register as a broker does, without a clean stop before."""
         await self.load()
         await self.register()
         await self.membership.take_leadership()

@@ -75,7 +75,7 @@ def test_topics_are_created_found_and_deleted() -> None:
     run(scenario)
 
 
-def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_metadata_survives_restart(tmp_path: Path) -> None:
     async def body() -> None:
         threads = ThreadPools()
         path = str(tmp_path / "metadata.sqlite")
@@ -109,7 +109,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_a_repeated_name_is_refused_in_every_place() -> None:
+def test_repeated_name_is_refused_everywhere() -> None:
     async def scenario(node: ClusterNode, _: CoordinationStore) -> None:
         twice = ErrorCode.invalid_request
         assert codes(
@@ -160,7 +160,7 @@ def test_requests_with_too_many_items_are_refused_as_a_whole() -> None:
     run(scenario, max_topics_per_request=3)
 
 
-def test_subscribers_hear_of_changes_in_order_before_the_answer() -> None:
+def test_subscribers_see_changes_in_order_before_the_response() -> None:
     async def scenario(node: ClusterNode, _: CoordinationStore) -> None:
         heard: list[ImageChange] = []
         node.metadata.subscribe(heard.append)
@@ -175,7 +175,7 @@ def test_subscribers_hear_of_changes_in_order_before_the_answer() -> None:
     run(scenario)
 
 
-def test_an_update_shares_what_it_does_not_touch() -> None:
+def test_update_shares_unchanged_parts() -> None:
     async def scenario(node: ClusterNode, _: CoordinationStore) -> None:
         await node.administration.create_topics([NewTopic("a", partitions=5), NewTopic("b")])
         kept = node.metadata.image.topic("a")
@@ -187,7 +187,7 @@ def test_an_update_shares_what_it_does_not_touch() -> None:
     run(scenario)
 
 
-def test_leadership_is_taken_in_multis_of_hundreds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leadership_is_taken_in_large_multis(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_writes, "MAX_PARTITIONS_PER_MULTI", 4)
 
     async def scenario(node: ClusterNode, store: CoordinationStore) -> None:
@@ -234,7 +234,7 @@ def test_incremental_changes_set_delete_append_and_subtract() -> None:
     run(scenario)
 
 
-def test_the_older_form_replaces_all_settings() -> None:
+def test_alter_configs_replaces_all_configs() -> None:
     async def scenario(node: ClusterNode, _: CoordinationStore) -> None:
         await node.administration.create_topics(
             [NewTopic("a", configs={"retention.ms": "5", "segment.ms": "6"})]
@@ -271,7 +271,7 @@ def test_broker_settings_change_for_all_and_for_one() -> None:
     run(scenario)
 
 
-def test_settings_of_all_and_of_one_must_fit_together() -> None:
+def test_cluster_wide_and_broker_configs_must_be_consistent() -> None:
     async def scenario(node: ClusterNode, _: CoordinationStore) -> None:
         low = ConfigAlteration("log.cleaner.max.compaction.lag.ms", "50")
         high = ConfigAlteration("log.cleaner.min.compaction.lag.ms", "60")
@@ -323,7 +323,7 @@ def test_a_broker_without_a_session_changes_nothing() -> None:
     asyncio.run(body())
 
 
-def test_what_another_changed_meanwhile_is_read_and_the_decision_made_again() -> None:
+def test_conflicting_change_is_decided_again() -> None:
     async def body() -> None:
         ensemble = MemoryEnsemble()
         stores = [ensemble.client(), ensemble.client()]
@@ -355,7 +355,7 @@ def test_what_another_changed_meanwhile_is_read_and_the_decision_made_again() ->
     asyncio.run(body())
 
 
-def test_what_was_written_without_an_entry_is_found_too() -> None:
+def test_change_without_entry_is_found() -> None:
     async def scenario(node: ClusterNode, store: CoordinationStore) -> None:
         await node.administration.create_topics([NewTopic("a")])
         topic = znodes.TopicNode(node.metadata.image.topics["a"].id, 1, {"retention.ms": "5"})
@@ -368,8 +368,8 @@ def test_what_was_written_without_an_entry_is_found_too() -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_unknown_outcomes_leave_no_doubt(seed: int) -> None:
-    """Every answer is true of the store, nothing is done twice, and epochs only grow."""
+def test_unknown_outcomes_are_resolved(seed: int) -> None:
+    """Responses match the store, nothing is done twice, and epochs only increase."""
 
     async def body() -> None:
         random = Random(seed)
@@ -405,7 +405,7 @@ def test_unknown_outcomes_leave_no_doubt(seed: int) -> None:
     asyncio.run(body())
 
 
-def test_gives_up_when_the_store_never_answers_clearly() -> None:
+def test_change_fails_when_outcome_stays_unknown() -> None:
     async def body() -> None:
         store = MemoryEnsemble().client()
         await store.start()
@@ -423,7 +423,7 @@ def test_gives_up_when_the_store_never_answers_clearly() -> None:
 
 
 @pytest.mark.parametrize("error", [StorageError("full"), UnknownOutcome("broken")])
-def test_a_disk_that_refuses_is_a_storage_error_to_the_client(error: Exception, tmp_path: Path) -> None:
+def test_disk_error_is_a_storage_error_for_the_client(error: Exception, tmp_path: Path) -> None:
     async def body() -> None:
         threads = ThreadPools()
         store = EmbeddedStore(str(tmp_path / "metadata.sqlite"), threads)
@@ -449,7 +449,7 @@ def test_a_disk_that_refuses_is_a_storage_error_to_the_client(error: Exception, 
     asyncio.run(body())
 
 
-def test_a_topic_that_lost_a_partition_is_not_served_as_a_smaller_one() -> None:
+def test_topic_with_missing_partition_node_is_an_error() -> None:
     async def body() -> None:
         store = MemoryEnsemble().client()
         await store.start()
@@ -462,7 +462,7 @@ def test_a_topic_that_lost_a_partition_is_not_served_as_a_smaller_one() -> None:
     asyncio.run(body())
 
 
-def test_a_stopping_broker_finishes_what_is_under_way_and_takes_no_more() -> None:
+def test_stopping_broker_finishes_its_change_and_refuses_more() -> None:
     async def body() -> None:
         ensemble = MemoryEnsemble()
         store = ensemble.client()
@@ -480,8 +480,8 @@ def test_a_stopping_broker_finishes_what_is_under_way_and_takes_no_more() -> Non
     asyncio.run(body())
 
 
-def test_settings_are_written_in_requests_that_zookeeper_takes() -> None:
-    """It drops a connection that sends more than a megabyte."""
+def test_config_changes_respect_zookeepers_request_limit() -> None:
+    """ZooKeeper closes a connection that sends more than a megabyte."""
     sizes: list[int] = []
 
     class MeasuringStore(MemoryStore):

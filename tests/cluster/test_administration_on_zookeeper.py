@@ -1,4 +1,4 @@
-"""The controller on a real ZooKeeper: connections that are cut, sessions that expire, ten thousand partitions."""
+"""Controller on a real ZooKeeper: cut connections, expired sessions, ten thousand partitions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from penstock.threads import ThreadPools
 
 PATIENCE_SECONDS = 20
 BOUND_SECONDS = 30
-"""Each of these takes about a second on an idle machine of two cores."""
+"""Limit in seconds. Each step takes about a second on an idle machine with two cores."""
 
 
 @asynccontextmanager
 async def cluster(
     zookeeper: str, session_timeout_ms: int = 10_000
 ) -> AsyncIterator[tuple[ClusterNode, ZooKeeperStore, CoordinationStore, CuttingProxy]]:
-    """A controller behind a proxy, its store, and another session that sees the truth."""
+    """Controller behind a proxy, its store, and another session that reads the true state."""
     address, _, chroot = zookeeper.partition("/")
     proxy = CuttingProxy(int(address.rpartition(":")[2]))
     await proxy.start()
@@ -49,7 +49,7 @@ async def cluster(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_answer_is_true_of_the_store_while_connections_are_cut(zookeeper: str, seed: int) -> None:
+def test_responses_match_the_store_while_connections_are_cut(zookeeper: str, seed: int) -> None:
     async def scenario() -> None:
         random = Random(seed)
         expected: dict[str, int] = {}
@@ -80,7 +80,7 @@ def test_every_answer_is_true_of_the_store_while_connections_are_cut(zookeeper: 
     asyncio.run(scenario())
 
 
-def test_a_controller_whose_session_expired_is_controller_no_more(zookeeper: str) -> None:
+def test_controller_with_expired_session_resigns(zookeeper: str) -> None:
     async def scenario() -> None:
         async with cluster(zookeeper, 1_000) as (node, store, observer, proxy):
             expired = asyncio.Event()
@@ -102,7 +102,7 @@ def test_a_controller_whose_session_expired_is_controller_no_more(zookeeper: str
     asyncio.run(scenario())
 
 
-def test_ten_thousand_partitions_are_made_loaded_led_and_deleted_in_seconds(zookeeper: str) -> None:
+def test_ten_thousand_partitions_take_seconds(zookeeper: str) -> None:
     async def scenario() -> None:
         async with cluster(zookeeper) as (node, store, observer, _):
             async with asyncio.timeout(BOUND_SECONDS):

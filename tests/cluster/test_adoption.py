@@ -1,4 +1,4 @@
-"""The store of a broker that was alone, copied to one of a cluster."""
+"""Copy of a single broker's store to a cluster's store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def opened(ensemble: MemoryEnsemble, faults: Faults | None = None) -> Memo
 
 
 async def lonely_broker() -> MemoryStore:
-    """A store with something of everything."""
+    """Store with every kind of node."""
     store = await opened(MemoryEnsemble())
     await initialize_store(store, Random(1))
     await store.multi([Create(path, data) for path, data in KEPT.items()])
@@ -45,7 +45,7 @@ async def nodes_of(store: MemoryStore) -> dict[str, bytes]:
     return dict(await adoption._read(store))
 
 
-async def test_everything_that_lasts_is_there_and_nothing_else() -> None:
+async def test_all_persistent_nodes_are_adopted() -> None:
     source, target = await lonely_broker(), await opened(MemoryEnsemble())
     adopted = await adopt(source, target)
     assert (adopted.topics, adopted.partitions) == (1, 2)
@@ -58,7 +58,7 @@ async def test_everything_that_lasts_is_there_and_nothing_else() -> None:
         assert await target.children(empty) == []
 
 
-async def test_one_that_was_adopted_before_is_left_as_it_is() -> None:
+async def test_adopted_store_is_not_changed_again() -> None:
     source, target = await lonely_broker(), await opened(MemoryEnsemble())
     await adopt(source, target)
     await target.set("/topics/orders/0", b"leader epoch 9")
@@ -66,7 +66,7 @@ async def test_one_that_was_adopted_before_is_left_as_it_is() -> None:
     assert (await target.get("/topics/orders/0")).data == b"leader epoch 9"
 
 
-async def test_a_store_that_holds_something_else_is_refused_and_left_alone() -> None:
+async def test_store_with_other_content_is_refused_and_unchanged() -> None:
     source = await lonely_broker()
     for others in ("/somebody", znodes.CLUSTER):
         target = await opened(MemoryEnsemble())
@@ -77,7 +77,7 @@ async def test_a_store_that_holds_something_else_is_refused_and_left_alone() -> 
         assert await nodes_of(target) == before
 
 
-async def test_what_was_broken_off_is_gone_on_with_and_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_interrupted_adoption_is_resumed_and_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adoption, "MAX_OPERATIONS", 3)
     source, ensemble = await lonely_broker(), MemoryEnsemble()
     target = await opened(ensemble)
@@ -98,9 +98,7 @@ async def test_what_was_broken_off_is_gone_on_with_and_mended(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_answers_that_get_lost_cost_time_and_nothing_else(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_adoption_survives_lost_responses(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adoption, "MAX_OPERATIONS", 4)
     monkeypatch.setattr(adoption, "MAX_ATTEMPTS", 200)
     source = await lonely_broker()

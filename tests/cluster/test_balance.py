@@ -1,4 +1,4 @@
-"""Plans of which replicas move: rules that hold for any cluster."""
+"""Replica assignment plans: rules that hold for any cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def own_machines(count: int) -> dict[BrokerId, Location]:
 
 @st.composite
 def clusters(draw: st.DrawFn, *, plain: bool = False) -> tuple[Assignment, Brokers]:
-    """Some partitions anywhere on some of the brokers; plain: every broker on a machine of its own, no racks."""
+    """Partitions placed at random on some of the brokers. `plain`: every broker on its own machine, without
+    racks.
+    """
     count = draw(st.integers(2, 7))
     brokers = own_machines(count)
     if not plain:
@@ -68,7 +70,7 @@ def added(before: Assignment, after: Assignment) -> int:
 
 @unhurried
 @given(clusters())
-def test_a_plan_keeps_every_partition_its_replicas_and_never_brings_them_closer(
+def test_plan_keeps_replica_count_and_distance(
     given_cluster: tuple[Assignment, Brokers],
 ) -> None:
     current, brokers = given_cluster
@@ -81,7 +83,7 @@ def test_a_plan_keeps_every_partition_its_replicas_and_never_brings_them_closer(
 
 @unhurried
 @given(clusters())
-def test_no_two_replicas_share_a_machine_while_another_is_free(
+def test_replicas_share_no_machine_while_another_is_free(
     given_cluster: tuple[Assignment, Brokers],
 ) -> None:
     current, brokers = given_cluster
@@ -92,7 +94,7 @@ def test_no_two_replicas_share_a_machine_while_another_is_free(
 
 @unhurried
 @given(clusters(plain=True))
-def test_where_nothing_stands_against_it_brokers_hold_equally_many_by_the_fewest_moves(
+def test_brokers_are_level_with_fewest_moves_without_racks(
     given_cluster: tuple[Assignment, Brokers],
 ) -> None:
     current, brokers = given_cluster
@@ -108,7 +110,7 @@ def test_where_nothing_stands_against_it_brokers_hold_equally_many_by_the_fewest
 
 @unhurried
 @given(clusters(plain=True))
-def test_leaders_are_even_in_each_topic_and_then_over_all(given_cluster: tuple[Assignment, Brokers]) -> None:
+def test_leaders_are_even_by_topic_then_in_total(given_cluster: tuple[Assignment, Brokers]) -> None:
     current, brokers = given_cluster
     planned = plan_balance(current, brokers)
     leads = led(planned)
@@ -121,7 +123,7 @@ def test_leaders_are_even_in_each_topic_and_then_over_all(given_cluster: tuple[A
 
 @settings(deadline=None, max_examples=400)
 @given(clusters())
-def test_what_is_balanced_stays_as_it_is(given_cluster: tuple[Assignment, Brokers]) -> None:
+def test_balanced_assignment_is_unchanged(given_cluster: tuple[Assignment, Brokers]) -> None:
     current, brokers = given_cluster
     planned = plan_balance(current, brokers)
     assert differences(planned, plan_balance(planned, brokers)) == {}
@@ -129,7 +131,7 @@ def test_what_is_balanced_stays_as_it_is(given_cluster: tuple[Assignment, Broker
 
 @unhurried
 @given(clusters(), st.integers(1, 3))
-def test_a_higher_replication_factor_adds_and_a_lower_one_takes_nothing(
+def test_higher_replication_factor_adds_and_lower_removes_nothing(
     given_cluster: tuple[Assignment, Brokers], replication_factor: int
 ) -> None:
     current, brokers = given_cluster
@@ -143,7 +145,7 @@ def test_a_higher_replication_factor_adds_and_a_lower_one_takes_nothing(
 
 @unhurried
 @given(clusters(plain=True), st.integers(1, 3))
-def test_replicas_that_are_added_to_a_balanced_cluster_are_all_that_is_copied(
+def test_only_added_replicas_move_in_balanced_cluster(
     given_cluster: tuple[Assignment, Brokers], replication_factor: int
 ) -> None:
     current, brokers = given_cluster
@@ -155,7 +157,7 @@ def test_replicas_that_are_added_to_a_balanced_cluster_are_all_that_is_copied(
 
 @unhurried
 @given(clusters(), st.data())
-def test_a_drained_broker_holds_nothing_and_nothing_else_moves(
+def test_drain_moves_only_replicas_of_the_broker(
     given_cluster: tuple[Assignment, Brokers], data: st.DataObject
 ) -> None:
     current, brokers = given_cluster
@@ -177,7 +179,7 @@ def test_a_drained_broker_holds_nothing_and_nothing_else_moves(
 
 @unhurried
 @given(clusters(plain=True), st.data())
-def test_a_replacement_takes_the_place_of_the_lost_broker(
+def test_replacement_gets_replicas_of_lost_broker(
     given_cluster: tuple[Assignment, Brokers], data: st.DataObject
 ) -> None:
     current, brokers = given_cluster
@@ -192,20 +194,20 @@ def test_a_replacement_takes_the_place_of_the_lost_broker(
     assert planned == expected
 
 
-def test_a_replacement_that_holds_a_replica_already_is_helped_by_another() -> None:
+def test_replacement_with_a_replica_is_helped_by_another_broker() -> None:
     name = TopicPartition("orders", 0)
     planned = plan_replacement({name: broker_ids(1, 2)}, own_machines(3), BrokerId(2), BrokerId(1))
     assert planned == {name: broker_ids(1, 3)}
 
 
-def test_replicas_on_a_broker_that_is_away_are_left_there() -> None:
+def test_replicas_on_offline_broker_stay() -> None:
     current = {TopicPartition("orders", number): broker_ids(9, 1) for number in range(4)}
     planned = plan_balance(current, own_machines(2))
     assert all(9 in replicas for replicas in planned.values())
     assert held(planned)[BrokerId(2)] == 2
 
 
-def test_the_partitions_of_a_topic_are_dealt_out() -> None:
+def test_partitions_of_a_topic_are_spread() -> None:
     current = {
         TopicPartition(topic, number): broker_ids(1 + number % 2)
         for topic in ("orders", "payments")

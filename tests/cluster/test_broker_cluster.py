@@ -109,7 +109,7 @@ def consume(bootstrap: str, topic: str, values: int) -> set[int]:
     return seen
 
 
-def test_topics_are_spread_over_brokers_that_see_each_other(brokers: dict[int, BrokerProcess]) -> None:
+def test_topics_are_spread_over_registered_brokers(brokers: dict[int, BrokerProcess]) -> None:
     for broker in brokers.values():
         eventually(lambda broker=broker: set(metadata_of(broker).brokers) == {1, 2})
     assert {metadata_of(broker).controller_id for broker in brokers.values()} == {1}
@@ -131,7 +131,7 @@ def test_topics_are_spread_over_brokers_that_see_each_other(brokers: dict[int, B
         broker.stop()
 
 
-def test_another_broker_takes_over_from_a_controller_that_is_killed(
+def test_killed_controller_is_replaced(
     brokers: dict[int, BrokerProcess],
 ) -> None:
     first, second = brokers[1], brokers[2]
@@ -155,7 +155,7 @@ def test_another_broker_takes_over_from_a_controller_that_is_killed(
         broker.stop()
 
 
-def test_a_killed_broker_starts_again_before_its_session_has_expired(
+def test_killed_broker_restarts_before_session_expiry(
     brokers: dict[int, BrokerProcess],
 ) -> None:
     create(brokers[1], "orders", 4)
@@ -165,7 +165,7 @@ def test_a_killed_broker_starts_again_before_its_session_has_expired(
     assert consume(brokers[1].bootstrap, "orders", 100) == set(range(100))
 
 
-def test_a_broker_that_was_taken_for_dead_joins_again_by_itself(brokers: dict[int, BrokerProcess]) -> None:
+def test_removed_alive_broker_registers_again(brokers: dict[int, BrokerProcess]) -> None:
     first, second = brokers[1], brokers[2]
     create(first, "orders", 4)
     os.kill(second.pid, signal.SIGSTOP)
@@ -179,7 +179,7 @@ def test_a_broker_that_was_taken_for_dead_joins_again_by_itself(brokers: dict[in
         broker.stop()
 
 
-def test_a_topic_of_three_brokers_survives_the_death_of_each_of_them_in_turn(
+def test_topic_survives_the_death_of_each_broker_in_turn(
     start_brokers: Callable[[int], dict[int, BrokerProcess]],
 ) -> None:
     brokers = start_brokers(3)

@@ -1,4 +1,4 @@
-"""What a broker counts of the life of its cluster."""
+"""Metrics of cluster events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def counted(*images: ClusterImage) -> dict[str, float]:
     return {reading.name: reading.read() for reading in metrics.readings}
 
 
-def test_leaderships_given_anew_are_counted_and_new_partitions_are_not() -> None:
+def test_leader_changes_exclude_new_partitions() -> None:
     one = BrokerId(1)
     found = counted(image(one, 3, 3), image(one, 4, 3), image(one, 4, 5, 0), image(one, 4, 5, 0, topic_id=2))
     assert found["penstock_leader_changes"] == 2
@@ -41,6 +41,6 @@ def test_leaderships_given_anew_are_counted_and_new_partitions_are_not() -> None
     assert found["penstock_brokers_found_dead"] == 7
 
 
-def test_a_change_of_the_controller_counts_once_though_there_was_none_in_between() -> None:
+def test_controller_change_with_gap_counts_once() -> None:
     found = counted(image(BrokerId(1)), image(NO_LEADER), image(BrokerId(2)), image(BrokerId(2)))
     assert found["penstock_controller_changes"] == 1

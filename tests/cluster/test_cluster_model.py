@@ -1,8 +1,10 @@
 """Several brokers in one process on one store, with crashes, expired sessions and unknown outcomes.
 
-Every write of a partition's state is checked as it happens: a leader comes from the in-sync set that was recorded,
-epochs only grow, and no two brokers lead in the same one. After it has become quiet all images are what the store
-says, and every partition that can have a leader has one.
+Every write of a partition's state is checked as it happens: a leader is from the recorded in-sync set,
+epochs only
+increase, and no two brokers lead in the same epoch. At the end all images equal the store, and every
+partition that can
+have a leader has one.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ class CheckingEnsemble(MemoryEnsemble):
             before = self.tree.entries.get(path)
             if entry is None or before is None or path.count("/") != 3 or not path.startswith(znodes.TOPICS):
                 continue
-            if entry.version != before.version:  # else it was deleted and made again
+            if entry.version != before.version:  # otherwise it was deleted and created again
                 _check(
                     znodes.decode(before.data, znodes.PartitionNode),
                     znodes.decode(entry.data, znodes.PartitionNode),
@@ -81,7 +83,7 @@ def _shrink(node: BrokerId, random: Random) -> partial[PartitionState | None]:
 def _resize(
     _: ClusterImage, name: TopicPartition, partition: PartitionState, node: BrokerId, random: Random
 ) -> PartitionState | None:
-    """What a leader does: take a follower out of the set, or in again."""
+    """Shrink or extend the in-sync set, as a leader does."""
     others = [broker for broker in partition.replicas if broker != node]
     if partition.leader != node or not others:
         return None
@@ -149,7 +151,7 @@ class Life:
             await self.administer(self.nodes[number])
 
     async def depose(self) -> None:
-        """Somebody takes the controller for dead: it is not, but another may be elected."""
+        """Remove the controller, which is alive, as if it were dead. Another one may be elected."""
         store = self.ensemble.client()
         await store.start()
         if await store.get_many([znodes.CONTROLLER]) != [None]:
@@ -236,7 +238,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_brokers_agree_whatever_happens_to_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_agree_after_crashes_and_expired_sessions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_writes, "MAX_PARTITIONS_PER_MULTI", 4)
     monkeypatch.setattr("penstock.cluster.controller.RETRY_SECONDS", 0.01)
     monkeypatch.setattr("penstock.cluster.metadata.RETRY_SECONDS", 0.01)

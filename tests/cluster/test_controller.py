@@ -1,4 +1,6 @@
-"""The elected controller: one at a time, another takes over, and one that was replaced writes nothing (T18)."""
+"""Elected controller: one at a time, replaced when it ends, and without writes once fenced (T18 in
+docs/faults.md).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ async def kill(node: ClusterNode) -> None:
     node.store.expire()  # type: ignore[attr-defined]
 
 
-def test_leaders_that_die_are_replaced_from_the_in_sync_set() -> None:
+def test_dead_leader_is_replaced_from_in_sync_set() -> None:
     async def body() -> None:
         ensemble = MemoryEnsemble()
         nodes = {number: await started(ensemble, number) for number in (1, 2, 3)}
@@ -58,7 +60,7 @@ def test_leaders_that_die_are_replaced_from_the_in_sync_set() -> None:
     asyncio.run(body())
 
 
-def test_a_partition_without_a_living_member_waits_for_one_to_come_back() -> None:
+def test_partition_without_alive_member_waits_for_one() -> None:
     async def body() -> None:
         ensemble = MemoryEnsemble()
         first, second = await started(ensemble, 1), await started(ensemble, 2)
@@ -77,7 +79,7 @@ def test_a_partition_without_a_living_member_waits_for_one_to_come_back() -> Non
     asyncio.run(body())
 
 
-def test_another_broker_takes_over_and_mends_what_the_last_controller_led() -> None:
+def test_new_controller_elects_leaders_for_the_dead_one() -> None:
     async def body() -> None:
         ensemble = MemoryEnsemble()
         first, second = await started(ensemble, 1), await started(ensemble, 2)
@@ -92,11 +94,13 @@ def test_another_broker_takes_over_and_mends_what_the_last_controller_led() -> N
     asyncio.run(body())
 
 
-def test_a_controller_that_went_before_it_was_seen_is_replaced() -> None:
-    """Nothing changes in the image of who lost to it, so nothing but itself makes that one stand again."""
+def test_controller_that_vanished_unseen_is_replaced() -> None:
+    """The image of the broker that lost the election does not change, so only the broker itself can stand
+    again.
+    """
 
     class FleetingRival(MemoryStore):
-        """Holds the office just when it is asked who does."""
+        """Controller that exists just when the other broker reads the node."""
 
         has_rival = False
 
@@ -117,11 +121,11 @@ def test_a_controller_that_went_before_it_was_seen_is_replaced() -> None:
     asyncio.run(body())
 
 
-def test_a_replaced_controller_writes_nothing() -> None:
+def test_fenced_controller_writes_nothing() -> None:
     asyncio.run(_replaced_in_the_middle())
 
 
-def test_a_replaced_controller_that_nothing_fences_is_noticed() -> None:
+def test_missing_controller_fence_is_noticed() -> None:
     commit = ChangeList.commit
 
     async def unfenced(self: ChangeList, operations: Any, scope: Scope, fence: Check | None = None) -> Any:
@@ -135,7 +139,7 @@ def test_a_replaced_controller_that_nothing_fences_is_noticed() -> None:
 
 
 async def _replaced_in_the_middle() -> None:
-    """T18: a controller is stopped in the middle, another is elected, and it goes on."""
+    """T18: a controller hangs in the middle of its work, another one is elected, and the first continues."""
     ensemble = MemoryEnsemble()
     first, second = await started(ensemble, 1), await started(ensemble, 2)
     await first.metadata.reread_members()
@@ -160,8 +164,10 @@ def _give_to(_: object, name: object, partition: PartitionState, broker: BrokerI
     return replace(partition, leader=broker)
 
 
-def test_a_broker_that_stops_has_others_lead_first() -> None:
-    """It leaves the in-sync set too, unless one machine would be left: that the leader has to write."""
+def test_stopping_broker_hands_over_leadership_first() -> None:
+    """The stopping broker leaves the in-sync set too, unless one machine would remain: the leader has to
+    write that.
+    """
 
     async def body() -> None:
         ensemble = MemoryEnsemble()
@@ -190,7 +196,7 @@ def test_a_broker_that_stops_has_others_lead_first() -> None:
     asyncio.run(body())
 
 
-def test_the_controller_itself_can_stop_in_order() -> None:
+def test_controller_can_stop_cleanly() -> None:
     async def body() -> None:
         ensemble = MemoryEnsemble()
         first, second = await started(ensemble, 1), await started(ensemble, 2)

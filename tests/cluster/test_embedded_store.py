@@ -34,7 +34,7 @@ def run(path: str, threads: ThreadPools, scenario: Scenario, *, crash: bool = Fa
         store = EmbeddedStore(path, threads)
         await store.start()
         await scenario(store)
-        if crash:  # the file is let go of as a killed process would
+        if crash:  # the file is released as by a killed process
             assert store._file is not None
             store._file.close()
         else:
@@ -64,7 +64,7 @@ def test_committed_writes_and_counters_survive_a_crash(path: str, threads: Threa
     run(path, threads, read)
 
 
-def test_all_there_is_at_rest_is_one_synced_file(path: str, threads: ThreadPools) -> None:
+def test_store_at_rest_is_one_synced_file(path: str, threads: ThreadPools) -> None:
     async def look(store: EmbeddedStore) -> None:
         assert store._file is not None
         connection = store._file._connection
@@ -90,14 +90,14 @@ def test_a_second_broker_on_the_same_file_is_refused(path: str, threads: ThreadP
     run(path, threads, scenario)
 
 
-def test_an_interrupted_first_start_leaves_nothing_that_counts(path: str, threads: ThreadPools) -> None:
+def test_interrupted_first_start_leaves_no_store(path: str, threads: ThreadPools) -> None:
     Path(path + ".new").write_bytes(b"half a file")
     Path(path + ".new-journal").write_bytes(b"junk")
     run(path, threads, fill)
 
 
 @pytest.mark.parametrize("damage", ["empty", "short", "header", "page", "row", "schema", "text"])
-def test_a_damaged_file_is_refused_and_left_as_it_is(path: str, threads: ThreadPools, damage: str) -> None:
+def test_damaged_file_is_refused_and_unchanged(path: str, threads: ThreadPools, damage: str) -> None:
     run(path, threads, fill)
     content = bytearray(Path(path).read_bytes())
     match damage:
@@ -123,7 +123,7 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(path: str, threads: ThreadP
     assert Path(path).read_bytes() == content
 
 
-def test_every_single_bit_of_a_row_is_covered(path: str, threads: ThreadPools) -> None:
+def test_checksum_covers_every_bit_of_a_row(path: str, threads: ThreadPools) -> None:
     async def one(store: EmbeddedStore) -> None:
         await store.create("/a", b"data")
 
@@ -142,7 +142,7 @@ def test_every_single_bit_of_a_row_is_covered(path: str, threads: ThreadPools) -
         connection.close()
 
 
-def test_a_row_without_its_parent_is_damage(path: str, threads: ThreadPools) -> None:
+def test_row_without_parent_is_damage(path: str, threads: ThreadPools) -> None:
     run(path, threads, fill)
     connection = sqlite3.connect(path)
     connection.execute("DELETE FROM nodes WHERE path = '/topics'")
@@ -182,7 +182,7 @@ def test_a_full_disk_refuses_the_write_and_later_ones_work(path: str, threads: T
     run(path, threads, read)
 
 
-def test_after_an_io_error_the_outcome_is_unknown_and_nothing_more_is_written(
+def test_io_error_has_unknown_outcome_and_blocks_later_writes(
     path: str, threads: ThreadPools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(store: EmbeddedStore) -> None:
@@ -202,7 +202,7 @@ def test_after_an_io_error_the_outcome_is_unknown_and_nothing_more_is_written(
     run(path, threads, scenario)
 
 
-def test_a_cancelled_writer_leaves_file_and_tree_agreeing(path: str, threads: ThreadPools) -> None:
+def test_cancelled_write_keeps_file_and_tree_consistent(path: str, threads: ThreadPools) -> None:
     async def scenario(store: EmbeddedStore) -> None:
         write = asyncio.ensure_future(store.create("/a"))
         await asyncio.sleep(0)

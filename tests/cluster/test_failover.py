@@ -1,4 +1,4 @@
-"""Three brokers on a real ZooKeeper lose one while an unmodified producer writes: writes resume, nothing is lost."""
+"""Three brokers on a real ZooKeeper lose one under an unmodified producer: writes resume and nothing is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.cluster_processes import ClusterProcesses
 
 TOPIC = "kept"
 RESUMED_S = 5.0
-"""Generous: where several tests run at a time. What it takes on a quiet machine is in docs/performance.md."""
+"""Generous limit in seconds, for busy machines. docs/performance.md has the times of an idle machine."""
 SESSION_TIMEOUT_MS = 6_000
 SILENT_S = SESSION_TIMEOUT_MS / 1000 + 2.0
 PATIENCE_S = 60.0
@@ -25,15 +25,15 @@ IMPATIENT: dict[str, str | int] = {
     "socket.timeout.ms": 1_000,
     "topic.metadata.refresh.interval.ms": 500,
 }
-"""By default a client waits for an answer for half a minute, whoever leads by then."""
+"""Short request timeout: by default a client waits for a response for half a minute."""
 
 
 class SteadyProducer:
-    """Writes numbers one after the other, and knows which were acknowledged, and when."""
+    """Producer of increasing numbers that records which were acknowledged, and when."""
 
     def __init__(self, bootstrap: str, settings: dict[str, str | int]) -> None:
         self.acknowledged: dict[int, float] = {}
-        """When it was known that they are stored."""
+        """Times of the acknowledgements."""
         self.failures: list[str] = []
         self._sent: dict[int, float] = {}
         self._producer = Producer(
@@ -60,7 +60,7 @@ class SteadyProducer:
             self.acknowledged[int(message.value() or b"")] = time.monotonic()
 
     def resumed_after(self, since: float) -> float:
-        """How long it took until something was acknowledged that was sent after this moment."""
+        """Seconds until a record that was sent after this moment was acknowledged."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             for number, at in tuple(self.acknowledged.items())[-100:]:
@@ -122,7 +122,7 @@ def test_writes_resume_soon_after_a_kill(cluster: ClusterProcesses, victim: str)
     assert read_all(cluster.bootstrap, len(acknowledged)) >= acknowledged
 
 
-def test_writes_resume_when_the_session_of_a_silent_leader_has_ended(cluster: ClusterProcesses) -> None:
+def test_writes_resume_after_session_expiry_of_silent_leader(cluster: ClusterProcesses) -> None:
     producer = SteadyProducer(cluster.bootstrap, IMPATIENT)
     leader = cluster.leader(TOPIC)
     since = time.monotonic()

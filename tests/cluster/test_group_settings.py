@@ -1,4 +1,4 @@
-"""Settings of groups in the coordination store: there after a restart, and in a store older than groups."""
+"""Group configs in the coordination store: after a restart, and in a store of a version without them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def set_session(node: ClusterNode, group_id: str, value: str) -> None:
     assert await node.administration.alter_configs([change]) == [None]
 
 
-def test_settings_of_groups_survive_a_restart(tmp_path: Path) -> None:
+def test_group_configs_survive_restart(tmp_path: Path) -> None:
     async def before(node: ClusterNode, _: CoordinationStore) -> None:
         await set_session(node, "a/b", "50000")
         await set_session(node, "..", "60000")
@@ -52,7 +52,7 @@ def test_settings_of_groups_survive_a_restart(tmp_path: Path) -> None:
     with_node(tmp_path, after)
 
 
-def test_a_store_from_before_there_were_groups_is_made_ready(tmp_path: Path) -> None:
+def test_store_without_group_configs_is_upgraded(tmp_path: Path) -> None:
     async def before(_: ClusterNode, store: CoordinationStore) -> None:
         await store.multi([Delete(znodes.GROUP_CONFIGS)])
 

@@ -1,4 +1,4 @@
-"""Recording in-sync sets: on condition of the partition, and of the life in which one that is let in had everything."""
+"""Writes of in-sync sets: conditional on the partition epoch, and on the broker epoch of each added replica."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEADER, FOLLOWER = BrokerId(1), BrokerId(2)
 
 
 class Pair:
-    """Broker 1 leads two partitions that broker 2 copies; broker 2 is in sync with neither."""
+    """Broker 1 leads two partitions with broker 2 as a follower that is not in sync."""
 
     def __init__(self, ensemble: MemoryEnsemble, leader: ClusterNode, follower: ClusterNode) -> None:
         self.ensemble = ensemble
@@ -72,7 +72,7 @@ def run(scenario: Callable[[Pair], Awaitable[None]]) -> None:
     asyncio.run(body())
 
 
-def test_a_set_is_recorded_and_in_the_image_of_its_leader() -> None:
+def test_in_sync_set_is_recorded_and_in_the_leaders_image() -> None:
     async def scenario(pair: Pair) -> None:
         before = pair.state.partition_epoch
         assert await pair.record(LEADER, FOLLOWER) == InSyncOutcome(WriteResult.RECORDED, before + 1)
@@ -82,7 +82,7 @@ def test_a_set_is_recorded_and_in_the_image_of_its_leader() -> None:
     run(scenario)
 
 
-def test_what_is_written_too_late_is_refused_without_a_write() -> None:
+def test_outdated_in_sync_set_is_refused_without_a_write() -> None:
     async def scenario(pair: Pair) -> None:
         late = pair.write_of(0, LEADER, FOLLOWER)
         await pair.record(LEADER, FOLLOWER)
@@ -95,7 +95,7 @@ def test_what_is_written_too_late_is_refused_without_a_write() -> None:
 
 
 @pytest.mark.parametrize("leader_epoch", [-1, 1])
-def test_one_that_does_not_lead_in_this_epoch_records_nothing(leader_epoch: int) -> None:
+def test_broker_that_does_not_lead_in_this_epoch_records_nothing(leader_epoch: int) -> None:
     async def scenario(pair: Pair) -> None:
         right = pair.write_of(0, LEADER, FOLLOWER)
         epoch = LeaderEpoch(right.leader_epoch + leader_epoch)
@@ -108,7 +108,7 @@ def test_one_that_does_not_lead_in_this_epoch_records_nothing(leader_epoch: int)
     run(scenario)
 
 
-def test_a_follower_that_registered_again_is_not_let_in_for_what_it_had_before() -> None:
+def test_follower_with_newer_broker_epoch_is_not_added() -> None:
     async def scenario(pair: Pair) -> None:
         known = pair.write_of(0, LEADER, FOLLOWER)
         await pair.follower.register()
@@ -120,8 +120,10 @@ def test_a_follower_that_registered_again_is_not_let_in_for_what_it_had_before()
     run(scenario)
 
 
-def test_a_follower_that_is_about_to_come_back_is_not_let_in_and_holds_up_nobody_else() -> None:
-    """It has crashed, its registration is still there, and it has looked already for sets it must leave."""
+def test_registering_follower_is_not_added_and_blocks_no_other() -> None:
+    """Broker 2 has crashed, its registration still exists, and it has already looked for in-sync sets to
+    leave.
+    """
 
     async def scenario(pair: Pair) -> None:
         await pair.record(LEADER, FOLLOWER)
@@ -136,7 +138,7 @@ def test_a_follower_that_is_about_to_come_back_is_not_let_in_and_holds_up_nobody
     run(scenario)
 
 
-def test_whoever_is_let_in_before_a_follower_begins_to_come_back_is_taken_out_by_it() -> None:
+def test_follower_added_before_it_registers_again_removes_itself() -> None:
     async def scenario(pair: Pair) -> None:
         assert (await pair.record(LEADER, FOLLOWER)).result is WriteResult.RECORDED
         await pair.follower.register()

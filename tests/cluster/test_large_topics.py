@@ -1,4 +1,4 @@
-"""Topics too large for one write: nothing half made is ever seen, and what a crash leaves is tidied away."""
+"""Topics too large for one write: no partial state is visible, and leftovers of a crash are cleaned up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Crash(Exception):
 
 
 class CrashingStore(MemoryStore):
-    """Does `writes` more of them, then nothing at all: its process is dead."""
+    """Store whose process dies after `writes` writes."""
 
     writes: int | None = None
 
@@ -78,9 +78,9 @@ def nodes_in_store(ensemble: MemoryEnsemble) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_large_change_is_seen_as_a_whole_or_not_at_all_wherever_it_stops(name: str) -> None:
+def test_large_change_is_atomic_wherever_it_stops(name: str) -> None:
     async def crash_after(writes: int) -> bool:
-        """Whether the change came to its end before."""
+        """Whether the change completed before the crash."""
         ensemble = MemoryEnsemble()
         node, store = await prepared(ensemble)
         before = shape(node.metadata.image)
@@ -114,7 +114,7 @@ def test_a_large_change_is_seen_as_a_whole_or_not_at_all_wherever_it_stops(name:
 
 
 async def steps_of(name: str) -> list[dict[str, int]]:
-    """What the change shows to others, one after the other."""
+    """States that the change shows to others, in order."""
     node, _ = await prepared(MemoryEnsemble())
     heard: list[ImageChange] = []
     node.metadata.subscribe(heard.append)
@@ -128,7 +128,7 @@ async def opened(ensemble: MemoryEnsemble) -> MemoryStore:
     return store
 
 
-def test_a_large_topic_appears_and_goes_at_once() -> None:
+def test_large_topic_appears_and_disappears_at_once() -> None:
     async def body() -> None:
         assert await steps_of("create") == [{"small": 1, "large": LARGE, "new": LARGE}]
         assert await steps_of("grow") == [{"small": 1 + LARGE, "large": LARGE}]
@@ -137,7 +137,7 @@ def test_a_large_topic_appears_and_goes_at_once() -> None:
     asyncio.run(body())
 
 
-def test_items_of_a_request_share_writes_as_far_as_they_fit() -> None:
+def test_items_of_a_request_share_writes() -> None:
     async def body() -> None:
         node, _ = await prepared(MemoryEnsemble())
         heard: list[ImageChange] = []
@@ -149,7 +149,7 @@ def test_items_of_a_request_share_writes_as_far_as_they_fit() -> None:
     asyncio.run(body())
 
 
-def test_versions_are_right_for_what_comes_after() -> None:
+def test_versions_after_large_changes_are_right() -> None:
     async def body() -> None:
         ensemble = MemoryEnsemble()
         node, store = await prepared(ensemble)
@@ -169,7 +169,7 @@ def test_versions_are_right_for_what_comes_after() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_unknown_outcomes_leave_no_doubt_about_large_topics(seed: int) -> None:
+def test_unknown_outcomes_of_large_topics_are_resolved(seed: int) -> None:
     async def body() -> None:
         ensemble = MemoryEnsemble()
         node, store = await prepared(ensemble)
@@ -187,8 +187,10 @@ def test_unknown_outcomes_leave_no_doubt_about_large_topics(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_an_unfinished_growth_is_tidied_before_anything_else_is_decided(seed: int) -> None:
-    """A change of settings would overwrite what tells of the rest, and the topic could never grow again."""
+def test_unfinished_partition_addition_is_cleaned_up_first(seed: int) -> None:
+    """A config change would overwrite the record of the unfinished change, and the topic could never grow
+    again.
+    """
 
     async def body() -> None:
         ensemble = MemoryEnsemble()
@@ -210,7 +212,7 @@ def test_an_unfinished_growth_is_tidied_before_anything_else_is_decided(seed: in
     asyncio.run(body())
 
 
-def test_a_change_that_a_living_broker_is_in_the_middle_of_is_left_alone() -> None:
+def test_change_in_progress_of_alive_broker_is_not_cleaned_up() -> None:
     async def body() -> None:
         ensemble = MemoryEnsemble()
         node, store = await prepared(ensemble)
@@ -232,7 +234,7 @@ def test_a_change_that_a_living_broker_is_in_the_middle_of_is_left_alone() -> No
     asyncio.run(body())
 
 
-def test_what_was_done_before_the_store_failed_is_answered_as_done() -> None:
+def test_batches_before_a_store_failure_are_reported_as_done() -> None:
     async def body() -> None:
         ensemble = MemoryEnsemble()
         node, store = await prepared(ensemble)

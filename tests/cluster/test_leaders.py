@@ -1,4 +1,4 @@
-"""The rules of elections, for any image: who may lead, and what may never happen."""
+"""Election rules for any image: which replicas may lead, and what must never happen."""
 
 from __future__ import annotations
 
@@ -80,23 +80,21 @@ def test_an_election_settles_a_partition_at_once(image: ClusterImage, before: Pa
 
 @given(images(), partitions())
 def test_only_a_leader_leaves_one_machine_in_sync(image: ClusterImage, before: PartitionState) -> None:
-    """It fsyncs first: what several machines vouched for need not be on a disk."""
+    """The leader fsyncs first: records on several machines need not be on disk."""
     after = leaders.elect(image, NAME, before) or before
     machines = {image.brokers[member].machine_id for member in after.isr if member in image.brokers}
     assert set(after.isr) >= set(before.isr) or len(machines) > 1
 
 
 @given(images(), partitions())
-def test_nobody_is_lost_from_a_set_by_dying(image: ClusterImage, before: PartitionState) -> None:
+def test_dead_replicas_stay_in_the_in_sync_set(image: ClusterImage, before: PartitionState) -> None:
     after = leaders.elect(image, NAME, before) or before
     assert all(image.is_stopping(member) for member in set(before.isr) - set(after.isr))
     assert after.isr or not before.isr
 
 
 @given(images(), partitions())
-def test_the_preferred_leader_is_settled_too_and_elections_leave_it(
-    image: ClusterImage, before: PartitionState
-) -> None:
+def test_preferred_leader_is_stable_under_elections(image: ClusterImage, before: PartitionState) -> None:
     settled = leaders.elect(image, NAME, before) or before
     preferred = leaders.prefer(image, NAME, settled) or settled
     assert leaders.prefer(image, NAME, preferred) is None
@@ -104,7 +102,7 @@ def test_the_preferred_leader_is_settled_too_and_elections_leave_it(
 
 
 @given(images(), partitions())
-def test_only_without_a_living_member_of_the_set_another_replica_leads(
+def test_other_replica_leads_only_without_alive_in_sync_member(
     image: ClusterImage, before: PartitionState
 ) -> None:
     after = leaders.elect_any(image, before)
@@ -124,7 +122,7 @@ def test_only_without_a_living_member_of_the_set_another_replica_leads(
         assert set(after.isr) == {*before.isr, *(() if in_sync else before.eligible)}
 
 
-def test_preferred_leaders_are_given_back_where_too_many_are_missing() -> None:
+def test_preferred_leaders_return_above_imbalance_limit() -> None:
     def led_by(leader: int) -> PartitionState:
         return PartitionState(
             BrokerId(leader), LeaderEpoch(0), (BROKERS[0], BROKERS[1]), tuple(BROKERS[:2]), 0

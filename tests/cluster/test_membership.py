@@ -1,4 +1,4 @@
-"""Registration: who did not stop in order gives up what it may have lost before it is seen again."""
+"""Registration: after an unclean stop a broker gives up what it may have lost before it registers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def opened(ensemble: MemoryEnsemble, number: int) -> ClusterNode:
 
 
 def run(scenario: Scenario) -> None:
-    """Broker 1 was there, with broker 2, and is not any more; broker 2 is."""
+    """Broker 1 was registered together with broker 2 and is offline now; broker 2 is alive."""
 
     async def body() -> None:
         ensemble = MemoryEnsemble()
@@ -61,7 +61,7 @@ async def states(node: ClusterNode) -> tuple[PartitionState, PartitionState, Par
     return (*image.topics["both"].partitions, image.topics["alone"].partitions[0])
 
 
-def test_after_a_clean_stop_everything_is_as_it_was() -> None:
+def test_clean_stop_keeps_in_sync_sets() -> None:
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)
         before = await states(node)
@@ -73,7 +73,7 @@ def test_after_a_clean_stop_everything_is_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("mark", [None, BrokerEpoch(0), BrokerEpoch(99)])
-def test_without_the_mark_of_its_last_epoch_a_broker_leaves_the_sets_it_shares(
+def test_unclean_stop_leaves_shared_in_sync_sets(
     mark: BrokerEpoch | None,
 ) -> None:
     async def scenario(ensemble: MemoryEnsemble, _: BrokerEpoch) -> None:
@@ -91,8 +91,8 @@ def test_without_the_mark_of_its_last_epoch_a_broker_leaves_the_sets_it_shares(
 
 
 @pytest.mark.parametrize("is_resort_lost", [False, True])
-def test_a_power_loss_beside_a_lost_disk_leaves_the_copy_that_is_left(is_resort_lost: bool) -> None:
-    """Broker 2's disk is gone, which it has not told yet, when broker 1 comes back without its last moments."""
+def test_power_loss_beside_lost_disk_keeps_remaining_replica(is_resort_lost: bool) -> None:
+    """Broker 2 has lost its disk and not registered yet when broker 1 returns without its last records."""
 
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         others = await opened(ensemble, 3)
@@ -115,7 +115,7 @@ def test_a_power_loss_beside_a_lost_disk_leaves_the_copy_that_is_left(is_resort_
     run(scenario)
 
 
-def test_a_broker_whose_machine_ran_on_has_lost_nothing_and_stays() -> None:
+def test_broker_crash_without_power_loss_stays_in_sync() -> None:
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)
         before = await states(node)
@@ -126,8 +126,8 @@ def test_a_broker_whose_machine_ran_on_has_lost_nothing_and_stays() -> None:
     run(scenario)
 
 
-def test_directory_of_an_earlier_registration_has_not_kept_everything() -> None:
-    """It was moved away, another one was used in its place, and it came back in the same boot."""
+def test_directory_of_earlier_registration_is_not_complete() -> None:
+    """The directory was moved away, another one was used in its place, and it returned in the same boot."""
 
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)
@@ -141,7 +141,7 @@ def test_directory_of_an_earlier_registration_has_not_kept_everything() -> None:
 
 @pytest.mark.parametrize("was_whole", [True, False])
 def test_broker_killed_before_it_recorded_its_registration_stays_in_sync(was_whole: bool) -> None:
-    """Unless that registration was the one by which it told the cluster of a loss."""
+    """Exception: the last registration was the one that reported a loss."""
 
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)
@@ -157,7 +157,7 @@ def test_broker_killed_before_it_recorded_its_registration_stays_in_sync(was_who
     run(scenario)
 
 
-def test_what_another_disk_has_kept_counts_for_nothing() -> None:
+def test_kept_epoch_of_another_disk_is_ignored() -> None:
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)
         await node.register(directory=99, kept_epoch=epoch)
@@ -168,7 +168,7 @@ def test_what_another_disk_has_kept_counts_for_nothing() -> None:
     run(scenario)
 
 
-def test_another_disk_leaves_even_the_sets_it_was_alone_in() -> None:
+def test_another_disk_leaves_in_sync_sets_it_was_alone_in() -> None:
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)
         await node.register(directory=77, clean_epoch=None, has_logs=False)
@@ -182,7 +182,7 @@ def test_another_disk_leaves_even_the_sets_it_was_alone_in() -> None:
     run(scenario)
 
 
-def test_a_directory_that_lost_its_name_but_not_its_logs_stays_where_it_was_alone() -> None:
+def test_directory_with_new_id_stays_where_it_was_alone() -> None:
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)
         before = await states(node)
@@ -193,7 +193,7 @@ def test_a_directory_that_lost_its_name_but_not_its_logs_stays_where_it_was_alon
     run(scenario)
 
 
-def test_sets_are_left_before_the_broker_is_seen() -> None:
+def test_in_sync_sets_shrink_before_registration() -> None:
     async def scenario(ensemble: MemoryEnsemble, _: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)
         seen: list[list[str]] = []
@@ -210,7 +210,7 @@ def test_sets_are_left_before_the_broker_is_seen() -> None:
     run(scenario)
 
 
-def test_leadership_is_taken_of_what_has_no_leader_and_never_from_another() -> None:
+def test_started_broker_leads_only_partitions_without_leader() -> None:
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         node = await opened(ensemble, 1)
         offline = PartitionState(NO_LEADER, LeaderEpoch(5), (BrokerId(1),), (BrokerId(1),), 0)
@@ -227,7 +227,7 @@ def test_leadership_is_taken_of_what_has_no_leader_and_never_from_another() -> N
     run(scenario)
 
 
-def test_a_stale_registration_is_replaced_and_a_foreign_one_is_not() -> None:
+def test_stale_registration_is_replaced_and_foreign_one_is_not() -> None:
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         stale, again, foreign = [await opened(ensemble, 1) for _ in range(3)]
         await stale.register()
@@ -245,7 +245,7 @@ def test_a_stale_registration_is_replaced_and_a_foreign_one_is_not() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_an_unknown_outcome_gives_no_epoch_twice(seed: int) -> None:
+def test_unknown_outcome_gives_no_broker_epoch_twice(seed: int) -> None:
     async def scenario(ensemble: MemoryEnsemble, epoch: BrokerEpoch) -> None:
         given = [epoch]
         for _ in range(5):
@@ -259,10 +259,10 @@ def test_an_unknown_outcome_gives_no_epoch_twice(seed: int) -> None:
     run(scenario)
 
 
-def test_one_that_lost_power_is_taken_out_by_the_living_before_it_leaves_by_itself(
+def test_alive_brokers_remove_broker_after_power_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They fsync first; until then it is not registered, so that nobody elects it."""
+    """The alive brokers fsync first. Until then the broker is not registered, so that it cannot be elected."""
     monkeypatch.setattr("penstock.cluster.membership.REMOVAL_WAIT_SECONDS", 10.0)
 
     async def body() -> None:

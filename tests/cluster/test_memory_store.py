@@ -13,7 +13,7 @@ from penstock.errors import UnknownOutcome
 from penstock.simulation.loop import SimulationLoop
 
 
-def test_clients_share_one_tree_and_hear_of_each_other() -> None:
+def test_clients_share_one_tree_and_watch_each_other() -> None:
     async def scenario() -> None:
         ensemble = MemoryEnsemble()
         one, two = ensemble.client(), ensemble.client()
@@ -28,7 +28,7 @@ def test_clients_share_one_tree_and_hear_of_each_other() -> None:
     asyncio.run(scenario())
 
 
-def test_an_expired_session_takes_its_ephemeral_nodes_and_every_later_call() -> None:
+def test_expired_session_removes_ephemeral_nodes_and_fails_calls() -> None:
     async def scenario() -> None:
         ensemble = MemoryEnsemble()
         one, two = ensemble.client(), ensemble.client()
@@ -66,7 +66,7 @@ def test_a_new_session_does_not_own_the_last_ones_nodes() -> None:
 
 
 @pytest.mark.parametrize(("fault", "applied"), [("unknown_not_applied", False), ("unknown_applied", True)])
-def test_an_unknown_outcome_may_hide_either_truth(fault: str, applied: bool) -> None:
+def test_unknown_outcome_may_be_applied_or_not(fault: str, applied: bool) -> None:
     async def scenario() -> None:
         ensemble = MemoryEnsemble()
         store = ensemble.client(Faults(Random(1), **{fault: 1.0}))
@@ -97,13 +97,13 @@ def test_the_same_seed_gives_the_same_faults() -> None:
     assert {True, False} == set(first)
 
 
-def test_a_write_on_its_way_when_the_session_ends_does_not_happen() -> None:
+def test_write_in_flight_at_session_end_is_not_applied() -> None:
     async def scenario() -> None:
         ensemble = MemoryEnsemble()
         store = ensemble.client()
         await store.start()
         write = asyncio.ensure_future(store.create("/late"))
-        await asyncio.sleep(0)  # the write is on its way
+        await asyncio.sleep(0)  # the write is in flight
         store.expire()
         with pytest.raises(SessionExpired):
             await write
@@ -121,7 +121,7 @@ def in_virtual_time(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
         loop.close()
 
 
-def test_one_that_is_cut_off_loses_its_session_in_time_and_hears_of_it_when_it_is_back() -> None:
+def test_partitioned_broker_learns_of_expired_session_on_reconnect() -> None:
     async def scenario() -> None:
         ensemble = MemoryEnsemble()
         one, two = ensemble.client(session_timeout_s=2.0), ensemble.client()
@@ -145,7 +145,7 @@ def test_one_that_is_cut_off_loses_its_session_in_time_and_hears_of_it_when_it_i
     in_virtual_time(scenario)
 
 
-def test_one_that_is_back_in_time_keeps_its_session_and_hears_what_it_missed() -> None:
+def test_reconnect_in_time_keeps_session_and_delivers_missed_events() -> None:
     async def scenario() -> None:
         ensemble = MemoryEnsemble()
         one, two = ensemble.client(session_timeout_s=2.0), ensemble.client()
@@ -165,7 +165,7 @@ def test_one_that_is_back_in_time_keeps_its_session_and_hears_what_it_missed() -
     in_virtual_time(scenario)
 
 
-def test_calls_of_one_that_is_cut_off_wait_for_the_session_timeout_and_write_nothing() -> None:
+def test_calls_of_disconnected_client_time_out_and_write_nothing() -> None:
     async def scenario() -> None:
         ensemble = MemoryEnsemble()
         store = ensemble.client(session_timeout_s=2.0)
@@ -178,7 +178,7 @@ def test_calls_of_one_that_is_cut_off_wait_for_the_session_timeout_and_write_not
     in_virtual_time(scenario)
 
 
-def test_a_write_whose_answer_was_on_its_way_when_the_connection_went_may_have_happened() -> None:
+def test_write_with_lost_response_has_unknown_outcome() -> None:
     async def scenario() -> None:
         ensemble = MemoryEnsemble()
         store = ensemble.client(Faults(Random(1), max_delay_s=1.0))
@@ -198,7 +198,7 @@ def _lagging(seconds: float) -> Faults:
     return Faults(Random(1), max_lag_s=seconds)
 
 
-def test_lagging_server_answers_reads_with_an_older_state_until_it_catches_up() -> None:
+def test_lagging_server_returns_older_state_until_it_catches_up() -> None:
     async def scenario() -> None:
         ensemble = MemoryEnsemble()
         one, two = ensemble.client(), ensemble.client(_lagging(10.0))
@@ -218,7 +218,7 @@ def test_lagging_server_answers_reads_with_an_older_state_until_it_catches_up() 
     SimulationLoop().run_until_complete(scenario())
 
 
-def test_lagging_server_shows_everything_before_an_own_write_and_never_goes_back() -> None:
+def test_lagging_server_catches_up_on_own_write_and_never_goes_back() -> None:
     async def scenario() -> None:
         ensemble = MemoryEnsemble()
         one, two = ensemble.client(), ensemble.client(_lagging(10.0))
@@ -240,7 +240,7 @@ def test_lagging_server_shows_everything_before_an_own_write_and_never_goes_back
     SimulationLoop().run_until_complete(scenario())
 
 
-def test_client_of_another_server_reads_behind_a_sync() -> None:
+def test_reads_on_another_server_follow_a_sync() -> None:
     async def scenario() -> None:
         ensemble = MemoryEnsemble()
         one, two = ensemble.client(), ensemble.client(_lagging(10.0))

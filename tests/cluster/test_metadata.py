@@ -1,4 +1,4 @@
-"""The image of a broker: it changes by what the store says, in the order of the change list, and misses nothing."""
+"""Image of a broker: follows the change list in order and misses nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.eventually import eventually_async
 
 
 def run(scenario: Callable[[ClusterNode, ClusterNode, MemoryEnsemble], Awaitable[None]]) -> None:
-    """With two brokers, of which the first is controller."""
+    """Two brokers, the first of which is the controller."""
 
     async def body() -> None:
         ensemble = MemoryEnsemble()
@@ -40,7 +40,7 @@ def run(scenario: Callable[[ClusterNode, ClusterNode, MemoryEnsemble], Awaitable
     asyncio.run(body())
 
 
-def test_brokers_see_each_other_come_and_go() -> None:
+def test_brokers_see_registrations_of_others() -> None:
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
         await eventually_async(lambda: set(first.metadata.image.brokers) == {1, 2})
         assert first.metadata.image.controller_id == second.metadata.image.controller_id == 1
@@ -51,7 +51,7 @@ def test_brokers_see_each_other_come_and_go() -> None:
     run(scenario)
 
 
-def test_what_one_changes_the_other_sees_without_asking() -> None:
+def test_changes_reach_other_brokers_by_watch() -> None:
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
         heard: list[ImageChange] = []
         second.metadata.subscribe(heard.append)
@@ -71,7 +71,7 @@ def test_what_one_changes_the_other_sees_without_asking() -> None:
     run(scenario)
 
 
-def test_one_that_fell_behind_the_list_reads_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_behind_the_trimmed_list_reloads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(change_list, "MAX_CHANGES", 3)
     monkeypatch.setattr(change_list, "TRIMMED_AT_ONCE", 1)
     monkeypatch.setattr(controller, "TRIMMED_AT_ONCE", 1)
@@ -96,7 +96,7 @@ def test_one_that_fell_behind_the_list_reads_everything(monkeypatch: pytest.Monk
     run(scenario)
 
 
-def test_a_topic_made_again_is_another_one() -> None:
+def test_topic_created_again_is_another_topic() -> None:
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
         await first.administration.create_topics([NewTopic("a", 2, 1)])
         await second.metadata.catch_up()
@@ -112,7 +112,7 @@ def test_a_topic_made_again_is_another_one() -> None:
 
 
 class InterferingStore(MemoryStore):
-    """Lets something happen between two rounds of reading."""
+    """Store that runs an action between two rounds of reads."""
 
     before_reading_partitions: Callable[[], Awaitable[object]] | None = None
 
@@ -125,7 +125,7 @@ class InterferingStore(MemoryStore):
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])
-def test_a_topic_that_goes_while_it_is_read_is_not_put_together_from_two(is_made_again: bool) -> None:
+def test_topic_deleted_during_read_is_not_mixed_with_its_successor(is_made_again: bool) -> None:
     async def scenario(first: ClusterNode, _: ClusterNode, ensemble: MemoryEnsemble) -> None:
         await first.administration.create_topics([NewTopic("a", 3, 1), NewTopic("b", 1, 1)])
         store = InterferingStore(ensemble)
@@ -143,7 +143,7 @@ def test_a_topic_that_goes_while_it_is_read_is_not_put_together_from_two(is_made
     run(scenario)
 
 
-def test_a_partition_that_is_missing_is_damage_and_never_looks_like_a_deletion() -> None:
+def test_missing_partition_node_is_damage_not_deletion() -> None:
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
         await first.administration.create_topics([NewTopic("a", 3, 1)])
         await eventually_async(lambda: "a" in second.metadata.image.topics)
@@ -155,7 +155,7 @@ def test_a_partition_that_is_missing_is_damage_and_never_looks_like_a_deletion()
     run(scenario)
 
 
-def test_what_strangers_put_beside_brokers_is_not_looked_at() -> None:
+def test_foreign_nodes_beside_brokers_are_ignored() -> None:
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:
         await first.store.multi([Create(f"{znodes.BROKER_IDS}/a note")])
         await first.administration.create_topics([NewTopic("a", 1, 1)])
@@ -167,7 +167,7 @@ def test_what_strangers_put_beside_brokers_is_not_looked_at() -> None:
     run(scenario)
 
 
-def test_a_damaged_node_stops_nobody_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_recovers_when_damaged_node_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "RETRY_SECONDS", 0.01)
 
     async def scenario(first: ClusterNode, second: ClusterNode, _: MemoryEnsemble) -> None:

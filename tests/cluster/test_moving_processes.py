@@ -1,4 +1,7 @@
-"""Partitions move between real brokers as unmodified clients ask, while one dies (T41); consumers read near them."""
+"""Reassignments between broker processes by unmodified clients, while one dies (T41 in docs/faults.md);
+rack-aware
+consumers.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def brokers(
 
 
 class Load:
-    """Sends numbers until it is told to end, and counts what is acknowledged."""
+    """Producer of increasing numbers that runs until it is stopped and counts the acknowledged ones."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.acknowledged: set[int] = set()
@@ -117,12 +120,12 @@ def directories(broker: BrokerProcess, topic: str) -> list[Path]:
 @pytest.fixture
 def admin(brokers: dict[int, BrokerProcess]) -> Iterator[KafkaAdminClient]:
     yield KafkaAdminClient(bootstrap_servers=[broker.bootstrap for broker in brokers.values()])
-    with warnings.catch_warnings():  # it forgets sockets of connections that were refused
+    with warnings.catch_warnings():  # the client forgets sockets of refused connections
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 
 
-def test_a_partition_moves_while_records_come_and_a_broker_dies(
+def test_reassignment_under_load_survives_broker_death(
     brokers: dict[int, BrokerProcess], admin: KafkaAdminClient
 ) -> None:
     bootstrap = ",".join(broker.bootstrap for broker in brokers.values())
@@ -133,7 +136,7 @@ def test_a_partition_moves_while_records_come_and_a_broker_dies(
     eventually(lambda: replicas_of(brokers[1], "orders") == ({2, 3}, {2, 3}))
     eventually(lambda: not directories(brokers[1], "orders"))
     load.more()
-    # It moves back, and whom it moves to dies: that is waited for.
+    # The reassignment back waits for the target broker, which dies.
     admin.alter_partition_reassignments({Partition("orders", 0): [1, 2]})
     brokers[1].kill()
     load.more()
@@ -146,7 +149,7 @@ def test_a_partition_moves_while_records_come_and_a_broker_dies(
     assert consume(bootstrap, "orders", len(acknowledged)) >= acknowledged
 
 
-def test_a_client_has_the_preferred_replica_lead(brokers: dict[int, BrokerProcess]) -> None:
+def test_client_elects_preferred_leader(brokers: dict[int, BrokerProcess]) -> None:
     create(brokers[2], "preferred", [1, 2, 3])
     brokers[1].stop()
     eventually(lambda: metadata_of(brokers[2]).topics["preferred"].partitions[0].leader in (2, 3))

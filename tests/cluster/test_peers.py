@@ -1,6 +1,7 @@
-"""Brokers that die are found by their closed ports, in virtual time; silence is not death, nor is a way that is closed.
+"""Detection of dead brokers by their closed ports, in virtual time. Silence and broken networks are not
+death.
 
-No session ever expires here: whatever leaves the cluster was taken out of it.
+No session expires in these tests: a broker that leaves the cluster was removed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ LONG_SECONDS = 600.0
 
 
 class SimulatedNode:
-    """A broker as far as its peers and the cluster's metadata go, as a process on a host of its own."""
+    """Peers and metadata of a broker, as a process on a host of its own."""
 
     def __init__(self, world: World, number: int) -> None:
         self.id = BrokerId(number)
@@ -119,7 +120,7 @@ class World:
         return self.ensemble.tree.children(znodes.BROKER_IDS)
 
     async def stays(self, numbers: Iterable[int]) -> None:
-        """Nobody is taken out for a long time."""
+        """Check that no broker is removed for a long time."""
         expected = [str(number) for number in numbers]
         for _ in range(100):
             await asyncio.sleep(LONG_SECONDS / 100)
@@ -127,7 +128,7 @@ class World:
 
 
 def run(scenario: Callable[[World], Awaitable[None]], seed: int = 1) -> None:
-    """Three brokers; the first is the controller, and the second leads partition 0 of topic a."""
+    """Three brokers: the first is the controller, the second leads partition 0 of topic a."""
 
     async def body() -> None:
         world = World(loop, seed)
@@ -150,7 +151,7 @@ def run(scenario: Callable[[World], Awaitable[None]], seed: int = 1) -> None:
         loop.close()
 
 
-def test_the_leader_that_dies_is_replaced_long_before_its_session_ends() -> None:
+def test_dead_leader_is_replaced_before_session_expiry() -> None:
     async def scenario(world: World) -> None:
         before = world.nodes[3].partition
         world.kill(2)
@@ -166,7 +167,7 @@ def test_the_leader_that_dies_is_replaced_long_before_its_session_ends() -> None
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_controller_that_dies_is_replaced_and_so_is_it_as_a_leader(seed: int) -> None:
+def test_dead_controller_is_replaced_as_controller_and_leader(seed: int) -> None:
     async def scenario(world: World) -> None:
         world.kill(1)
         second = world.nodes[2]
@@ -179,7 +180,7 @@ def test_a_controller_that_dies_is_replaced_and_so_is_it_as_a_leader(seed: int) 
         await world.until(lambda: world.all_see([2, 3]), FOUND_SECONDS)
         assert sum(node.peers.found_dead for node in world.nodes.values()) == 1
         await world.until(lambda: any(node.failovers for node in world.nodes.values()), FOUND_SECONDS)
-        # Whoever is in office now watches the others.
+        # The new controller watches the others.
         last = {2: 3, 3: 2}[second.image.controller_id]
         controller = world.nodes[second.image.controller_id]
         await asyncio.sleep(0.1)
@@ -190,7 +191,7 @@ def test_a_controller_that_dies_is_replaced_and_so_is_it_as_a_leader(seed: int) 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_answers_of_the_store_that_get_lost_hold_it_up_but_not_for_long(seed: int) -> None:
+def test_lost_store_responses_delay_removal_only_briefly(seed: int) -> None:
     async def scenario(world: World) -> None:
         world.faults.unknown_applied = world.faults.unknown_not_applied = 0.3
         world.kill(1)
@@ -204,7 +205,7 @@ def test_answers_of_the_store_that_get_lost_hold_it_up_but_not_for_long(seed: in
     run(scenario, seed)
 
 
-def test_silence_is_not_death() -> None:
+def test_silent_broker_is_not_removed() -> None:
     async def scenario(world: World) -> None:
         for stream in world.network.streams():
             stream.drop()
@@ -215,7 +216,7 @@ def test_silence_is_not_death() -> None:
     run(scenario)
 
 
-def test_a_way_that_breaks_and_leads_nowhere_is_not_death() -> None:
+def test_network_partition_is_not_death() -> None:
     async def scenario(world: World) -> None:
         for stream in world.network.streams():
             stream.reset()
@@ -226,7 +227,7 @@ def test_a_way_that_breaks_and_leads_nowhere_is_not_death() -> None:
     run(scenario)
 
 
-def test_a_broker_that_stands_still_is_not_dead() -> None:
+def test_hanging_broker_is_not_removed() -> None:
     async def scenario(world: World) -> None:
         world.nodes[2].process.is_paused = True
         await world.stays([1, 2, 3])
@@ -234,7 +235,7 @@ def test_a_broker_that_stands_still_is_not_dead() -> None:
     run(scenario)
 
 
-def test_a_connection_that_breaks_and_is_taken_again_is_no_death() -> None:
+def test_reconnected_broker_is_not_removed() -> None:
     async def scenario(world: World) -> None:
         for _ in range(50):
             await asyncio.sleep(PING_SECONDS / 7)
@@ -245,7 +246,7 @@ def test_a_connection_that_breaks_and_is_taken_again_is_no_death() -> None:
     run(scenario)
 
 
-def test_a_broker_that_turns_connections_away_is_not_dead_and_not_overrun() -> None:
+def test_broker_that_closes_connections_is_not_removed_or_overloaded() -> None:
     async def scenario(world: World) -> None:
         second = world.nodes[2]
         second.turns_away = True
@@ -259,7 +260,7 @@ def test_a_broker_that_turns_connections_away_is_not_dead_and_not_overrun() -> N
     run(scenario)
 
 
-def test_one_refusal_may_be_chance() -> None:
+def test_single_refusal_does_not_remove_a_broker() -> None:
     async def scenario(world: World) -> None:
         second = world.nodes[2]
         assert second.listener is not None
@@ -273,7 +274,7 @@ def test_one_refusal_may_be_chance() -> None:
     run(scenario)
 
 
-def test_a_broker_that_stops_in_order_is_let_go() -> None:
+def test_stopping_broker_is_not_reported_dead() -> None:
     async def scenario(world: World) -> None:
         second = world.nodes[2]
         await second.cluster.membership.leave()
@@ -287,8 +288,8 @@ def test_a_broker_that_stops_in_order_is_let_go() -> None:
     run(scenario)
 
 
-def test_whom_nobody_ever_reached_is_not_dead() -> None:
-    """It advertises an address that others cannot use: taking it out again and again would help nobody."""
+def test_broker_never_reached_is_not_removed() -> None:
+    """The broker advertises an address that others cannot use: removing it again and again would not help."""
 
     async def scenario(world: World) -> None:
         world.kill(3)
@@ -299,7 +300,7 @@ def test_whom_nobody_ever_reached_is_not_dead() -> None:
     run(scenario)
 
 
-def test_one_that_started_again_is_left_alone() -> None:
+def test_restarted_broker_is_not_removed() -> None:
     async def scenario(world: World) -> None:
         first = world.nodes[1]
         former = first.image.brokers[BrokerId(2)]
@@ -312,8 +313,8 @@ def test_one_that_started_again_is_left_alone() -> None:
     run(scenario)
 
 
-def test_one_that_registers_again_at_that_moment_is_left_alone() -> None:
-    """The old registration and the new one have the same version."""
+def test_broker_registering_during_removal_is_not_removed() -> None:
+    """The old and the new registration have the same version."""
 
     async def scenario(world: World) -> None:
         first = world.nodes[1]
@@ -339,7 +340,7 @@ def test_one_that_registers_again_at_that_moment_is_left_alone() -> None:
     run(scenario)
 
 
-def test_only_the_controller_takes_out_those_who_are_not_the_controller() -> None:
+def test_only_the_controller_removes_other_brokers() -> None:
     async def scenario(world: World) -> None:
         third = world.nodes[3]
         assert not await third.removal.remove(third.image.brokers[BrokerId(2)])
@@ -348,12 +349,12 @@ def test_only_the_controller_takes_out_those_who_are_not_the_controller() -> Non
     run(scenario)
 
 
-def test_a_controller_that_was_replaced_takes_nobody_out() -> None:
+def test_fenced_controller_removes_nobody() -> None:
     async def scenario(world: World) -> None:
         first = world.nodes[1]
 
         class Replaced(MemoryStore):
-            """Another takes the office between what is read and what is written."""
+            """Another broker becomes controller between the read and the write."""
 
             async def get_many(self, paths: object) -> list[Node | None]:
                 nodes = await super().get_many(paths)  # type: ignore[arg-type]
@@ -374,7 +375,7 @@ def test_a_controller_that_was_replaced_takes_nobody_out() -> None:
     run(scenario)
 
 
-def test_the_controller_watches_all_and_all_watch_the_controller() -> None:
+def test_controller_and_brokers_watch_each_other() -> None:
     def broker(number: int) -> RegisteredBroker:
         return RegisteredBroker(BrokerId(number), f"host-{number}", PORT, BrokerEpoch(10 + number), "m")
 

@@ -46,25 +46,25 @@ def test_replicas_never_share_a_broker_nor_needlessly_a_machine(
 
 @settings(max_examples=100, deadline=None)
 @given(clusters(), st.integers(1, 40), st.integers(0, 100))
-def test_leaders_are_dealt_out_evenly(brokers: list[RegisteredBroker], partitions: int, first: int) -> None:
+def test_leaders_are_spread_evenly(brokers: list[RegisteredBroker], partitions: int, first: int) -> None:
     leaders = Counter(replicas[0] for replicas in place_replicas(brokers, partitions, 1, first))
     counts = [leaders[broker.node_id] for broker in brokers]
     assert max(counts) - min(counts) <= 1
 
 
-def test_racks_are_spread_where_there_is_a_choice() -> None:
+def test_replicas_are_spread_over_racks_if_possible() -> None:
     brokers = [broker(number, number, 1 + number % 2) for number in range(4)]
     for replicas in place_replicas(brokers, 8, 2, 0):
         assert {replica % 2 for replica in replicas} == {0, 1}
 
 
-def test_replicas_are_dealt_out_nearly_evenly() -> None:
+def test_replicas_are_spread_nearly_evenly() -> None:
     brokers = [broker(number, number, 0) for number in range(5)]
     held = Counter(replica for replicas in place_replicas(brokers, 10, 3, 0) for replica in replicas)
     assert max(held.values()) - min(held.values()) <= 2
 
 
 @pytest.mark.parametrize("factor", [0, 3])
-def test_more_replicas_than_brokers_are_our_own_bug(factor: int) -> None:
+def test_more_replicas_than_brokers_raise_value_error(factor: int) -> None:
     with pytest.raises(ValueError):
         place_replicas([broker(1, 1, 0), broker(2, 2, 0)], 1, factor, 0)

@@ -1,4 +1,4 @@
-"""The rules of moving a partition, for any image: nobody is given up too early, and a leader is always in sync."""
+"""Reassignment rules for any image: no replica is removed too early, and the leader is always in sync."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def code_of(refusal: pytest.ExceptionInfo[BrokerError]) -> ErrorCode:
     return refusal.value.code
 
 
-# --- one after the other
+# --- single steps
 
 
-def test_a_move_adds_replicas_first_and_removes_others_when_all_are_in_sync() -> None:
+def test_reassignment_removes_replicas_after_added_ones_are_in_sync() -> None:
     image = image_of(1, 2, 3, 4, 5)
     moving = reassignment.begin(image, on(1, 2, 3), ids(3, 4, 5))
     assert moving.replicas == ids(1, 2, 3, 4, 5)
@@ -67,7 +67,7 @@ def test_a_move_adds_replicas_first_and_removes_others_when_all_are_in_sync() ->
     assert done == PartitionState(BrokerId(3), LeaderEpoch(5), ids(3, 4, 5), ids(3, 4, 5), 7)
 
 
-def test_a_move_that_only_adds_is_under_way_until_they_are_in_sync() -> None:
+def test_adding_reassignment_is_in_progress_until_in_sync() -> None:
     image = image_of(1, 2, 3)
     moving = reassignment.begin(image, on(2, 3), ids(1, 2, 3))
     assert (moving.replicas, moving.adding_replicas) == (ids(2, 3, 1), ids(1))
@@ -77,7 +77,7 @@ def test_a_move_that_only_adds_is_under_way_until_they_are_in_sync() -> None:
     assert done == PartitionState(BrokerId(2), LeaderEpoch(5), ids(1, 2, 3), ids(1, 2, 3), 7)
 
 
-def test_a_leader_that_stays_leads_on_in_a_new_epoch_that_fences_the_others() -> None:
+def test_remaining_leader_gets_new_epoch_that_fences_removed_replicas() -> None:
     image = image_of(1, 2, 3)
     moving = replace(reassignment.begin(image, on(1, 2), ids(1, 3)), isr=ids(1, 2, 3))
     done = finished(image, moving)
@@ -85,7 +85,7 @@ def test_a_leader_that_stays_leads_on_in_a_new_epoch_that_fences_the_others() ->
     assert (done.leader, done.leader_epoch, done.isr) == (1, 5, ids(1, 3))
 
 
-def test_a_move_that_was_called_off_leaves_everything_as_it_was() -> None:
+def test_cancelled_reassignment_restores_original_state() -> None:
     image, before = image_of(1, 2, 3, 4, 5), on(1, 2, 3)
     moving = replace(reassignment.begin(image, before, ids(3, 4, 5)), isr=ids(1, 2, 3, 4))
     back = reassignment.cancel(moving)
@@ -97,13 +97,13 @@ def test_a_move_that_was_called_off_leaves_everything_as_it_was() -> None:
     assert finished(image, back) == replace(before, leader_epoch=LeaderEpoch(6))
 
 
-def test_a_move_that_nobody_has_followed_yet_is_called_off_at_once() -> None:
+def test_reassignment_without_progress_is_cancelled_at_once() -> None:
     image, before = image_of(1, 2, 3), on(1, 2)
     moving = reassignment.begin(image, before, ids(2, 3))
     assert reassignment.cancel(moving) == replace(before, leader_epoch=LeaderEpoch(5))
 
 
-def test_another_target_replaces_the_first_and_gives_up_whom_that_had_added() -> None:
+def test_new_target_replaces_the_first_and_drops_its_added_replicas() -> None:
     image = image_of(1, 2, 3, 4)
     moving = replace(reassignment.begin(image, on(1, 2), ids(1, 3)), isr=ids(1, 2, 3), leader=BrokerId(3))
     moving = reassignment.begin(image, moving, ids(1, 4))
@@ -115,8 +115,8 @@ def test_another_target_replaces_the_first_and_gives_up_whom_that_had_added() ->
     assert (done.replicas, done.isr, done.leader) == (ids(1, 4), ids(1, 4), 1)
 
 
-def test_before_one_machine_is_left_one_of_it_leads_and_writes_that_itself() -> None:
-    """What two machines vouched for need not be on a disk yet."""
+def test_in_sync_set_on_one_machine_is_written_by_its_leader() -> None:
+    """Records on two machines need not be on disk yet."""
     image = image_of(1, 2)
     moving = replace(reassignment.begin(image, on(1), ids(2)), isr=ids(1, 2))
     led = finished(image, moving)
@@ -127,13 +127,13 @@ def test_before_one_machine_is_left_one_of_it_leads_and_writes_that_itself() -> 
     assert finished(image, alone) == PartitionState(BrokerId(2), LeaderEpoch(6), ids(2), ids(2), 7)
 
 
-def test_an_order_is_changed_at_once() -> None:
+def test_replica_order_changes_at_once() -> None:
     ordered = reassignment.begin(image_of(1, 2), on(1, 2), ids(2, 1))
     assert (ordered.replicas, ordered.leader, ordered.leader_epoch) == (ids(2, 1), 1, 4)
     assert not ordered.is_reassigning
 
 
-def test_replicas_are_given_up_without_others_instead() -> None:
+def test_replicas_are_removed_without_replacement() -> None:
     image = image_of(1, 2, 3, min_in_sync=2)
     shrinking = reassignment.begin(image, on(1, 2, 3), ids(2, 3))
     assert shrinking.removing_replicas == ids(1)
@@ -141,7 +141,7 @@ def test_replicas_are_given_up_without_others_instead() -> None:
     assert done == PartitionState(BrokerId(2), LeaderEpoch(5), ids(2, 3), ids(2, 3), 7)
 
 
-def test_a_move_waits_for_a_dead_broker_that_it_adds() -> None:
+def test_reassignment_waits_for_added_dead_broker() -> None:
     image = image_of(1, 2, 3)
     moving = replace(reassignment.begin(image, on(1, 2), ids(1, 3)), isr=ids(1, 2, 3))
     assert finished(image_of(1, 2), moving) is None
@@ -149,8 +149,8 @@ def test_a_move_waits_for_a_dead_broker_that_it_adds() -> None:
     assert finished(image, moving) is not None
 
 
-def test_a_move_never_makes_a_partition_refuse_writes() -> None:
-    """Broker 3 stays a replica but is behind: 2 and 4 would be too few where three have to be in sync."""
+def test_reassignment_never_makes_a_partition_refuse_writes() -> None:
+    """Broker 3 stays a replica but lags: 2 and 4 are too few if three have to be in sync."""
     image = image_of(1, 2, 3, 4, min_in_sync=3)
     moving = replace(reassignment.begin(image, on(1, 2, 3), ids(2, 3, 4)), isr=ids(1, 2, 4))
     assert finished(image, moving) is None
@@ -158,35 +158,35 @@ def test_a_move_never_makes_a_partition_refuse_writes() -> None:
     assert finished(image_of(1, 2, 3, 4, min_in_sync=2), moving) is not None
 
 
-def test_a_replica_on_a_broker_that_is_away_can_stay() -> None:
+def test_replica_on_offline_broker_can_stay() -> None:
     moving = reassignment.begin(image_of(1, 2, 4), on(1, 2, 3), ids(4, 2, 3))
     assert moving.adding_replicas == ids(4)
 
 
 @pytest.mark.parametrize("target", [(), (1, 1), (1, 9), (-1,)])
-def test_a_target_that_cannot_be_is_refused(target: tuple[int, ...]) -> None:
+def test_impossible_target_is_refused(target: tuple[int, ...]) -> None:
     with pytest.raises(BrokerError) as refusal:
         reassignment.begin(image_of(1, 2, 3), on(1, 2), ids(*target))
     assert code_of(refusal) is ErrorCode.invalid_replica_assignment
 
 
-def test_the_number_of_replicas_changes_only_where_the_request_allows_it() -> None:
+def test_replica_count_changes_only_if_the_request_allows_it() -> None:
     image = image_of(1, 2, 3)
     with pytest.raises(BrokerError) as refusal:
         reassignment.begin(image, on(1, 2), ids(1, 2, 3), may_change_count=False)
     assert code_of(refusal) is ErrorCode.invalid_replication_factor
     moving = reassignment.begin(image, on(1, 2), ids(1, 3), may_change_count=False)
-    # What counts is where it came from, not what it is on for the time being.
+    # The original replicas count, not the temporary ones.
     assert reassignment.begin(image, moving, ids(3, 1), may_change_count=False).is_reassigning
 
 
-def test_what_does_not_move_cannot_be_called_off() -> None:
+def test_cancel_without_reassignment_is_refused() -> None:
     with pytest.raises(BrokerError) as refusal:
         reassignment.cancel(on(1, 2))
     assert code_of(refusal) is ErrorCode.no_reassignment_in_progress
 
 
-def test_a_move_is_called_off_in_the_end_when_those_from_before_are_in_sync_again() -> None:
+def test_cancel_completes_when_original_replicas_are_in_sync() -> None:
     image = image_of(1, 2, 3)
     moving = replace(reassignment.begin(image, on(1, 2), ids(1, 3)), isr=ids(3), leader=BrokerId(3))
     back = reassignment.cancel(moving)
@@ -196,13 +196,13 @@ def test_a_move_is_called_off_in_the_end_when_those_from_before_are_in_sync_agai
     assert (done.replicas, done.leader) == (ids(1, 2), 1)
 
 
-def test_states_from_before_there_were_moves_are_read() -> None:
+def test_states_of_versions_without_reassignment_are_read() -> None:
     node = Node(b'{"leader":1,"leader_epoch":4,"replicas":[1,2],"isr":[1,2]}', 7, 0)
     assert decode_partition(node) == on(1, 2)
     assert encode_partition(on(1, 2)) == node.data
 
 
-# --- whatever there is
+# --- properties
 
 
 @st.composite
@@ -214,7 +214,7 @@ def images(draw: st.DrawFn) -> ClusterImage:
 
 @st.composite
 def partitions(draw: st.DrawFn) -> PartitionState:
-    """In any stage of a move, or of none."""
+    """Partition in any stage of a reassignment, or without one."""
     origin = tuple(draw(targets))
     target = tuple(draw(targets)) if draw(st.booleans()) else ()
     target = () if set(target) == set(origin) else target
@@ -242,7 +242,7 @@ def check_machines(image: ClusterImage, before: PartitionState, after: Partition
 
 
 @given(images(), partitions())
-def test_a_move_ends_only_when_all_that_it_adds_are_in_sync(
+def test_reassignment_completes_only_when_added_replicas_are_in_sync(
     image: ClusterImage, before: PartitionState
 ) -> None:
     after = finished(image, before)
@@ -263,7 +263,7 @@ def test_a_move_ends_only_when_all_that_it_adds_are_in_sync(
 
 
 @given(images(), partitions(), targets)
-def test_a_move_begins_without_giving_up_anybody_from_before(
+def test_reassignment_begins_without_removing_replicas(
     image: ClusterImage, before: PartitionState, target: list[BrokerId]
 ) -> None:
     try:
@@ -281,7 +281,7 @@ def test_a_move_begins_without_giving_up_anybody_from_before(
 
 
 @given(images(), partitions(), targets, targets)
-def test_calling_off_leads_back_to_where_it_began(
+def test_cancel_returns_to_original_replicas(
     image: ClusterImage, before: PartitionState, first: list[BrokerId], second: list[BrokerId]
 ) -> None:
     assume(not before.is_reassigning)
@@ -313,5 +313,5 @@ def test_a_partition_settles_within_a_few_steps(image: ClusterImage, before: Par
 
 
 @given(partitions())
-def test_a_state_is_read_as_it_was_written(state: PartitionState) -> None:
+def test_state_round_trip(state: PartitionState) -> None:
     assert decode_partition(Node(encode_partition(state), state.partition_epoch, 0)) == state

@@ -1,4 +1,4 @@
-"""What a broker that comes back gives up, by what it still has, and who leads instead."""
+"""In-sync sets and leaders after the return of a broker, by the state of its logs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def resume_leadership(
 
 
 def alone(**changes: object) -> PartitionState:
-    """Broker 3 was the last in sync of three; it stopped without a word."""
+    """Broker 3 was the last in-sync replica of three and stopped uncleanly."""
     state = PartitionState(NO_LEADER, LeaderEpoch(7), (ONE, TWO, THREE), (THREE,), 0)
     return replace(state, **changes)  # type: ignore[arg-type]
 
 
 @given(images(), partitions(), st.sampled_from(BROKERS), st.sampled_from(LogState), st.integers(1, 3))
-def test_incomplete_copy_is_in_no_shared_set_and_not_eligible(
+def test_incomplete_replica_leaves_shared_in_sync_sets_and_eligible_leaders(
     image: ClusterImage, before: PartitionState, broker: BrokerId, copy: LogState, min_in_sync: int
 ) -> None:
     after = resume_leadership(image, broker, copy, before, min_insync_replicas=str(min_in_sync))
@@ -62,7 +62,7 @@ def test_incomplete_copy_is_in_no_shared_set_and_not_eligible(
 
 
 @given(images(), partitions(), st.sampled_from(BROKERS), st.sampled_from(LogState), st.integers(1, 3))
-def test_return_is_settled_at_once(
+def test_rejoin_rule_settles_in_one_step(
     image: ClusterImage, before: PartitionState, broker: BrokerId, copy: LogState, min_in_sync: int
 ) -> None:
     after = resume_leadership(image, broker, copy, before, min_insync_replicas=str(min_in_sync))
@@ -82,7 +82,7 @@ def test_sole_member_that_lost_records_yields_to_eligible_leaders(
     assert after.unclean_epoch == before.unclean_epoch, "nothing that was committed is given up"
 
 
-def test_sole_member_after_a_power_loss_has_all_that_was_committed_and_stays() -> None:
+def test_sole_member_stays_after_power_loss() -> None:
     before = alone(eligible=(ONE, TWO))
     assert resume_leadership(alive(ONE), THREE, LogState.UNCERTAIN, before) == before
     after = resume_leadership(alive(ONE), THREE, LogState.UNCERTAIN, before, durability="os")
@@ -90,8 +90,8 @@ def test_sole_member_after_a_power_loss_has_all_that_was_committed_and_stays() -
 
 
 @pytest.mark.parametrize("copy", [LogState.UNCERTAIN, LogState.PARTIAL, LogState.VANISHED])
-def test_sole_member_without_an_eligible_leader_keeps_what_is_left(copy: LogState) -> None:
-    """With one replica in particular: a restored or moved directory serves what it has."""
+def test_sole_member_without_eligible_leader_keeps_its_log(copy: LogState) -> None:
+    """With a single replica, a restored or moved directory serves what it has."""
     before = alone(replicas=(THREE,))
     assert resume_leadership(alive(), THREE, copy, before) == before
     back = leaders.resume_leadership(THREE)(alive(THREE), NAME, before)
@@ -114,7 +114,7 @@ def test_eligible_leader_that_may_lack_records_becomes_the_last_resort(copy: Log
 
 
 @given(images(), partitions(), st.sampled_from(BROKERS), st.integers(1, 3))
-def test_copy_in_doubt_is_the_last_resort_while_nothing_can_be_committed(
+def test_uncertain_replica_is_last_resort_while_nothing_can_be_committed(
     image: ClusterImage, before: PartitionState, broker: BrokerId, min_in_sync: int
 ) -> None:
     after = resume_leadership(image, broker, LogState.UNCERTAIN, before, min_insync_replicas=str(min_in_sync))
@@ -124,8 +124,8 @@ def test_copy_in_doubt_is_the_last_resort_while_nothing_can_be_committed(
         assert (broker in after.last_resort) == (not can_commit)
 
 
-def test_fsynced_copy_is_preferred_to_a_restored_one_after_a_power_loss() -> None:
-    """Brokers 1 and 2 lose their power, and broker 3 comes back with an old directory."""
+def test_fsynced_replica_is_preferred_to_restored_one_after_power_loss() -> None:
+    """Brokers 1 and 2 lose power, and broker 3 returns with an old directory."""
     state = PartitionState(ONE, LeaderEpoch(4), (ONE, TWO, THREE), (ONE, TWO, THREE), 0)
     for broker in (ONE, TWO):
         state = resume_leadership(alive(), broker, LogState.UNCERTAIN, state, durability="fsync")
@@ -134,8 +134,8 @@ def test_fsynced_copy_is_preferred_to_a_restored_one_after_a_power_loss() -> Non
     assert (state.leader, state.isr, state.last_resort) == (ONE, (ONE, TWO), (THREE,))
 
 
-def test_last_resort_leads_when_the_others_come_back_with_nothing() -> None:
-    """A loss of power and a new disk at once: what was acknowledged after an fsync is still there."""
+def test_last_resort_leads_when_others_return_without_logs() -> None:
+    """Power loss and a new disk at once: records acknowledged after an fsync are still there."""
     before = PartitionState(ONE, LeaderEpoch(4), (ONE, TWO), (ONE, TWO), 0)
     left = resume_leadership(alive(), ONE, LogState.UNCERTAIN, before)
     assert (left.leader, left.isr, left.last_resort) == (NO_LEADER, (TWO,), (ONE,))
@@ -146,7 +146,7 @@ def test_last_resort_leads_when_the_others_come_back_with_nothing() -> None:
     assert (waiting.leader, waiting.isr) == (NO_LEADER, (ONE,))
 
 
-def test_eligible_leader_is_elected_when_nobody_in_sync_is_alive() -> None:
+def test_eligible_leader_is_elected_when_no_in_sync_replica_is_alive() -> None:
     before = alone(leader=THREE, eligible=(ONE, TWO))
     after = leaders.elect(alive(TWO), NAME, before)
     assert after is not None
@@ -170,7 +170,7 @@ def test_stopping_member_stays_eligible_below_min_in_sync(
 
 
 @given(partitions(), st.data(), st.booleans())
-def test_replicas_that_leave_are_eligible_until_the_set_suffices(
+def test_replicas_that_leave_are_eligible_until_min_isr_is_reached(
     before: PartitionState, data: st.DataObject, keeps_eligible: bool
 ) -> None:
     members = tuple(data.draw(st.lists(st.sampled_from(before.replicas), unique=True)))

@@ -1,4 +1,4 @@
-"""What every coordination store does alike: on SQLite, on a real ZooKeeper and on the in-memory twin."""
+"""Contract of all coordination stores: SQLite, a real ZooKeeper and the store in memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Run = Callable[[Scenario], None]
 
 @pytest.fixture(params=["embedded", "memory", pytest.param("zookeeper", marks=pytest.mark.process)])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    """Runs a scenario on a started store; each call is a new session on the same tree."""
+    """Run a scenario on a started store. Each call is a new session on the same tree."""
     ensemble = MemoryEnsemble()
 
     async def on_embedded(scenario: Scenario) -> None:
@@ -63,7 +63,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
 
 
 async def settled(store: CoordinationStore) -> None:
-    """Wait until a change made last is heard of, and with it, in order, all before."""
+    """Wait until the watch reports the last change, and with it all earlier ones."""
     heard = asyncio.Event()
     stop = store.watch("/settled", heard.set)
     await store.create("/settled")
@@ -101,7 +101,7 @@ def test_a_path_is_created_once(run: Run) -> None:
     run(scenario)
 
 
-def test_missing_nodes_are_said_to_be_missing(run: Run) -> None:
+def test_missing_nodes_raise_no_node(run: Run) -> None:
     async def scenario(store: CoordinationStore) -> None:
         for call in (store.get("/x"), store.children("/x"), store.set("/x", b""), store.delete("/x")):
             with pytest.raises(NoNode):
@@ -144,7 +144,7 @@ def test_set_counts_versions_and_is_conditional(run: Run) -> None:
     run(scenario)
 
 
-def test_delete_is_conditional_and_spares_parents(run: Run) -> None:
+def test_delete_is_conditional_and_refuses_parents(run: Run) -> None:
     async def scenario(store: CoordinationStore) -> None:
         await store.create("/a")
         await store.create("/a/b")
@@ -186,7 +186,7 @@ def test_created_numbers_grow_over_restarts(run: Run) -> None:
     assert seen[0] < seen[1]
 
 
-def test_sequential_nodes_count_all_children_there_ever_were(run: Run) -> None:
+def test_sequential_nodes_count_all_children_ever_created(run: Run) -> None:
     async def first(store: CoordinationStore) -> None:
         await store.create("/q")
         assert await store.create("/q/n-", sequential=True) == "/q/n-0000000000"
@@ -225,7 +225,7 @@ def test_ephemeral_nodes_have_no_children(run: Run) -> None:
     run(scenario)
 
 
-def test_multi_answers_per_operation(run: Run) -> None:
+def test_multi_returns_a_result_for_each_operation(run: Run) -> None:
     async def scenario(store: CoordinationStore) -> None:
         await store.create("/a", b"0")
         await store.create("/b")
@@ -267,7 +267,7 @@ def test_multi_is_all_or_nothing(run: Run) -> None:
 
 
 @pytest.mark.parametrize("path", ["a", "/a/", "//a", "", "/a//b"])
-def test_malformed_paths_are_our_own_bug(run: Run, path: str) -> None:
+def test_malformed_paths_raise_value_error(run: Run, path: str) -> None:
     async def scenario(store: CoordinationStore) -> None:
         with pytest.raises(ValueError):
             await store.create(path)
@@ -275,7 +275,7 @@ def test_malformed_paths_are_our_own_bug(run: Run, path: str) -> None:
     run(scenario)
 
 
-def test_watches_hear_of_the_node_and_its_children(run: Run) -> None:
+def test_watches_report_changes_of_node_and_children(run: Run) -> None:
     async def scenario(store: CoordinationStore) -> None:
         heard: list[str] = []
         store.watch("/a", lambda: heard.append("a"))
@@ -329,7 +329,7 @@ def test_a_stopped_watch_is_silent(run: Run) -> None:
     run(scenario)
 
 
-def test_concurrent_writers_meet_one_after_the_other(run: Run) -> None:
+def test_concurrent_writes_are_serialized(run: Run) -> None:
     async def scenario(store: CoordinationStore) -> None:
         await store.create("/counter", b"0")
 
@@ -349,7 +349,7 @@ def test_concurrent_writers_meet_one_after_the_other(run: Run) -> None:
     run(scenario)
 
 
-def test_tells_that_the_session_is_up(tmp_path: Path, zookeeper: str) -> None:
+def test_connected_session_is_reported(tmp_path: Path, zookeeper: str) -> None:
     async def scenario() -> None:
         threads = ThreadPools()
         for store in (

@@ -1,4 +1,4 @@
-"""Random operations on every store and on a plain model of them: they always agree."""
+"""Random operations on every store and on a simple model: the results are equal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Node:
 
 @dataclass
 class Model:
-    """The contract, written as plainly as can be: a copy of everything for each multi."""
+    """Simple model of the contract, with a full copy of the tree for each multi."""
 
     nodes: dict[str, Node] = field(default_factory=lambda: {"/": Node(b"")})
 
@@ -117,7 +117,7 @@ async def outcome(store: CoordinationStore, step: list[Operation]) -> object:
         results = await store.multi(step)
     except StoreError as error:
         return type(error), error.path
-    # Each store counts its changes in its own way.
+    # Stores number their changes differently.
     return [replace(result, created=0) if isinstance(result, StoredNode) else result for result in results]
 
 

@@ -101,7 +101,7 @@ def test_refuses_with_kafkas_code(new: NewTopic, code: ErrorCode) -> None:
     assert refusal(planner(2), new) is code
 
 
-def test_topics_are_made_while_a_broker_is_away() -> None:
+def test_topics_can_be_created_while_a_broker_is_offline() -> None:
     everywhere = planner(3).plan_topic(NewTopic("old", 2, 3))
     image = image_of(2).with_topics([everywhere])
     planned = TopicPlanner(image, BrokerConfig({}), Random(1))
@@ -120,7 +120,7 @@ def test_topics_are_made_while_a_broker_is_away() -> None:
     assert refusal(planned, NewTopic("four", 1, 4)) is ErrorCode.invalid_replication_factor
 
 
-def test_those_that_are_there_suffice() -> None:
+def test_registered_brokers_are_preferred_to_offline_ones() -> None:
     everywhere = planner(3).plan_topic(NewTopic("old", 2, 3))
     planned = TopicPlanner(image_of(2).with_topics([everywhere]), BrokerConfig({}), Random(1))
     assert {
@@ -133,7 +133,7 @@ def test_an_assignment_is_taken_as_given() -> None:
     assert [partition.replicas for partition in topic.partitions] == [(2, 3), (3, 1)]
 
 
-def test_names_are_taken_once_also_within_a_request() -> None:
+def test_duplicate_names_are_refused_also_within_a_request() -> None:
     made = planner().plan_topic(NewTopic("a"))
     both = planner(1, made)
     assert refusal(both, NewTopic("a")) is ErrorCode.topic_already_exists
@@ -152,7 +152,7 @@ def test_names_that_collide_in_metrics_are_refused(first: str, second: str) -> N
     planned.plan_topic(NewTopic("a-b"))
 
 
-def test_a_broker_holds_no_more_partitions_than_it_may() -> None:
+def test_partition_limit_of_a_broker_is_enforced() -> None:
     full = planner(1, planner().plan_topic(NewTopic("a", partitions=3)), max_partitions_per_broker=5)
     assert refusal(full, NewTopic("b", partitions=3)) is ErrorCode.policy_violation
     full.plan_topic(NewTopic("c", partitions=2))
@@ -160,7 +160,7 @@ def test_a_broker_holds_no_more_partitions_than_it_may() -> None:
     assert refusal(full, NewPartitions("a", 4)) is ErrorCode.policy_violation
 
 
-def test_partitions_are_added_behind_the_present_ones() -> None:
+def test_partitions_are_added_after_the_existing_ones() -> None:
     topic = planner(2).plan_topic(NewTopic("t", partitions=2, replication_factor=2))
     grown = planner(2, topic).plan_partitions(NewPartitions("t", 5))
     assert grown.partitions[:2] == topic.partitions

@@ -5,7 +5,7 @@ import asyncio
 from penstock.cluster.watches import Watches
 
 
-def test_a_stopped_watch_is_silent_even_for_what_is_on_its_way() -> None:
+def test_stopped_watch_drops_pending_events() -> None:
     async def scenario() -> None:
         watches = Watches()
         heard: list[str] = []

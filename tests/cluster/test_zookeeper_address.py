@@ -1,4 +1,4 @@
-"""What is written for ZooKeeper's address and user, before anything is connected."""
+"""Checks of ZooKeeper's connect string and user, without a connection."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from penstock.threads import ThreadPools
 
 
 @pytest.mark.parametrize("hosts", ["zk::", "zk:port", "zk:70000", "zk:2181/a//b"])
-def test_an_address_that_is_none_is_refused_in_words(hosts: str) -> None:
+def test_invalid_connect_string_is_explained(hosts: str) -> None:
     with pytest.raises(ConfigError, match="write HOST:PORT"):
         ZooKeeperStore(hosts, ThreadPools())
 
 
 @pytest.mark.parametrize("hosts", ["zk", "zk:2181", "one:2181,two:2182/a/b", "zk:2181/a/"])
-def test_addresses_as_zookeeper_writes_them_are_taken(hosts: str) -> None:
+def test_zookeeper_connect_strings_are_accepted(hosts: str) -> None:
     ZooKeeperStore(hosts, ThreadPools())
 
 

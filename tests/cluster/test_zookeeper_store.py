@@ -1,4 +1,4 @@
-"""What only a real ZooKeeper does: lost connections, expired sessions, servers that are killed, ACLs."""
+"""Behaviour of a real ZooKeeper: lost connections, expired sessions, killed servers, ACLs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def session(
 
 @asynccontextmanager
 async def proxied(hosts: str) -> AsyncIterator[tuple[CuttingProxy, str]]:
-    """The same place, by way of a proxy."""
+    """Same chroot through a proxy."""
     address, _, chroot = hosts.partition("/")
     proxy = CuttingProxy(int(address.rpartition(":")[2]))
     await proxy.start()
@@ -61,7 +61,7 @@ async def proxied(hosts: str) -> AsyncIterator[tuple[CuttingProxy, str]]:
 
 
 class States:
-    """What a store says of its session, and a way to wait for it."""
+    """Session states of a store, with a way to wait for one."""
 
     def __init__(self, store: ZooKeeperStore) -> None:
         self.heard: list[SessionState] = []
@@ -86,9 +86,7 @@ class States:
 
 
 @pytest.mark.parametrize("cut", Cut)
-def test_a_write_whose_connection_is_cut_is_unknown_and_a_read_tells_the_truth(
-    zookeeper: str, cut: Cut
-) -> None:
+def test_write_on_cut_connection_is_unknown_until_read(zookeeper: str, cut: Cut) -> None:
     async def scenario() -> None:
         async with proxied(zookeeper) as (proxy, hosts), session(hosts) as store:
             await store.create("/a", b"old")
@@ -105,8 +103,8 @@ def test_a_write_whose_connection_is_cut_is_unknown_and_a_read_tells_the_truth(
     asyncio.run(scenario())
 
 
-def test_after_a_loss_a_server_must_catch_up_before_it_is_read_from(zookeeper: str) -> None:
-    """The next server of an ensemble may lag behind the one that took the write."""
+def test_reads_follow_a_sync_after_lost_connection(zookeeper: str) -> None:
+    """The next server of an ensemble may lag behind the one that accepted the write."""
 
     async def scenario() -> None:
         async with proxied(zookeeper) as (proxy, hosts), session(hosts) as store:
@@ -124,7 +122,7 @@ def test_after_a_loss_a_server_must_catch_up_before_it_is_read_from(zookeeper: s
     asyncio.run(scenario())
 
 
-def test_an_expired_session_is_told_once_and_is_over(zookeeper: str) -> None:
+def test_expired_session_is_reported_once_and_final(zookeeper: str) -> None:
     async def scenario() -> None:
         async with proxied(zookeeper) as (proxy, hosts), session(zookeeper) as other:
             async with session(hosts, SHORT_MS) as store:
@@ -153,8 +151,8 @@ async def is_gone(store: ZooKeeperStore, path: str) -> bool:
     return await store.get_many([path]) == [None]
 
 
-def test_a_server_that_falls_silent_leaves_no_doubt_when_it_is_back(own_zookeeper: ZooKeeperProcess) -> None:
-    """Whether it still knows the session then is up to the server; the store says what is true."""
+def test_silent_server_leaves_no_unknown_outcome_on_return(own_zookeeper: ZooKeeperProcess) -> None:
+    """The server decides whether it still knows the session; the store reports the truth either way."""
 
     async def scenario() -> None:
         async with session(f"127.0.0.1:{own_zookeeper.port}", SHORT_MS) as store:
@@ -198,7 +196,7 @@ asyncio.run(main())
 """
 
 
-def test_a_process_that_was_stopped_for_longer_than_its_session_finds_it_expired(zookeeper: str) -> None:
+def test_suspended_process_finds_its_session_expired(zookeeper: str) -> None:
     async def scenario() -> None:
         async with session(zookeeper) as other:
             process = await asyncio.create_subprocess_exec(
@@ -229,7 +227,7 @@ def test_a_process_that_was_stopped_for_longer_than_its_session_finds_it_expired
     asyncio.run(scenario())
 
 
-def test_watches_tell_what_changed_while_there_was_no_connection(zookeeper: str) -> None:
+def test_watches_report_changes_during_disconnection(zookeeper: str) -> None:
     async def scenario() -> None:
         async with proxied(zookeeper) as (proxy, hosts), session(hosts) as store, session(zookeeper) as other:
             for path in ("/changed", "/same", "/parent"):
@@ -246,7 +244,7 @@ def test_watches_tell_what_changed_while_there_was_no_connection(zookeeper: str)
             await other.create("/parent/child")
             await other.create("/made")
             proxy.restore()
-            # One that was asked for meanwhile cannot know what it missed.
+            # A watch that was added during the disconnection cannot know what it missed.
             await eventually_async(lambda: equal(heard, {"/changed", "/parent", "/made", "/late"}))
             heard.clear()
             await other.set("/same", b"1")
@@ -259,7 +257,7 @@ async def equal(heard: set[str], wanted: set[str]) -> bool:
     return heard == wanted
 
 
-def test_no_change_is_lost_between_an_event_and_the_next_arming(zookeeper: str) -> None:
+def test_no_change_is_lost_between_event_and_next_watch(zookeeper: str) -> None:
     async def scenario() -> None:
         async with session(zookeeper) as store, session(zookeeper) as other:
             await store.create("/a", b"0")
@@ -303,7 +301,7 @@ def test_reading_thousands_of_nodes_survives_a_cut(zookeeper: str) -> None:
 
 
 def test_writes_and_session_survive_kill_and_restart(own_zookeeper: ZooKeeperProcess) -> None:
-    """Every increment is counted once: what is unknown is read again."""
+    """Each increment is counted once: unknown outcomes are read again."""
 
     async def scenario() -> None:
         async with session(f"127.0.0.1:{own_zookeeper.port}/kill") as store:
@@ -345,7 +343,7 @@ async def reached(done: Callable[[], int], goal: int) -> bool:
     return done() >= goal
 
 
-def test_a_client_that_finds_no_server_says_so(zookeeper: str) -> None:
+def test_unreachable_server_is_named(zookeeper: str) -> None:
     async def scenario() -> None:
         [port] = free_ports(1)
         threads = ThreadPools()
@@ -384,7 +382,7 @@ def test_only_the_user_of_the_digest_reads_and_writes(zookeeper: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_multi_that_zookeeper_would_choke_on_is_our_own_bug(zookeeper: str) -> None:
+def test_too_large_multi_raises_value_error(zookeeper: str) -> None:
     async def scenario() -> None:
         async with session(zookeeper) as store:
             with pytest.raises(ValueError, match="more than ZooKeeper takes"):
@@ -394,7 +392,7 @@ def test_a_multi_that_zookeeper_would_choke_on_is_our_own_bug(zookeeper: str) ->
     asyncio.run(scenario())
 
 
-def test_a_closed_store_leaves_at_once_and_answers_no_more(zookeeper: str) -> None:
+def test_closed_store_ends_its_session_at_once(zookeeper: str) -> None:
     async def scenario() -> None:
         async with session(zookeeper) as other:
             async with session(zookeeper) as store:
@@ -424,7 +422,7 @@ def test_sessions_see_each_other_but_not_beyond_their_chroot(zookeeper: str) -> 
 
 @pytest.mark.usefixtures("starts_processes")
 @pytest.mark.usefixtures("zookeeper_parts")
-def test_an_ensemble_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None:
+def test_ensemble_survives_killed_leader(tmp_path: Path) -> None:
     ports = free_ports(9)
     members = [Member(*ports[start : start + 3]) for start in (0, 3, 6)]
     ensemble = ZooKeeperEnsemble(str(tmp_path), members)

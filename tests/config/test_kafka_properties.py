@@ -1,4 +1,4 @@
-"""A `server.properties` of Kafka, as it is."""
+"""Kafka's `server.properties`, unchanged."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def load(content: str, **command_line: str) -> Loaded:
     return load_broker_config(file=("server.properties", content), command_line=named)
 
 
-def test_the_file_that_comes_with_kafka_is_taken_as_it_is() -> None:
+def test_kafkas_default_file_is_accepted() -> None:
     loaded = load(KRAFT)
     config = loaded.config
     assert (config[NODE_ID], config[LOG_DIR]) == (1, "/tmp/kraft-combined-logs")
@@ -67,7 +67,7 @@ def test_settings_of_a_zookeeper_broker_are_translated() -> None:
     assert TopicConfig(config)[SEGMENT_MS] == 7_200_000
 
 
-def test_the_finest_unit_of_a_duration_counts() -> None:
+def test_finest_unit_of_a_duration_takes_precedence() -> None:
     retained = {
         "log.retention.hours=1": 3_600_000,
         "log.retention.hours=1\nlog.retention.minutes=5": 300_000,
@@ -78,7 +78,7 @@ def test_the_finest_unit_of_a_duration_counts() -> None:
         assert TopicConfig(load(content).config)[RETENTION_MS] == expected
 
 
-def test_an_option_of_the_command_goes_over_a_translated_setting() -> None:
+def test_command_line_overrides_a_translated_option() -> None:
     assert load("listeners=PLAINTEXT://:9092\nbroker.id=1", port="5", node_id="2").config[PORT] == 5
 
 

@@ -19,7 +19,7 @@ def retention(config: BrokerConfig) -> int:
     return TopicConfig(config)[RETENTION_MS]
 
 
-def test_each_place_goes_over_the_one_before() -> None:
+def test_each_source_overrides_the_previous_one() -> None:
     loaded = load_broker_config(
         file=("broker.properties", "port=1\nhttp.port=1\nnum.partitions=1\nlog.retention.ms=1"),
         environment={"PENSTOCK_HTTP_PORT": "2", "PENSTOCK_NUM_PARTITIONS": "2"},
@@ -86,7 +86,7 @@ def test_an_error_in_the_environment_says_so() -> None:
         load_broker_config(environment={"PENSTOCK_LOG_RETENTION_MSS": "1"})
 
 
-def test_variables_that_are_not_broker_settings_are_left_alone() -> None:
+def test_variables_that_are_not_broker_options_are_ignored() -> None:
     environment = {
         "PATH": "/bin",
         "PENSTOCK_BOOTSTRAP": "somewhere:9092",
@@ -114,7 +114,7 @@ def test_an_assignment_without_a_name_or_equals_sign_is_refused(text: str) -> No
         parse_assignments([text])
 
 
-def test_settings_of_two_places_that_contradict_each_other_are_refused() -> None:
+def test_contradicting_values_of_two_sources_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"message\.max\.bytes=3000000"):
         load_broker_config(
             file=("a.properties", "message.max.bytes=3000000"),
@@ -122,6 +122,6 @@ def test_settings_of_two_places_that_contradict_each_other_are_refused() -> None
         )
 
 
-def test_settings_that_fit_together_need_not_fit_the_defaults() -> None:
+def test_consistent_values_may_contradict_defaults() -> None:
     settings = {"socket.request.max.bytes": "500000", "message.max.bytes": "400000"}
     assert load_broker_config(command_line=settings).config.static["message.max.bytes"] == "400000"

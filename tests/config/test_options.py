@@ -49,7 +49,7 @@ def test_every_option_explains_itself_in_sentences(option: Option[Any]) -> None:
         ("unclean.leader.election.enable", "false", "true"),
     ],
 )
-def test_what_kafka_lets_users_choose_is_taken_where_it_holds_here(name: str, ours: str, other: str) -> None:
+def test_kafka_options_with_one_value_accept_that_value(name: str, ours: str, other: str) -> None:
     option = TOPIC_OPTIONS[name]
     assert option.parse(ours) == option.default
     with pytest.raises(ConfigError, match="the only choice"):
@@ -137,19 +137,19 @@ def test_parses_text_into_the_typed_value(option: Option[Any], text: str, value:
         (ADVERTISED_LISTENERS, "two words:9092"),
     ],
 )
-def test_refuses_text_that_will_not_do(option: Option[Any], text: str) -> None:
+def test_invalid_text_is_refused(option: Option[Any], text: str) -> None:
     with pytest.raises(ConfigError):
         option.parse(text)
 
 
-def test_a_refusal_names_the_option_the_value_and_what_would_do() -> None:
+def test_error_names_option_value_and_valid_values() -> None:
     with pytest.raises(ConfigError, match=r"^durability='never': give auto, os or fsync$"):
         DURABILITY.parse("never")
     with pytest.raises(ConfigError, match=r"^retention\.ms='soon': give a whole number, -1 or more$"):
         RETENTION_MS.parse("soon")
 
 
-def test_a_refusal_escapes_and_cuts_the_value() -> None:
+def test_error_escapes_and_truncates_the_value() -> None:
     with pytest.raises(ConfigError) as refusal:
         RETENTION_MS.parse("x\n\x1b[31m" + "y" * 10_000)
     assert "\n" not in str(refusal.value)
@@ -157,14 +157,14 @@ def test_a_refusal_escapes_and_cuts_the_value() -> None:
     assert len(str(refusal.value)) < 200
 
 
-def test_a_sensitive_value_never_shows() -> None:
+def test_sensitive_value_is_never_shown() -> None:
     secret = OptionGroup("secrets").option("password.length", Integer(), 0, "Secret.", sensitive=True)
     with pytest.raises(ConfigError) as refusal:
         secret.parse("hunter2")
     assert "hunter2" not in str(refusal.value)
 
 
-def test_an_unknown_name_is_answered_with_the_likely_one() -> None:
+def test_unknown_name_suggests_a_similar_one() -> None:
     with pytest.raises(ConfigError, match=r"did you mean retention\.ms\?"):
         find(TOPIC_OPTIONS, "retension.ms", "topic")
     with pytest.raises(ConfigError, match="config show --docs"):

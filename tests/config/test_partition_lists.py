@@ -1,4 +1,4 @@
-"""Settings that name replicas."""
+"""Options that list replicas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_replicas_are_named_by_partition_and_broker() -> None:
     assert OPTION.parse(OPTION.format(named)) == named
 
 
-def test_a_star_is_all_and_nothing_is_none() -> None:
+def test_star_means_all_and_empty_means_none() -> None:
     assert (5, 5) in OPTION.parse("*")
     assert (5, 5) not in OPTION.parse("")
     assert OPTION.format(OPTION.parse("*")) == "*"
@@ -26,6 +26,6 @@ def test_a_star_is_all_and_nothing_is_none() -> None:
 @pytest.mark.parametrize(
     "text", ["1", "1:", ":1", "a:b", "1:2:3", "*,1:2", "-1:2", "1:2;3:4", "9" * 11 + ":1"]
 )
-def test_anything_else_is_refused(text: str) -> None:
+def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="partition:broker"):
         OPTION.parse(text)

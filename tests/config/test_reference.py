@@ -8,7 +8,7 @@ from penstock.config.reference import render
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
-def test_the_page_is_what_the_declarations_say() -> None:
+def test_page_matches_the_declarations() -> None:
     assert PAGE.read_text() == render(), "run `make format`"
 
 

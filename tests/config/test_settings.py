@@ -19,7 +19,7 @@ from penstock.config import (
 from penstock.errors import ConfigError
 
 
-def test_a_topic_takes_its_own_value_over_the_brokers_over_the_default() -> None:
+def test_topic_value_overrides_broker_value_and_default() -> None:
     broker = BrokerConfig({"log.retention.ms": "20"})
     assert TopicConfig(BrokerConfig())[RETENTION_MS] == 1_209_600_000
     assert TopicConfig(broker)[RETENTION_MS] == 20
@@ -27,7 +27,7 @@ def test_a_topic_takes_its_own_value_over_the_brokers_over_the_default() -> None
     assert TopicConfig(broker, {"retention.ms": "40"})[RETENTION_MS] == 40
 
 
-def test_the_chain_of_synonyms_lists_every_place_with_the_one_in_force_first() -> None:
+def test_synonyms_list_all_sources_value_in_force_first() -> None:
     broker = BrokerConfig({"log.retention.ms": "20"}, {"log.retention.ms": "30"})
     topic = TopicConfig(broker, {"retention.ms": "40"})
     assert list(topic.synonyms(RETENTION_MS)) == [
@@ -41,12 +41,12 @@ def test_the_chain_of_synonyms_lists_every_place_with_the_one_in_force_first() -
 
 
 @pytest.mark.parametrize("text", ["compact,delete", "delete,compact"])
-def test_a_list_is_told_in_the_order_it_was_given(text: str) -> None:
+def test_list_keeps_the_given_order(text: str) -> None:
     topic = TopicConfig(BrokerConfig(), {"cleanup.policy": text})
     assert next(topic.synonyms(CLEANUP_POLICY)).value == text
 
 
-def test_overrides_replace_the_former_ones_and_leave_the_original_alone() -> None:
+def test_overrides_replace_earlier_ones_in_a_copy() -> None:
     first = BrokerConfig({"port": "1"}, {"num.partitions": "2"})
     second = first.with_overrides({"durability": "os"})
     assert dict(second.overrides) == {"durability": "os"}
@@ -54,7 +54,7 @@ def test_overrides_replace_the_former_ones_and_leave_the_original_alone() -> Non
     assert dict(first.overrides) == {"num.partitions": "2"}
 
 
-def test_a_caller_cannot_change_a_config_through_what_it_passed_or_got() -> None:
+def test_config_is_isolated_from_callers_mappings() -> None:
     given = {"durability": "os"}
     config = BrokerConfig(given)
     given["durability"] = "fsync"
@@ -69,7 +69,7 @@ def test_only_dynamic_settings_can_be_overridden() -> None:
         BrokerConfig().with_overrides({"port": "1"})
 
 
-def test_a_topics_name_given_to_a_broker_is_answered_with_the_brokers_name() -> None:
+def test_topic_option_on_a_broker_suggests_the_broker_option() -> None:
     with pytest.raises(ConfigError, match=r"the broker's default for it is log\.retention\.ms"):
         BrokerConfig({"retention.ms": "5"})
 
@@ -85,7 +85,7 @@ def test_a_batch_cannot_be_larger_than_a_request() -> None:
     assert TopicConfig(BrokerConfig({"message.max.bytes": "2000"}))[MAX_MESSAGE_BYTES] == 2000
 
 
-def test_the_least_compaction_lag_cannot_exceed_the_most() -> None:
+def test_min_compaction_lag_cannot_exceed_max() -> None:
     with pytest.raises(ConfigError, match=r"^min\.compaction\.lag\.ms=6: give at most"):
         TopicConfig(BrokerConfig(), {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
     with pytest.raises(ConfigError, match=r"^log\.cleaner\.min\.compaction\.lag\.ms=6"):
@@ -105,12 +105,12 @@ def test_clients_are_told_an_address_they_can_reach(settings: dict[str, str], ad
     assert BrokerConfig(settings).advertised_address(5000) == address
 
 
-def test_an_address_of_version_six_is_written_in_brackets() -> None:
+def test_ipv6_address_is_written_in_brackets() -> None:
     assert str(Address("::1", 9092)) == "[::1]:9092"
     assert BrokerConfig({"host": "::1"})[HOST] == "::1"
 
 
 @pytest.mark.parametrize("name", ["retention.ms", "consumer.session.timeout.ms"])
-def test_a_broker_started_with_a_setting_of_something_else_is_told_its_own(name: str) -> None:
+def test_startup_option_of_another_resource_suggests_the_broker_option(name: str) -> None:
     with pytest.raises(ConfigError, match=r"is a setting of (topics|groups); the broker's default for it is"):
         BrokerConfig({name: "1000"})

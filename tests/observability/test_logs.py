@@ -27,7 +27,7 @@ class ManualClock:
 
 
 class Written:
-    """A log and the lines it wrote."""
+    """Logger and the lines it wrote."""
 
     def __init__(self, form: Formatter = json_line, level: LoggingLevel = LoggingLevel.INFO) -> None:
         self.clock = ManualClock()
@@ -52,7 +52,7 @@ def test_a_json_line_carries_time_level_message_and_values() -> None:
     }
 
 
-def test_a_line_for_people_reads_from_left_to_right() -> None:
+def test_text_line_format() -> None:
     written = Written(text_line)
     written.log.warning("disk nearly full", free_bytes=12, path="a b")
     assert written.lines == ['2023-11-14 22:13:20.000 WARNING disk nearly full free_bytes=12 path="a b"\n']
@@ -71,7 +71,7 @@ def test_lines_below_the_level_are_left_out() -> None:
 @pytest.mark.parametrize(
     "hostile", ["a\nlevel=error forged", "\x1b[31mred", "\u202e\u0085\x9b31m", "${jndi:x}\r"]
 )
-def test_a_value_cannot_forge_a_line_or_drive_a_terminal(form: Formatter, hostile: str) -> None:
+def test_value_cannot_forge_a_line_or_control_a_terminal(form: Formatter, hostile: str) -> None:
     written = Written(form)
     written.log.info("connected", client_id=hostile)
     line = written.lines[0].removeprefix("\x1b[32m").removesuffix("\x1b[0m\n").removesuffix("\n")
@@ -79,13 +79,13 @@ def test_a_value_cannot_forge_a_line_or_drive_a_terminal(form: Formatter, hostil
     assert line.isascii()
 
 
-def test_a_long_value_is_cut() -> None:
+def test_long_value_is_truncated() -> None:
     written = Written()
     written.log.info("connected", client_id="x" * 65_536)
     assert len(written.lines[0]) < 400
 
 
-def test_a_repeated_line_is_written_a_few_times_and_then_summed_up() -> None:
+def test_repeated_line_is_rate_limited_and_counted() -> None:
     written = Written()
     for _ in range(100):
         written.log.warning_rarely("refused", peer="p")
@@ -95,7 +95,7 @@ def test_a_repeated_line_is_written_a_few_times_and_then_summed_up() -> None:
     assert written.last["suppressed"] == 100 - LINES_PER_WINDOW
 
 
-def test_one_message_does_not_hold_back_another() -> None:
+def test_rate_limit_is_separate_for_each_message() -> None:
     written = Written()
     for _ in range(100):
         written.log.warning_rarely("refused")
@@ -111,7 +111,7 @@ def test_a_peers_fault_is_a_warning_without_a_traceback() -> None:
     assert "traceback" not in written.last
 
 
-def test_a_bug_of_ours_is_an_error_with_its_traceback() -> None:
+def test_internal_error_is_logged_with_traceback() -> None:
     written = Written(text_line)
     try:
         raise KeyError("lost")
@@ -125,9 +125,7 @@ def test_a_bug_of_ours_is_an_error_with_its_traceback() -> None:
     ("setting", "is_terminal", "starts_with"),
     [("auto", False, "{"), ("auto", True, "\x1b["), ("json", True, "{"), ("text", False, "2023")],
 )
-def test_the_form_follows_the_setting_and_the_terminal(
-    setting: str, is_terminal: bool, starts_with: str
-) -> None:
+def test_format_follows_setting_and_terminal(setting: str, is_terminal: bool, starts_with: str) -> None:
     stream = io.StringIO()
     stream.isatty = lambda: is_terminal  # type: ignore[method-assign]
     open_logger(BrokerConfig({"logging.format": setting}), ManualClock(), stream).info("x")
@@ -145,7 +143,7 @@ def untouched_root_logger() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("untouched_root_logger")
-def test_what_libraries_log_arrives_in_our_form() -> None:
+def test_library_logs_use_our_format() -> None:
     written = Written()
     take_over_library_logs(written.log)
     logging.getLogger("some.library").info("chatter")
@@ -155,7 +153,7 @@ def test_what_libraries_log_arrives_in_our_form() -> None:
 
 
 @pytest.mark.usefixtures("untouched_root_logger")
-def test_a_library_that_warns_all_the_time_is_heard_now_and_then() -> None:
+def test_library_warnings_are_rate_limited() -> None:
     written = Written()
     take_over_library_logs(written.log)
     for _ in range(100):
@@ -198,7 +196,7 @@ def test_collections_are_json_and_not_python() -> None:
     }
 
 
-def test_no_color_switches_colours_off() -> None:
+def test_no_color_disables_colors() -> None:
     stream = io.StringIO()
     stream.isatty = lambda: True  # type: ignore[method-assign]
     open_logger(BrokerConfig({"logging.format": "text"}), ManualClock(), stream, no_color=True).info("x")

@@ -21,7 +21,7 @@ def scrape(metrics: BrokerMetrics) -> dict[tuple[str, tuple[str, ...]], float]:
 
 
 def samples_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
-    """Every sample by its name and label values."""
+    """Samples by name and label values."""
     return {
         (sample.name, tuple(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text.decode())
@@ -42,7 +42,7 @@ def test_requests_are_counted_and_timed_by_api() -> None:
     assert samples["penstock_request_seconds_count", ("Fetch",)] == 0
 
 
-def test_a_bound_belongs_to_its_own_bucket_as_prometheus_has_it() -> None:
+def test_bucket_bounds_are_inclusive() -> None:
     metrics = make_metrics()
     metrics.observe_request(0, 0.001)
     assert scrape(metrics)["penstock_request_seconds_bucket", ("Produce", "0.001")] == 1
@@ -63,7 +63,7 @@ def test_produce_errors_are_counted_by_code() -> None:
     assert scrape(metrics)["penstock_produce_errors_total", ("MESSAGE_TOO_LARGE",)] == 2
 
 
-def test_numbers_that_live_elsewhere_are_read_at_each_scrape() -> None:
+def test_scraped_metrics_are_read_at_each_scrape() -> None:
     metrics = make_metrics()
     connections = [1]
     metrics.add_gauge("penstock_connections", "Open.", lambda: connections[0])
@@ -74,7 +74,7 @@ def test_numbers_that_live_elsewhere_are_read_at_each_scrape() -> None:
     assert samples["penstock_received_bytes_total", ()] == 7
 
 
-def test_reasons_beyond_the_cap_are_counted_together() -> None:
+def test_reasons_beyond_the_limit_are_counted_together() -> None:
     metrics = make_metrics()
     for number in range(1000):
         metrics.refused(f"reason {number}")
@@ -85,7 +85,7 @@ def test_reasons_beyond_the_cap_are_counted_together() -> None:
     assert sum(refused.values()) == 1000
 
 
-def test_topics_beyond_the_cap_are_summed_up() -> None:
+def test_topics_beyond_the_limit_are_added_up() -> None:
     metrics = make_metrics(max_topics=2)
     metrics.topic_sizes = lambda: [TopicSize(name, 1, 10, 100) for name in ("d", "c", "b", "a")]
     sizes = {
@@ -103,7 +103,7 @@ def test_a_hostile_label_stays_one_line() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
-def test_several_processes_are_one_text_in_which_each_has_its_name() -> None:
+def test_texts_of_processes_are_merged_with_worker_label() -> None:
     texts = {}
     for name, seconds in (("0", 0.1), ("1", 0.2)):
         metrics = make_metrics()
@@ -119,11 +119,11 @@ def test_several_processes_are_one_text_in_which_each_has_its_name() -> None:
     assert len(samples) == sum(len(samples_of(text)) for text in texts.values())
 
 
-def test_the_process_shows_its_memory_and_files() -> None:
+def test_process_memory_and_files_are_shown() -> None:
     assert scrape(make_metrics())["process_open_fds", ()] > 0
 
 
-def test_loop_lag_counts_what_a_busy_loop_delays() -> None:
+def test_loop_lag_measures_delay_of_a_busy_loop() -> None:
     histogram = Histogram()
 
     async def run() -> None:
