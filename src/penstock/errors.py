@@ -1,8 +1,7 @@
 """Exceptions of all layers in one tree, and Kafka's error codes.
 
 `BrokerError` is the error that a client may see: raised in the domain and turned into a response in one
-place. The other
-exceptions belong to their layer and never reach a client unmapped.
+place. The other exceptions belong to their layer and never reach a client unmapped.
 """
 
 from __future__ import annotations
@@ -74,9 +73,8 @@ class CutOff(PenstockError):
     """The leader can reach neither the coordination store nor enough followers, and another broker may lead
     by now.
 
-    The connection is closed: a client that got an error would ask the same broker for the leader again,
-    and only a
-    closed connection makes it ask others.
+    The connection is closed: a client that got an error would ask the same broker for the leader again, and
+    only a closed connection makes it ask others.
     """
 
     def __init__(self) -> None:

@@ -14,9 +14,8 @@ def how_to_install(extra: str) -> str:
     """Shell command: installs from the clone that this package was installed from, or else by the package's
     name.
 
-    A clone in editable mode, as `make run` installs it, stays editable: otherwise the command would
-    replace it by a copy
-    that later changes of the clone do not reach.
+    A clone in editable mode, as `make run` installs it, stays editable: otherwise the command would replace
+    it by a copy that later changes of the clone do not reach.
     """
     clone, is_editable = _clone()
     options = ["--editable"] if is_editable else []

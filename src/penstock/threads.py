@@ -2,9 +2,8 @@
 loop.
 
 Three pools, so that a disk read never waits for an fsync, nor either of them for a compaction. They are
-implemented here
-because every acknowledgement that waits for an fsync passes through one: a job costs one queue and one
-call to the loop.
+implemented here because every acknowledgement that waits for an fsync passes through one: a job costs one
+queue and one call to the loop.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Several brokers in one process on one store, with crashes, expired sessions and unknown outcomes.
 
-Every write of a partition's state is checked as it happens: a leader is from the recorded in-sync set,
-epochs only
-increase, and no two brokers lead in the same epoch. At the end all images equal the store, and every
-partition that can
-have a leader has one.
+Every write of a partition's state is checked as it happens: a leader is from the recorded in-sync set, epochs
+only increase, and no two brokers lead in the same epoch. At the end all images equal the store, and every
+partition that can have a leader has one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Reassignments between broker processes by unmodified clients, while one dies (T41 in docs/faults.md);
-rack-aware
-consumers.
+rack-aware consumers.
 """
 
 from __future__ import annotations

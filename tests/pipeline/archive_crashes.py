@@ -2,8 +2,8 @@
 run.
 
 This is a script, because its children are forks of a process that has loaded all modules and started no
-thread:
-`archive_crashes.py BOOTSTRAP PLACE TOPIC` prints one line for each crash and ends with an undisturbed run.
+thread: `archive_crashes.py BOOTSTRAP PLACE TOPIC` prints one line for each crash and ends with an undisturbed
+run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Faults at a chosen request to a broker: the process dies before the request is sent or before the response
-arrives, or
-another action runs.
+arrives, or another action runs.
 """
 
 from __future__ import annotations

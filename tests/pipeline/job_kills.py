@@ -1,10 +1,9 @@
 """Kill jobs of a real Spark, or one of their tasks, at random moments: `make job-cycles`.
 
 Each cycle writes new records, starts `penstock pipeline archive`, `replay`, `compact` or `stats` and kills
-it. The
-first run of each job and every fifth one are undisturbed, to measure the duration. After every job the
-tables are
-complete; at the end each record is there, and counted, once. Options: `--cycles N`, `--seed N`.
+it. The first run of each job and every fifth one are undisturbed, to measure the duration. After every job
+the tables are complete; at the end each record is there, and counted, once. Options: `--cycles N`, `--seed
+N`.
 """
 
 from __future__ import annotations

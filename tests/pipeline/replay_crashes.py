@@ -1,9 +1,8 @@
 """Kill a task of a replay at every step of its transactions, one process after another.
 
 This is a script, because its children are forks of a process that has loaded all modules and started no
-thread:
-`replay_crashes.py BOOTSTRAP SOURCE TARGET` prints one line for each crash and ends with an undisturbed
-run.
+thread: `replay_crashes.py BOOTSTRAP SOURCE TARGET` prints one line for each crash and ends with an
+undisturbed run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kill drivers, tasks and brokers under the streaming sink of a real Spark, with new rows before each run,
-and check the
-rows at the end: `make pipeline-crashes`, most of an hour on two cores. `--cases N` runs N cases.
+and check the rows at the end: `make pipeline-crashes`, most of an hour on two cores. `--cases N` runs N
+cases.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Killed tasks and driver of a real Spark under the streaming sink. Part of `make pipeline-crashes` only,
-because it
-starts Spark four times; `test_sink_deaths.py` has the same deaths without Spark.
+because it starts Spark four times; `test_sink_deaths.py` has the same deaths without Spark.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 empty one.
 
 The copy can be interrupted and repeated. `/adopting` names the cluster that is being copied. `/cluster` is
-written last,
-after all other nodes were verified, and only then does the cluster exist. The source must not be written
-meanwhile.
+written last, after all other nodes were verified, and only then does the cluster exist. The source must not
+be written meanwhile.
 """
 
 from __future__ import annotations

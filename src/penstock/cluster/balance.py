@@ -1,8 +1,7 @@
 """Plans of replica assignments for a cluster that grows, shrinks or loses a broker. Pure.
 
-A broker has at most one replica of a partition. Replicas of a partition are on different machines and
-racks if there
-are enough, and no step of a plan reduces that. Within these rules as few replicas as possible are
+A broker has at most one replica of a partition. Replicas of a partition are on different machines and racks
+if there are enough, and no step of a plan reduces that. Within these rules as few replicas as possible are
 reassigned.
 """
 

@@ -1,16 +1,12 @@
 """Removal of a dead broker's registration, without waiting for its session to expire.
 
 The controller may remove any broker, and every broker may remove the controller. A broker that was removed
-although it
-is alive finds its registration gone and registers again. Until then it may act as a leader, but no write
-acknowledged
-with acks=all is lost. Its successor is from the recorded in-sync set, and the former leader acknowledges
-only records
-that all members of that set have. Once the successor leads, it fetches no more, so nothing further is
-acknowledged.
-Removing the successor from the set is conditional on the partition epoch, which the election has changed.
-A leader that
-is alone in the set has no successor and keeps its partition.
+although it is alive finds its registration gone and registers again. Until then it may act as a leader, but
+no write acknowledged with acks=all is lost. Its successor is from the recorded in-sync set, and the former
+leader acknowledges only records that all members of that set have. Once the successor leads, it fetches no
+more, so nothing further is acknowledged. Removing the successor from the set is conditional on the partition
+epoch, which the election has changed. A leader that is alone in the set has no successor and keeps its
+partition.
 """
 
 from __future__ import annotations
@@ -53,8 +49,7 @@ class BrokerRemoval:
         directory_path, broker_path = znodes.directory_path(dead.node_id), znodes.broker_path(dead.node_id)
         paths = [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, directory_path, broker_path]
         # Every new controller changes the first node and every registration the third one, so the checks make
-        # the removal
-        # conditional on both.
+        # the removal conditional on both.
         epoch, controller, directory, registration = await self._store.get_many(paths)
         if epoch is None or directory is None or registration is None or not _is(registration, dead):
             return []

@@ -1,8 +1,7 @@
 """Change list: each metadata change is written atomically with a numbered entry that names what changed.
 
 Any broker writes. The entry tells all brokers what to read again, and its token tells the writer, after an
-unknown
-outcome, whether the change was written. Numbers have no gaps; the controller removes old entries.
+unknown outcome, whether the change was written. Numbers have no gaps; the controller removes old entries.
 """
 
 from __future__ import annotations

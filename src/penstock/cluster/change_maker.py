@@ -2,8 +2,7 @@
 conflict.
 
 All changes of topics, leaders and configs go through it. A broker makes one change at a time. If another
-broker writes
-in between, a condition fails and the change is decided again from the new image.
+broker writes in between, a condition fails and the change is decided again from the new image.
 """
 
 from __future__ import annotations
@@ -58,9 +57,8 @@ class ChangeMaker:
     ) -> R:
         """Make the change that `decide` returns for the current image, and wait until the image shows it.
 
-        Raises BrokerError: NOT_CONTROLLER if the fence fails or the session has expired,
-        KAFKA_STORAGE_ERROR if the disk
-        refuses the write, REQUEST_TIMED_OUT if the outcome is not known.
+        Raises BrokerError: NOT_CONTROLLER if the fence fails or the session has expired, KAFKA_STORAGE_ERROR
+        if the disk refuses the write, REQUEST_TIMED_OUT if the outcome is not known.
         """
         async with self._changing:
             if self._is_closed:

@@ -18,17 +18,17 @@ class ClusterMetrics:
     def show(self, metrics: BrokerMetrics) -> None:
         metrics.add_counter(
             "penstock_controller_changes",
-            "How often another broker became the controller.",
+            "Elections of another broker as controller, as seen by this broker.",
             lambda: self._controller_changes,
         )
         metrics.add_counter(
             "penstock_leader_changes",
-            "How often leadership of a partition was given anew, or given up.",
+            "Leader changes of partitions, including those to no leader, as seen by this broker.",
             lambda: self._leader_changes,
         )
         metrics.add_counter(
             "penstock_brokers_found_dead",
-            "Brokers this one found dead by their closed port, and took out of the cluster.",
+            "Dead brokers that this broker detected by their closed port and removed from the cluster.",
             lambda: self._peers.found_dead,
         )
 

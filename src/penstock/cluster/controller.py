@@ -1,8 +1,7 @@
 """Controller: the elected broker that elects leaders and completes reassignments when brokers come and go.
 
-Every write of the controller is conditional on the controller epoch, so a fenced controller writes
-nothing. It acts on
-each change of the image. Loop thread only.
+Every write of the controller is conditional on the controller epoch, so a fenced controller writes nothing.
+It acts on each change of the image. Loop thread only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Interface of the coordination store: a small tree of versioned nodes, as in ZooKeeper.
 
 Implementations: `embedded` (SQLite, one broker), `zookeeper` (a cluster), `memory` (tests and simulation).
-All pass the
-same contract tests. Any write may raise UnknownOutcome: it may or may not have happened, and the caller
-reads again.
+All pass the same contract tests. Any write may raise UnknownOutcome: it may or may not have happened, and the
+caller reads again.
 """
 
 from __future__ import annotations
@@ -107,8 +106,7 @@ class CoordinationStore(Protocol):
     exist.
 
     An expired session is final: EXPIRED is reported once, then calls raise SessionExpired, and the owner
-    creates another
-    store.
+    creates another store.
     """
 
     async def start(self) -> None: ...
@@ -134,8 +132,7 @@ class CoordinationStore(Protocol):
         Delete and Check.
 
         Raises the StoreError of the first operation that fails (NoNode, NodeExists, BadVersion, NotEmpty,
-        EphemeralParent)
-        with its path.
+        EphemeralParent) with its path.
         """
         ...
 

@@ -1,8 +1,7 @@
 """List of deleted topics, for brokers that were offline at the deletion and still have logs of the topic.
 
-A log is deleted only if its topic id is in this list or the broker saw the deletion, never because the
-topic is
-unknown. The deletion writes the entry. The last few thousand entries are kept.
+A log is deleted only if its topic id is in this list or the broker saw the deletion, never because the topic
+is unknown. The deletion writes the entry. The last few thousand entries are kept.
 """
 
 from __future__ import annotations

@@ -1,18 +1,13 @@
 """Eligible leaders (KIP-966): replicas outside the in-sync set that have every committed record. Pure.
 
-A replica that leaves the in-sync set has every record that is committed at that time. It stays complete
-while nothing
-more can be committed: while the partition has no leader, or while its leader sees eligible leaders in the
-recorded
-state. An in-sync set below min.insync.replicas is recorded together with its eligible leaders, so that the
-loss of its
-last member loses no committed record.
+A replica that leaves the in-sync set has every record that is committed at that time. It stays complete while
+nothing more can be committed: while the partition has no leader, or while its leader sees eligible leaders in
+the recorded state. An in-sync set below min.insync.replicas is recorded together with its eligible leaders,
+so that the loss of its last member loses no committed record.
 
 A replica that may lack committed records, because it lost its page cache or was restored from a copy, is
-recorded as a
-last resort instead (decision 0025). Both lists are emptied by the write after which the leader commits
-without these
-replicas.
+recorded as a last resort instead (decision 0025). Both lists are emptied by the write after which the leader
+commits without these replicas.
 """
 
 from __future__ import annotations
@@ -40,8 +35,7 @@ def with_members(
     log_end: Offset = NO_OFFSET,
 ) -> PartitionState:
     """Partition with another in-sync set, written by its leader, which has committed all records below
-    `committed` and
-    whose log ends at `log_end`.
+    `committed` and whose log ends at `log_end`.
 
     Without `keeps_eligible` the leader commits with that set alone from then on.
     """
@@ -60,8 +54,7 @@ def with_members(
 
 def keeping_eligible(rule: Rule, config: BrokerConfig) -> Rule:
     """Extend a rule: replicas that it removes from the in-sync set become eligible leaders if the set is then
-    below
-    min.insync.replicas or the partition has no leader.
+    below min.insync.replicas or the partition has no leader.
     """
 
     def kept(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:

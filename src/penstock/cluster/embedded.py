@@ -1,10 +1,8 @@
 """Coordination store of a single broker: one SQLite file, no server.
 
-The tree is held in memory and read from there. A multi is committed to the file and synced before it
-becomes visible.
-Each start is a new session and removes ephemeral nodes of the last one. A new file is completed under
-another name and
-then renamed, so a file without content is damaged, never new.
+The tree is held in memory and read from there. A multi is committed to the file and synced before it becomes
+visible. Each start is a new session and removes ephemeral nodes of the last one. A new file is completed
+under another name and then renamed, so a file without content is damaged, never new.
 
     nodes(path, data, version, created, ephemeral, next_sequence, checksum)     one row per node
     store(format, last_change)                                                  one row

@@ -1,8 +1,7 @@
 """Cluster image: the immutable state of the cluster as one broker knows it, replaced as a whole.
 
 A new image shares all unchanged topics and brokers with the old one. Metadata responses, routing and all
-metadata
-changes are computed from an image. Only `ClusterMetadata` publishes new images.
+metadata changes are computed from an image. Only `ClusterMetadata` publishes new images.
 """
 
 from __future__ import annotations
@@ -56,23 +55,19 @@ class PartitionState:
     """Replicas at the end of the reassignment; empty if none is in progress."""
     last_resort: tuple[BrokerId, ...] = ()
     """Replicas that left the in-sync set or the eligible leaders because they may lack committed records. One
-    of them leads
-    if all complete replicas are lost.
+    of them leads if all complete replicas are lost.
     """
     eligible: tuple[BrokerId, ...] = ()
     """Eligible leaders (KIP-966): replicas outside the in-sync set that have every committed record. The
-    leader commits
-    nothing while this or `last_resort` is not empty.
+    leader commits nothing while this or `last_resort` is not empty.
     """
     committed: Offset = NO_OFFSET
     """Offset below which records were committed when the eligible leaders were recorded. A replica with a
-    shorter log has lost
-    records. -1 if unknown.
+    shorter log has lost records. -1 if unknown.
     """
     sole_end: Offset = NO_OFFSET
     """Log end offset of the only in-sync replica when the eligible leaders were recorded. If its log is
-    shorter later, it has
-    lost records. -1 if unknown.
+    shorter later, it has lost records. -1 if unknown.
     """
     unclean_epoch: LeaderEpoch = NO_LEADER_EPOCH
     """Leader epoch of the last unclean election, which may have given up committed records."""

@@ -25,8 +25,7 @@ INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 MIN_CLEANABLE_DIRTY_RATIO = "0.1"
 """Low ratio, because a coordinator reads everything that is not compacted when it loads: most records replace
-a recent
-one, and loading costs more than compaction.
+a recent one, and loading costs more than compaction.
 """
 
 

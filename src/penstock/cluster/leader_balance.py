@@ -1,9 +1,8 @@
 """Balance of preferred leaders: reorders replicas so that brokers lead equally many partitions. No data
 moves. Pure.
 
-First each topic is balanced by itself, because its partitions share the load. Then the total is balanced
-as far as no
-topic becomes less even.
+First each topic is balanced by itself, because its partitions share the load. Then the total is balanced as
+far as no topic becomes less even.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Election rules: which replica leads a partition. Pure: an image in, new partition states out.
 
 The leader is an alive member of the recorded in-sync set or, if none of them is alive, of the eligible
-leaders
-(`eligible.py`); otherwise there is no leader. Every election increases the leader epoch. `rejoining.py`
-decides what a
-broker gives up when it registers again.
+leaders (`eligible.py`); otherwise there is no leader. Every election increases the leader epoch.
+`rejoining.py` decides what a broker gives up when it registers again.
 """
 
 from __future__ import annotations
@@ -22,12 +20,10 @@ from penstock.model import BrokerId, LeaderEpoch, TopicPartition
 
 def elect(image: ClusterImage, _: TopicPartition, partition: PartitionState) -> PartitionState | None:
     """Elect a leader if the current one is not alive: a member of the in-sync set, an eligible leader, or
-    nobody until one
-    is alive again.
+    nobody until one is alive again.
 
-    A stopping broker leaves every in-sync set that has another alive member. If it may not be removed
-    here, the other
-    member becomes the leader and removes it.
+    A stopping broker leaves every in-sync set that has another alive member. If it may not be removed here,
+    the other member becomes the leader and removes it.
     """
     partition = _with_eligible(image, partition)
     staying = tuple(member for member in partition.isr if not image.is_stopping(member))
@@ -44,8 +40,7 @@ def elect(image: ClusterImage, _: TopicPartition, partition: PartitionState) -> 
 
 def _with_eligible(image: ClusterImage, partition: PartitionState) -> PartitionState:
     """If no in-sync replica is alive but an eligible leader is, all of both lists become in-sync replicas, as
-    each has every
-    committed record. The leader removes the dead ones later, after an fsync.
+    each has every committed record. The leader removes the dead ones later, after an fsync.
     """
     is_any_alive = first_alive(image, partition, partition.isr) != NO_LEADER
     if is_any_alive or first_alive(image, partition, partition.eligible) == NO_LEADER:
@@ -58,9 +53,8 @@ def _with_eligible(image: ClusterImage, partition: PartitionState) -> PartitionS
 def may_shrink(image: ClusterImage, members: Sequence[BrokerId], staying: Sequence[BrokerId]) -> bool:
     """Whether a broker other than the leader may shrink the in-sync set to `staying`.
 
-    Records on several machines need not be fsynced. Before a single machine remains, they must be: only
-    the leader knows
-    that, so only the leader may write such a set.
+    Records on several machines need not be fsynced. Before a single machine remains, they must be: only the
+    leader knows that, so only the leader may write such a set.
     """
     machines = {image.brokers[member].machine_id for member in staying if member in image.brokers}
     return len(staying) == len(members) or len(machines) > 1
@@ -84,8 +78,7 @@ def elect_preferred(image: ClusterImage, partition: PartitionState) -> Partition
 
 def elect_any(image: ClusterImage, partition: PartitionState) -> PartitionState | None:
     """Unclean election: if neither an in-sync replica nor an eligible leader is alive, elect any replica as
-    the only in-sync
-    one.
+    the only in-sync one.
 
     Records that it lacks are lost, so this happens only at an operator's request.
     """

@@ -1,9 +1,8 @@
 """Reader of the coordination store: builds the cluster image with few pipelined reads. Also encodes its parts
 as nodes.
 
-The reads are not one snapshot. Whatever changes in between has an entry in the change list and is read
-again. The nodes
-of a single topic always belong together.
+The reads are not one snapshot. Whatever changes in between has an entry in the change list and is read again.
+The nodes of a single topic always belong together.
 """
 
 from __future__ import annotations

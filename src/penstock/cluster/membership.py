@@ -1,8 +1,7 @@
 """Cluster membership of this broker: registration, with a broker epoch that is never used again.
 
-A broker that may have lost records leaves the in-sync sets before it registers (`rejoining.py`), and leads
-in new leader
-epochs afterwards. The registration ends with the session.
+A broker that may have lost records leaves the in-sync sets before it registers (`rejoining.py`), and leads in
+new leader epochs afterwards. The registration ends with the session.
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ class BrokerIdentity:
         """Whether the directory has every write since the last registration, which was with this directory.
 
         A broker that was killed between its registration and the record of it in the directory has written
-        nothing in
-        between: then the directory names the previous epoch.
+        nothing in between: then the directory names the previous epoch.
         """
         if last is None or last.directory_id != self.directory_id:
             return False
@@ -84,8 +82,7 @@ class Membership:
         has_vanished: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> BrokerEpoch:
         """Register this broker. `has_log` tells whether a partition has a log in the data directory,
-        `has_vanished` whether it
-        had one that is lost.
+        `has_vanished` whether it had one that is lost.
         """
         await self._check_not_taken(identity)
         last = await self._last_registration()
@@ -218,8 +215,7 @@ class Membership:
 
     def _check_stale(self, directory: bytes, identity: BrokerIdentity) -> None:
         """Raise BrokerError unless the existing registration is stale. A registration with this broker's own
-        data directory,
-        which is locked, belongs to a process that has ended.
+        data directory, which is locked, belongs to a process that has ended.
         """
         if (
             not directory

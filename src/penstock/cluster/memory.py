@@ -1,16 +1,11 @@
 """Coordination store in memory, for tests and simulation: several clients on one shared tree.
 
-A `MemoryEnsemble` is the shared state of all brokers of a simulated cluster and survives their crashes.
-Each
+A `MemoryEnsemble` is the shared state of all brokers of a simulated cluster and survives their crashes. Each
 `MemoryStore` is one client with its own session. Faults come from a seed: a write may raise UnknownOutcome
-with or
-without having happened, and any call may take (virtual) time. A client can be disconnected: its calls
-wait, responses on
-their way are lost, it misses watch events, and after the session timeout its session expires, which it
-learns on
-reconnect. Its server may lag (`LaggingServer`). After a reconnect, which may lead to another server, reads
-follow a
-`sync`, as in the ZooKeeper store. No threads; the only clock is the loop's.
+with or without having happened, and any call may take (virtual) time. A client can be disconnected: its calls
+wait, responses on their way are lost, it misses watch events, and after the session timeout its session
+expires, which it learns on reconnect. Its server may lag (`LaggingServer`). After a reconnect, which may lead
+to another server, reads follow a `sync`, as in the ZooKeeper store. No threads; the only clock is the loop's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Server of an in-memory ensemble that applies commits with a lag, as a ZooKeeper follower does.
 
 Reads of its client return a state that the ensemble once had, never older than before, perhaps not the
-newest. A write
-of the client, or a `sync`, brings the server up to date, as ZooKeeper guarantees.
+newest. A write of the client, or a `sync`, brings the server up to date, as ZooKeeper guarantees.
 """
 
 from __future__ import annotations

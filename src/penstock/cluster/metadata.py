@@ -1,10 +1,8 @@
 """Cluster metadata of this broker: the image, which changes only by what the coordination store says.
 
-Changes, including this broker's own, arrive through the change list in its order. Brokers and the
-controller, whose
-nodes vanish without an entry, arrive through watches. The writer of a change waits with `applied` until
-the image shows
-it. Loop thread only.
+Changes, including this broker's own, arrive through the change list in its order. Brokers and the controller,
+whose nodes vanish without an entry, arrive through watches. The writer of a change waits with `applied` until
+the image shows it. Loop thread only.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Failure detector: detects a dead broker by its closed connection and refused port, before its session
 expires.
 
-The controller keeps a connection to every broker, and every broker keeps one to the controller. A broker
-is dead if it
-was reached before and its port is refused twice after the connection has ended; it is removed from the
-cluster
-(`BrokerRemoval`). A silent broker, or one that was never reached, is not dead: its session decides. Loop
-thread only.
+The controller keeps a connection to every broker, and every broker keeps one to the controller. A broker is
+dead if it was reached before and its port is refused twice after the connection has ended; it is removed from
+the cluster (`BrokerRemoval`). A silent broker, or one that was never reached, is not dead: its session
+decides. Loop thread only.
 """
 
 from __future__ import annotations

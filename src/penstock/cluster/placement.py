@@ -1,8 +1,7 @@
 """Placement of the replicas of new partitions. Pure.
 
 Replicas of a partition are on different brokers. Two of them share a machine only if no other machine is
-left, and racks
-are spread as far as that allows. Leaders are spread evenly, replicas nearly so.
+left, and racks are spread as far as that allows. Leaders are spread evenly, replicas nearly so.
 """
 
 from __future__ import annotations

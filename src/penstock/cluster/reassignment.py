@@ -1,10 +1,9 @@
 """Rules of partition reassignment: begin, complete and cancel. Pure: a state in, a new state out.
 
-While a reassignment is in progress, the replicas are the original ones followed by the added ones. No
-replica is removed
-until all added ones are in sync. Replicas are removed in a new leader epoch, so that later fetches of them
-do not count.
-An in-sync set that would be left on one machine is written by its leader, after an fsync.
+While a reassignment is in progress, the replicas are the original ones followed by the added ones. No replica
+is removed until all added ones are in sync. Replicas are removed in a new leader epoch, so that later fetches
+of them do not count. An in-sync set that would be left on one machine is written by its leader, after an
+fsync.
 """
 
 from __future__ import annotations
@@ -62,9 +61,8 @@ def _is_due(
 ) -> bool:
     """Whether all added replicas are in sync, so that the reassignment can complete.
 
-    The remaining in-sync replicas must reach min.insync.replicas: completing never makes a writable
-    partition refuse
-    writes.
+    The remaining in-sync replicas must reach min.insync.replicas: completing never makes a writable partition
+    refuse writes.
     """
     if not partition.is_reassigning:
         return False
@@ -141,8 +139,7 @@ def _among(replicas: Collection[BrokerId], members: Sequence[BrokerId]) -> tuple
 
 def _towards(partition: PartitionState, target: tuple[BrokerId, ...]) -> PartitionState:
     """State with the new target. A replica that an earlier reassignment added in vain is removed at once, or
-    at the end of
-    this one if it is in sync.
+    at the end of this one if it is in sync.
     """
     origin = _origin(partition)
     unwanted = tuple(

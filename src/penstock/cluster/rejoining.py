@@ -2,8 +2,7 @@
 Pure.
 
 The rules are applied before the registration, so that no replica is elected that lacks committed records
-while another
-replica has them.
+while another replica has them.
 """
 
 from __future__ import annotations
@@ -45,10 +44,8 @@ def rejoin_rule(
     """Rule to apply before this broker registers, by the state of each log.
 
     An incomplete replica leaves the in-sync set and the eligible leaders. While nothing can be committed
-    without it, it is
-    recorded as a last resort, or as an eligible leader if it has all committed records (durability=fsync
-    after a power
-    loss). `_yield` decides about the only member of an in-sync set.
+    without it, it is recorded as a last resort, or as an eligible leader if it has all committed records
+    (durability=fsync after a power loss). `_yield` decides about the only member of an in-sync set.
     """
 
     def rule(image: ClusterImage, name: TopicPartition, partition: PartitionState) -> PartitionState | None:
@@ -115,10 +112,8 @@ def _yield(
     any.
 
     After a power loss it has all committed records, because the only in-sync machine fsyncs first, except
-    with
-    durability=os. Otherwise eligible leaders have more. A last resort has more than a lost log. With
-    neither, the rest of
-    the log leads; a new disk does not, until an operator decides.
+    with durability=os. Otherwise eligible leaders have more. A last resort has more than a lost log. With
+    neither, the rest of the log leads; a new disk does not, until an operator decides.
     """
     if partition.eligible and (log_state is not LogState.UNCERTAIN or durability is Durability.OS):
         resorts = (*partition.last_resort, broker) if log_state.has_log else partition.last_resort

@@ -1,14 +1,10 @@
 """Writes that create, extend or delete a topic, in several parts if it is large. Pure.
 
 The topic's node holds the number of partitions; zero means that the topic does not exist. Partition nodes
-beyond that
-number are invisible. A large change writes them before, or removes them after, in multis that ZooKeeper
-accepts, and
-becomes visible by one write of the topic's node. Until it is complete, that node tells how many invisible
-partition
-nodes there may be (`pending`) and which broker writes them (`writer`). Every part is conditional on the
-version of the
-topic's node: a broker that claims the topic stops the other writer.
+beyond that number are invisible. A large change writes them before, or removes them after, in multis that
+ZooKeeper accepts, and becomes visible by one write of the topic's node. Until it is complete, that node tells
+how many invisible partition nodes there may be (`pending`) and which broker writes them (`writer`). Every
+part is conditional on the version of the topic's node: a broker that claims the topic stops the other writer.
 """
 
 from __future__ import annotations
@@ -86,12 +82,12 @@ def growth(topic: TopicImage, present: int, writer: str) -> tuple[TopicImage, Wr
 def deletion(topic: TopicImage, writer: str) -> Writes:
     path, count = znodes.topic_path(topic.name), len(topic.partitions)
     removals = [Delete(znodes.partition_path(topic.name, index)) for index in range(count)]
-    told = entry_of(topic.id)
+    deletion_entry = entry_of(topic.id)
     if count <= MAX_PARTITIONS_PER_MULTI:
-        return Writes((*removals, Delete(path, topic.version), told))
+        return Writes((*removals, Delete(path, topic.version), deletion_entry))
     hidden = Set(path, encode_topic(replace(topic, partitions=()), count, writer), topic.version)
     version = topic.version + 1
-    return Writes((hidden, told), after=(*_parts(path, version, removals), [Delete(path, version)]))
+    return Writes((hidden, deletion_entry), after=(*_parts(path, version, removals), [Delete(path, version)]))
 
 
 def claim(unfinished: UnfinishedChange, writer: str) -> Operation:

@@ -2,8 +2,7 @@
 Pure.
 
 A `TopicPlanner` serves one request. It checks each topic against the image and against the topics it has
-planned, and
-raises BrokerError with Kafka's error code.
+planned, and raises BrokerError with Kafka's error code.
 """
 
 from __future__ import annotations
@@ -184,8 +183,7 @@ class TopicPlanner:
 
     def _deal(self, partitions: int, replication_factor: int) -> list[tuple[BrokerId, ...]]:
         """Place replicas on the registered brokers. If there are too few, offline brokers are used as well,
-        so that topics can
-        be created while a broker restarts.
+        so that topics can be created while a broker restarts.
         """
         brokers = list(self._image.brokers.values())
         missing = replication_factor - len(brokers)

@@ -1,8 +1,7 @@
 """Tree of versioned nodes behind the embedded and the in-memory store. Pure, without time or IO.
 
 A multi is first prepared, which checks it without a change, and later applied, so that a store can make it
-durable in
-between. Only one prepared write may be outstanding.
+durable in between. Only one prepared write may be outstanding.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Coordination store of a cluster: one ZooKeeper session through kazoo.
 
 Only this module imports kazoo, and kazoo's threads only post to the loop. A store is one session: after it
-has expired,
-every call raises SessionExpired, and the owner creates another store. ZooKeeper serves the requests of a
-session in
-order, so a read sees all earlier writes. After a lost connection, reads follow a `sync`.
+has expired, every call raises SessionExpired, and the owner creates another store. ZooKeeper serves the
+requests of a session in order, so a read sees all earlier writes. After a lost connection, reads follow a
+`sync`.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ from penstock.threads import Threads
 CHUNK = 100
 MAX_SINGLE_REQUESTS = 100
 """Limit of concurrent requests. kazoo wakes its thread with a byte in a socket pair for each request; a few
-hundred unread
-bytes would block the loop.
+hundred unread bytes would block the loop.
 """
 
 MAX_MULTI_BYTES = 1_000_000
@@ -414,8 +412,7 @@ class _NodeWatch:
     """Watch on a path: two ZooKeeper watches (node and children), set again after each event.
 
     Setting them reads the current state, and `changed` is called if it differs from the last one. So no
-    change is missed
-    between an event and the next watch, or while there was no connection.
+    change is missed between an event and the next watch, or while there was no connection.
     """
 
     def __init__(

@@ -1,9 +1,8 @@
 """Configuration: every option, declared once. Import options and configs from here.
 
 `topic_options`, `group_options`, `transaction_options`, `gateway_options` and `broker_options` hold the
-declarations,
-`settings` the configs; `loading` reads files, environment and command line, `reference` generates
-docs/configuration.md.
+declarations, `settings` the configs; `loading` reads files, environment and command line, `reference`
+generates docs/configuration.md.
 """
 
 from __future__ import annotations

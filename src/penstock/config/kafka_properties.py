@@ -1,10 +1,8 @@
 """Translation of Kafka's `server.properties` to the options of this broker.
 
 Kafka's other names for the same option (`broker.id`, `log.dirs`, `listeners`, `log.retention.hours`) are
-translated.
-Options of Kafka's threads, socket buffers and KRaft quorum are accepted without effect, so that a file can
-be used
-unchanged.
+translated. Options of Kafka's threads, socket buffers and KRaft quorum are accepted without effect, so that a
+file can be used unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Option: a configuration entry with name, type, default and description, declared once.
 
-Validation, DescribeConfigs, docs/configuration.md, files, environment and command line are derived from
-the
+Validation, DescribeConfigs, docs/configuration.md, files, environment and command line are derived from the
 declarations in the `*_options` modules.
 """
 

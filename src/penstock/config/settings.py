@@ -1,8 +1,7 @@
 """Configs of a broker, a topic or a group: immutable, validated, and with the source of each value.
 
-`config[OPTION]` is the value in force. For a broker: its dynamic override, else its startup value, else
-the default.
-For a topic or group: its own override, else the broker's value of the synonym.
+`config[OPTION]` is the value in force. For a broker: its dynamic override, else its startup value, else the
+default. For a topic or group: its own override, else the broker's value of the synonym.
 """
 
 from __future__ import annotations

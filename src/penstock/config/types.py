@@ -177,8 +177,7 @@ class Choice(Generic[E]):
 @dataclass(frozen=True, slots=True)
 class ListOf(Generic[E]):
     """One or several of the choices, separated by commas, in the given order, because tools compare the text.
-    May be
-    empty if `may_be_empty` is set.
+    May be empty if `may_be_empty` is set.
     """
 
     choices: type[E]

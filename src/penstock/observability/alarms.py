@@ -1,9 +1,8 @@
 """Alarms: conditions of a partition that need an operator, shown in `/health`, in a metric and in the log.
 
 An alarm is raised when its condition is found and cleared when it is over. Raising it again changes its
-detail and adds
-no log line. Alarms do not make a process unhealthy, because a restart would not end the condition. Loop
-thread only.
+detail and adds no log line. Alarms do not make a process unhealthy, because a restart would not end the
+condition. Loop thread only.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ class AlarmKind(StrEnum):
     """A log of this broker has stored records that cannot be read."""
     TRUNCATION_REFUSED = "truncation_refused"
     """The leader of a partition lacks records that this broker knows to be committed. This broker keeps them,
-    and does
-    not follow that leader.
+    and does not follow that leader.
     """
 
 

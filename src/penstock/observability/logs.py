@@ -1,8 +1,7 @@
 """Structured log: a constant message and named values, one line each, as JSON or as text for people.
 
-Messages are constants. Everything that comes from outside goes into values, which are escaped and
-truncated. The
-`_rarely` methods are for events that a client can cause at will.
+Messages are constants. Everything that comes from outside goes into values, which are escaped and truncated.
+The `_rarely` methods are for events that a client can cause at will.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Metrics of a broker: plain integers and lists that are cheap to update and read only at a scrape.
 
 No global state: the broker creates one `BrokerMetrics` and passes it on, and `exposition` renders it. The
-number of label
-values is bounded everywhere. Loop thread only.
+number of label values is bounded everywhere. Loop thread only.
 """
 
 from __future__ import annotations

@@ -441,7 +441,7 @@ static void builder_dealloc(RawBuilder *self)
 static PyMethodDef builder_methods[] = {
     {"append", (PyCFunction)builder_append, METH_VARARGS,
      "append(body, record_count, base_offset, base_timestamp, append_timestamp, first_offset, end_offset)"},
-    {"take", (PyCFunction)builder_take, METH_NOARGS, "The buffers; the builder begins anew."},
+    {"take", (PyCFunction)builder_take, METH_NOARGS, "Return the buffers and reset the builder."},
     {NULL, NULL, 0, NULL},
 };
 

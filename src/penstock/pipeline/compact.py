@@ -1,6 +1,5 @@
 """Compaction of topics to a table with one row for each key: the last row, as in log compaction, or the first
-row,
-which removes duplicates.
+row, which removes duplicates.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ def compact(spark: SparkSession, job: CompactJob) -> int:
 
 def compacted(rows: DataFrame, by: str, keep: Keep) -> DataFrame:
     """Keep one row for each topic and key. Offsets order the rows of a partition, timestamps order rows of
-    different
-    partitions. With Keep.LAST, a key whose last row has no value is deleted (tombstone).
+    different partitions. With Keep.LAST, a key whose last row has no value is deleted (tombstone).
     """
     choose = f.max_by if keep is Keep.LAST else f.min_by
     whole = f.struct(*rows.columns)

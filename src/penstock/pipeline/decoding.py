@@ -1,10 +1,8 @@
 """Decoder from record batches to Arrow, with the visibility rules of a consumer.
 
 The CRC of every batch is verified before the batch is used. Control records are skipped, and records of
-aborted
-transactions if the broker lists these transactions. A builder parses the records: the compiled one if it
-is available,
-else the one in Python.
+aborted transactions if the broker lists these transactions. A builder parses the records: the compiled one if
+it is available, else the one in Python.
 """
 
 from __future__ import annotations
@@ -63,9 +61,8 @@ class ColumnBuilder(Protocol):
     ) -> None:
         """Add the records of a decompressed batch with first_offset <= offset < end_offset.
 
-        `append_timestamp_ms` replaces the timestamps of all records unless it is -1. Raises InvalidBatch
-        or ValueError
-        for malformed records.
+        `append_timestamp_ms` replaces the timestamps of all records unless it is -1. Raises InvalidBatch or
+        ValueError for malformed records.
         """
         ...
 
@@ -101,8 +98,7 @@ def decode(
     builder_type: BuilderType | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Rows of the wanted range with these columns. `chunks` are the fetched bytes in offset order, each with
-    the broker's
-    list of aborted transactions.
+    the broker's list of aborted transactions.
 
     Raises DamagedRecords at a batch whose CRC does not match. Rows of earlier batches may be lost then.
     """

@@ -1,9 +1,8 @@
 """Writer of Spark rows to a Delta table without Delta's jars: tasks write Parquet files, the driver commits
 them.
 
-A write replaces all rows of the table in one commit, or none. Files of older versions and of killed runs
-are vacuumed
-later. A table with other columns is not changed.
+A write replaces all rows of the table in one commit, or none. Files of older versions and of killed runs are
+vacuumed later. A table with other columns is not changed.
 """
 
 from __future__ import annotations

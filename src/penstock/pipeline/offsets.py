@@ -92,8 +92,7 @@ def topic_names(bootstrap: str) -> list[str]:
 
 def offsets_at(read_settings: ReadSettings, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """First offset at or after each time, or the end offset for -1 (latest) and -2 (earliest). The result is
-    -1 if all
-    records are older.
+    -1 if all records are older.
     """
 
     async def ask(routes: Routes) -> dict[TopicPartition, int]:

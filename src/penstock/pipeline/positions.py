@@ -1,8 +1,7 @@
 """Position of a streaming query: the next offset of each partition, as Spark stores it in the checkpoint of
 the query.
 
-A position also holds partitions that are not subscribed at present, so that a topic which is subscribed
-again
+A position also holds partitions that are not subscribed at present, so that a topic which is subscribed again
 continues where the query left it. Topics are identified by name and topic id.
 """
 
@@ -27,8 +26,7 @@ class Position:
         self, offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str], deleted: frozenset[str]
     ) -> Position:
         """Position after a batch up to `offsets`. Partitions outside the batch keep their offset, except
-        partitions of a topic
-        that was replaced by one with another id.
+        partitions of a topic that was replaced by one with another id.
         """
         replaced = {
             name for name, _ in offsets if self.topic_ids.get(name, topic_ids[name]) != topic_ids[name]

@@ -1,9 +1,8 @@
 """Replay of topics, from archive and log, into another topic. Each record is written once, also if the replay
 is restarted.
 
-Spark reads and filters, and each task writes the records of one source partition. The target cluster
-stores the
-progress of each source partition under the name of the replay.
+Spark reads and filters, and each task writes the records of one source partition. The target cluster stores
+the progress of each source partition under the name of the replay.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Writer of replayed records in a task: writes the records of one source partition in order, in transactions.
 
 Each transaction also commits the next source offset, for a consumer group of that partition alone. Another
-attempt of
-the task takes over the transactional id, which aborts the open transaction, and continues at the committed
-offset. No
-record is written twice or skipped.
+attempt of the task takes over the transactional id, which aborts the open transaction, and continues at the
+committed offset. No record is written twice or skipped.
 """
 
 from __future__ import annotations

@@ -110,8 +110,7 @@ class BatchReader(DataSourceReader):
 
 def read_rows(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """Rows of a range, read in a task. With failOnDataLoss=false, offsets that are deleted during the read
-    are skipped with a
-    warning, and so is the rest of the range if its topic is deleted.
+    are skipped with a warning, and so is the rest of the range if its topic is deleted.
     """
     read_settings = ReadSettings(options.bootstrap, options.read_committed)
     while True:

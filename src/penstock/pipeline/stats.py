@@ -1,8 +1,8 @@
 """Statistics of topics by time window, as a stream: records, bytes, distinct keys and latency.
 
 A window is written once, after it has ended and `delay_ms` for late records has passed. Spark's checkpoint
-holds the
-progress. Table and topic each store the number of the last batch, so that no batch is written twice.
+holds the progress. Table and topic each store the number of the last batch, so that no batch is written
+twice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Streaming source: Spark requests the next position, plans a batch between two positions, and stores
-positions in the
-checkpoint (see `positions`).
+positions in the checkpoint (see `positions`).
 """
 
 from __future__ import annotations
@@ -99,8 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def plan(self, read_before: Mapping[str, str] | None = None) -> Plan:
         """Plan for the topics of the subscription. Raises NoSuchTopic if a topic does not exist; with
-        `read_before`, the ids of
-        topics that the stream has read, that topic is left out.
+        `read_before`, the ids of topics that the stream has read, that topic is left out.
         """
         return Plan(self.options, topics_of(self.options, skips_missing=read_before is not None))
 
@@ -146,8 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _starts(self, plan: Plan, before: Position) -> dict[TopicPartition, int]:
         """Start offsets of partitions in the plan. A partition without a start is new, or its topic was
-        deleted and created
-        again: it is read from its log start offset.
+        deleted and created again: it is read from its log start offset.
         """
         replaced = set()
         for name, topic in plan.topics.items():

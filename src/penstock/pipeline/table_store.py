@@ -1,8 +1,7 @@
 """Location of a table: a directory, or an object store that deltalake supports, with files by relative path.
 
 A store is a plain value that Spark sends to tasks, with the driver's environment variables for the object
-store.
-Files are durable after `make_durable` has returned.
+store. Files are durable after `make_durable` has returned.
 """
 
 from __future__ import annotations
@@ -85,10 +84,8 @@ class Store:
 
     def problem_with(self, sizes: Mapping[str, int]) -> str | None:
         """Description of the first file that is missing or has another size, as this process sees it; None if
-        all are
-        right. The driver checks files of tasks this way, because a worker may have written to a directory
-        of the same
-        name that the driver does not share.
+        all are right. The driver checks files of tasks this way, because a worker may have written to a
+        directory of the same name that the driver does not share.
         """
         found = self._sizes_of(sizes)
         for name, size in sizes.items():

@@ -1,11 +1,9 @@
 """Archiver: the driver plans offset ranges, tasks write them as Parquet files, one commit adds them to the
 table.
 
-Each round is planned from one version of the table, and the table refuses a commit that is based on an
-older version.
-Each record is therefore archived once, also after crashes and with several archivers. A run ends at the
-last stable
-offsets of its start, so only records of committed transactions are archived.
+Each round is planned from one version of the table, and the table refuses a commit that is based on an older
+version. Each record is therefore archived once, also after crashes and with several archivers. A run ends at
+the last stable offsets of its start, so only records of committed transactions are archived.
 """
 
 from __future__ import annotations
@@ -56,8 +54,7 @@ class ArchiveJob:
     truncates: bool = False
     grace_ms: int = 600_000
     """Truncation keeps records that were archived less than this many milliseconds ago, so that reads which
-    were planned
-    before they were archived can still fetch them from the log.
+    were planned before they were archived can still fetch them from the log.
     """
     offsets_a_round: int = OFFSETS_A_ROUND
 
@@ -93,8 +90,7 @@ class Archiver:
 
     def run(self) -> Iterator[ArchiveProgress]:
         """Archive all records up to the current end of the topics. Yields the totals after each round, and
-        once at the end
-        if there was nothing to archive.
+        once at the end if there was nothing to archive.
         """
         topics = topics_of(self._job.options)
         view = self._job.table.view_or_create()
@@ -128,8 +124,7 @@ class Archiver:
         self, topics: Mapping[str, SourceTopic], targets: Mapping[TopicPartition, int]
     ) -> tuple[dict[str, SourceTopic], dict[TopicPartition, int]]:
         """Drop topics that were deleted since the plan, including topics created again under the same name.
-        The next run
-        archives the new topic.
+        The next run archives the new topic.
         """
         now = topics_of(self._job.options, skips_missing=True)
         same = {name: topic for name, topic in topics.items() if name in now and now[name].id == topic.id}

@@ -1,8 +1,7 @@
 """Reader of archived rows in a task: the rows of one partition in an offset range, ordered by offset.
 
-Files are read one row group at a time, and rows outside the range are filtered out. A table that other
-tools have
-reorganised is therefore read correctly.
+Files are read one row group at a time, and rows outside the range are filtered out. A table that other tools
+have reorganised is therefore read correctly.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Writer of archive files in a task: one Parquet file for each date, written while the rows arrive.
 
-Memory is bounded by GROUP_BYTES for any length of the range. File names are unique, so attempts of the
-same task do
-not conflict. A vacuum deletes files that were never committed.
+Memory is bounded by GROUP_BYTES for any length of the range. File names are unique, so attempts of the same
+task do not conflict. A vacuum deletes files that were never committed.
 """
 
 from __future__ import annotations

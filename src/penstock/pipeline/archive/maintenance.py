@@ -1,8 +1,7 @@
 """Archive maintenance: merges small files of a day, deletes expired days, and vacuums unreferenced files.
 
-A merge keeps every row and the order of rows. The table refuses a change that conflicts with another
-commit; the next
-maintenance run tries again.
+A merge keeps every row and the order of rows. The table refuses a change that conflicts with another commit;
+the next maintenance run tries again.
 """
 
 from __future__ import annotations

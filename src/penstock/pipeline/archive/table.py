@@ -1,10 +1,8 @@
 """Delta table of an archive: its versions, its files, and the commits that change it.
 
-Every commit of the archiver records the archived end offset of each topic id and partition as an
-application
-transaction. If two archivers write the same offsets, the table refuses one of the commits
-(`CommitRefused`), so each
-record is archived once. A view is one immutable version of the table.
+Every commit of the archiver records the archived end offset of each topic id and partition as an application
+transaction. If two archivers write the same offsets, the table refuses one of the commits (`CommitRefused`),
+so each record is archived once. A view is one immutable version of the table.
 """
 
 from __future__ import annotations
@@ -159,10 +157,9 @@ class ArchiveTable:
     ) -> None:
         """Add files, and record the archived end offset of each (topic id, partition).
 
-        The tasks that wrote the files started at the archived end offsets of the view. Raises
-        FilesMissing, and commits
-        nothing, unless this process sees every file in its full size. The commit is on stable storage on
-        return.
+        The tasks that wrote the files started at the archived end offsets of the view. Raises FilesMissing,
+        and commits nothing, unless this process sees every file in its full size. The commit is on stable
+        storage on return.
         """
         files = list(files)
         self._check_written(files)
@@ -179,8 +176,8 @@ class ArchiveTable:
         self, view: ArchiveView, old: Iterable[FileBounds], new: Iterable[ArchivedFile], *, changes_data: bool
     ) -> None:
         """Replace files by new ones. Raises CommitRefused unless the view is the newest version, because
-        deltalake does not
-        detect that another commit removed the same files. Raises FilesMissing as `commit` does.
+        deltalake does not detect that another commit removed the same files. Raises FilesMissing as `commit`
+        does.
         """
         new = list(new)
         self._check_written(new)

@@ -2,8 +2,7 @@
 log.
 
 A plan holds one version of the archive, so that the two parts do not overlap. If records are archived and
-truncated
-after planning, the task that misses them in the log reads them from a newer version of the archive.
+truncated after planning, the task that misses them in the log reads them from a newer version of the archive.
 """
 
 from __future__ import annotations
@@ -45,12 +44,11 @@ class TablePlan(Plan):
     @classmethod
     def make(cls, options: SourceOptions, read_before: Mapping[str, str] | None = None) -> TablePlan:
         """Plan a read of the subscribed topics. A topic that only the archive has is read from there; if
-        several had the
-        name, the last one.
+        several had the name, the last one.
 
-        A stream passes the topic ids it has read, by topic name: then the archive of exactly that topic id
-        is read, and a
-        topic that neither cluster nor archive has is skipped. A batch raises OptionError for such a topic.
+        A stream passes the topic ids it has read, by topic name: then the archive of exactly that topic id is
+        read, and a topic that neither cluster nor archive has is skipped. A batch raises OptionError for such
+        a topic.
         """
         assert options.archive is not None
         plan = Plan(options, topics_of(options, skips_missing=True))

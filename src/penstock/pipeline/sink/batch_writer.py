@@ -1,8 +1,7 @@
 """Batch sink, `df.write.format("penstock")`: writes rows to topics at least once.
 
 Rows are visible as soon as they are written. Rows of a failed job stay, and a retried task writes its rows
-again. The
-streaming sink (`sink.stream_writer`) writes each row exactly once.
+again. The streaming sink (`sink.stream_writer`) writes each row exactly once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Decision log of the streaming sink: a compacted topic in which the driver of a query records its decisions.
 
 A query has one key. Its last record names the last decided batch and the transactions that are the rows of
-that batch.
-Only the newest driver can append a record. A decision names only transactions of tasks that had seen the
-decision
-before it; transactions that were open at that time and are not named never count.
+that batch. Only the newest driver can append a record. A decision names only transactions of tasks that had
+seen the decision before it; transactions that were open at that time and are not named never count.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Held transactions, which one process writes and another one ends: a task claims a transactional id and
-leaves its
-transaction open, the driver ends it, and no timeout aborts it.
+leaves its transaction open, the driver ends it, and no timeout aborts it.
 
 A transactional id with an open transaction cannot be claimed, so that no task can fence a transaction that
-the driver
-has yet to end.
+the driver has yet to end.
 """
 
 from __future__ import annotations
@@ -44,8 +42,7 @@ _MAX_AT_ONCE = 100
 
 _GONE_ON = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping})
 """Errors for a transactional id that has a newer producer or has expired. The transaction has ended, but the
-coordinator
-does not know the outcome any more.
+coordinator does not know the outcome any more.
 """
 
 

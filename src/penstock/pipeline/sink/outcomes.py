@@ -1,8 +1,7 @@
 """Execution of a decision of the streaming sink: commits its transactions, or reports why this is impossible.
 
-Between decision and commit the driver may die, and an operator may abort transactions of the query. If no
-row of the
-batch is or will become visible, the batch is written again; otherwise an error names the lost
+Between decision and commit the driver may die, and an operator may abort transactions of the query. If no row
+of the batch is or will become visible, the batch is written again; otherwise an error names the lost
 transactions.
 """
 
@@ -35,9 +34,9 @@ def carry_out(bootstrap: str, decision: SinkDecision, left_open: Collection[Writ
     """Commit all transactions of a decision. `left_open` are the transactions that were open when they were
     listed.
 
-    Raises BatchUndone if one was aborted and none was committed; the rest is aborted then, and the caller
-    has to revert
-    the decision. Raises RowsLost if one was committed and another one was not, or may not have been.
+    Raises BatchUndone if one was aborted and none was committed; the rest is aborted then, and the caller has
+    to revert the decision. Raises RowsLost if one was committed and another one was not, or may not have
+    been.
     """
     ended = [each for each in decision.winners if each not in left_open]
     still_open = [each for each in decision.winners if each in left_open]
@@ -63,8 +62,7 @@ def _commit_or_determine(
     bootstrap: str, decision: SinkDecision, winners: Sequence[WriterIdentity]
 ) -> dict[WriterIdentity, TransactionOutcome]:
     """Commit transactions, or determine the outcome of those that have ended. If the coordinator does not
-    know the outcome,
-    a readable record proves the commit.
+    know the outcome, a readable record proves the commit.
     """
     outcomes = run(bootstrap, lambda routes: commit(routes, winners))
     for winner, outcome in outcomes.items():

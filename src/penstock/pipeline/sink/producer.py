@@ -1,8 +1,7 @@
 """Idempotent producer of a sink task: writes record batches in order for each partition, each once.
 
 A batch is retried with the same sequence number until a broker responds. If the batch is rejected or times
-out, the
-task fails: then the transaction, or the next attempt of the task, decides about the rows.
+out, the task fails: then the transaction, or the next attempt of the task, decides about the rows.
 """
 
 from __future__ import annotations
@@ -71,8 +70,7 @@ class BatchProducer:
 
     async def write(self, topic: str, partition: int, records: Sequence[NewRecord]) -> int:
         """Write records, and return when all are committed. Returns the base offset of the last batch. Calls
-        for the same
-        partition must not overlap.
+        for the same partition must not overlap.
         """
         offset = -1
         for batch in _batches(records):

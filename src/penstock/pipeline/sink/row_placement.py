@@ -1,6 +1,5 @@
 """Conversion of Arrow rows to records and their partitions: the partition in the row, else the partition of
-the key as
-in all Kafka clients, else round robin in runs of rows.
+the key as in all Kafka clients, else round robin in runs of rows.
 """
 
 from __future__ import annotations

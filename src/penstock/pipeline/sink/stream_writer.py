@@ -1,13 +1,10 @@
 """Streaming sink, `df.writeStream.format("penstock")`: writes each row exactly once.
 
-Each attempt of a task writes in a held transaction of its own and leaves it open. After all tasks of a
-batch are done,
-the driver records which transactions are the rows of the batch (`sink.decisions`), aborts the other open
-transactions
-of the query, and commits the recorded ones (`sink.outcomes`). When Spark runs a batch again after a crash,
-the batch
-was either decided, and is not written again, or it was not decided, and no row of the first run ever
-becomes visible.
+Each attempt of a task writes in a held transaction of its own and leaves it open. After all tasks of a batch
+are done, the driver records which transactions are the rows of the batch (`sink.decisions`), aborts the other
+open transactions of the query, and commits the recorded ones (`sink.outcomes`). When Spark runs a batch again
+after a crash, the batch was either decided, and is not written again, or it was not decided, and no row of
+the first run ever becomes visible.
 """
 
 from __future__ import annotations
@@ -79,10 +76,8 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):
         if first is None:
             return TaskResult(task.query)
         # Read the decision before any row is written: a transaction that a driver finds open has not seen the
-        # decision which
-        # that driver is about to record. Read it before the id is claimed: claiming makes the coordinator
-        # forget the outcome
-        # of a decided transaction.
+        # decision which that driver is about to record. Read it before the id is claimed: claiming makes the
+        # coordinator forget the outcome of a decided transaction.
         last = self._decisions(task.query).last()
         if last.batch >= task.batch:
             for _ in iterator:
@@ -116,17 +111,15 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):
             self._settle(written[0].query, batchId, written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        told = next((each.query for each in messages if isinstance(each, TaskResult)), None)
-        query = told or _query_of(self._options.checkpoint)
+        reported = next((each.query for each in messages if isinstance(each, TaskResult)), None)
+        query = reported or _query_of(self._options.checkpoint)
         if query is not None:
             self._settle(query, batchId, None)
 
     def _settle(self, query: str, batch: int, written: Sequence[TaskResult] | None) -> None:
         """Decide the batch, unless it was decided before or has failed (`written` is None). Abort the other
-        open
-        transactions, then commit the decided ones. Earlier batches are complete: Spark starts a batch
-        after the commit of
-        the previous one.
+        open transactions, then commit the decided ones. Earlier batches are complete: Spark starts a batch
+        after the commit of the previous one.
         """
         decisions, bootstrap = self._decisions(query), self._options.bootstrap
         driver, last = decisions.lead()

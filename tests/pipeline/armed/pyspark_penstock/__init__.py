@@ -1,11 +1,9 @@
 """Source and sinks for a Spark whose processes are killed. Replaces the package of this name when its folder
-comes first
-in the path.
+comes first in the path.
 
-PENSTOCK_DEATHS names a folder with one file for each death, used in order: the process (`task` or
-`driver`), the number
-of the request to a broker (`at`), counted over all requests or over one API (`api`), and whether it is
-sent first.
+PENSTOCK_DEATHS names a folder with one file for each death, used in order: the process (`task` or `driver`),
+the number of the request to a broker (`at`), counted over all requests or over one API (`api`), and whether
+it is sent first.
 """
 
 from __future__ import annotations
