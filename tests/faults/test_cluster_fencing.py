@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from linked_cluster import ZOOKEEPER, LinkedCluster, StartCluster
@@ -12,7 +11,6 @@ from penstock.errors import ErrorCode
 from penstock.records.building import NewRecord, build_batch
 from support import raw
 
-pytestmark = pytest.mark.timeout(120)
 TOPIC = "orders"
 GROUP = "readers"
 LONG_LAG = "replica.lag.time.max.ms=60000"

@@ -17,6 +17,8 @@ from typing import TypeVar
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from support.fast_profile import limit
+
 T = TypeVar("T")
 
 FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
@@ -26,7 +28,7 @@ GROWTH_MIB_PER_INPUT = 32
 
 def fuzz(target: Callable[[T], None], strategy: st.SearchStrategy[T], examples: int = 200) -> None:
     deadline = time.monotonic() + FUZZ_SECONDS
-    _round(target, strategy, examples, derandomize=True)
+    _round(target, strategy, limit(examples), derandomize=True)
     while time.monotonic() < deadline:
         _round(target, strategy, examples * 10, derandomize=False)
 

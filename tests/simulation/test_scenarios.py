@@ -23,12 +23,14 @@ SEEDS_PER_TEST = 8
 Run = Callable[[int, Sink | None], Report]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", SEEDS[::SEEDS_PER_TEST])
 def test_broker_keeps_its_promises(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         check_broker(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", CLUSTER_SEEDS[::SEEDS_PER_TEST])
 def test_cluster_keeps_its_promises(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):

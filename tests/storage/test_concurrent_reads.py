@@ -71,6 +71,7 @@ class Reader(threading.Thread):
         assert found is None or found.offset >= offset
 
 
+@pytest.mark.slow
 def test_readers_see_whole_batches_below_their_bound_whatever_goes_on(tmp_path: Path) -> None:
     context = make_context(tmp_path)
     context.files = FileCache(context.disk, 8)

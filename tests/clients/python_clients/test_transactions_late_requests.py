@@ -18,8 +18,6 @@ from late_requests import LateRequests
 
 from support.broker_process import BrokerProcess, StartBroker
 
-pytestmark = pytest.mark.timeout(120)
-
 PATIENCE_S = 30.0
 REQUEST_TIMEOUT_MS = 1_000
 ADD_PARTITIONS, END_TXN = 24, 26
