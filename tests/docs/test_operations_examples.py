@@ -84,7 +84,6 @@ def ground(starts_clusters: None, tmp_path: Path) -> Iterator[Ground]:
     made.end()
 
 
-@pytest.mark.timeout(300)
 def test_examples_of_operations_work_and_clients_lose_nothing(ground: Ground) -> None:
     load = Load(ground.bootstrap, "orders")
     try:

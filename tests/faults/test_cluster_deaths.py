@@ -12,7 +12,6 @@ from load import under_load
 from support import raw
 from support.cluster_processes import ClusterProcesses
 
-pytestmark = pytest.mark.timeout(240)
 TOPIC = "orders"
 LONGEST_PAUSE_S = 10.0
 """Bound for a controlled leader change, in seconds; generous because other tests run at the same time."""

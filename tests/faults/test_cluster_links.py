@@ -13,7 +13,6 @@ from load import under_load
 
 from support.cluster_processes import SESSION_TIMEOUT_MS
 
-pytestmark = pytest.mark.timeout(240)
 TOPIC = "orders"
 SESSION_S = SESSION_TIMEOUT_MS / 1000
 SHORT_LAG = "replica.lag.time.max.ms=2000"

@@ -14,7 +14,6 @@ from support.broker_process import StartBroker
 from support.cluster_processes import PATIENCE_S, ClusterProcesses
 from support.directory_copies import Restore, copy_directory, move_in_place, synchronize
 
-pytestmark = pytest.mark.timeout(240)
 TOPIC, SINGLE = "orders", "single"
 RECORDS = 500
 

@@ -9,6 +9,5 @@ from copiers import run
 
 
 @pytest.mark.usefixtures("starts_clusters")
-@pytest.mark.timeout(240)
 def test_copiers_move_every_message_exactly_once(tmp_path: Path) -> None:
     run(tmp_path, messages=2_000, kills=3, say=print)

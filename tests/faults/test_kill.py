@@ -10,7 +10,6 @@ from kill_cycles import run_block
 
 
 @pytest.mark.usefixtures("starts_processes")
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long_faults)])
 def test_kills_under_load_lose_and_duplicate_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
     result = run_block(tmp_path, seed, cycles=10, say=print)
@@ -18,7 +17,6 @@ def test_kills_under_load_lose_and_duplicate_nothing_acknowledged(tmp_path: Path
 
 
 @pytest.mark.usefixtures("starts_clusters")
-@pytest.mark.timeout(300)
 def test_kills_in_a_cluster_lose_and_duplicate_nothing_acknowledged(tmp_path: Path) -> None:
     result = run_cluster_block(tmp_path, seed=1, cycles=5, say=print)
     assert result.violations == ()

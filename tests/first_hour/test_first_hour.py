@@ -112,7 +112,6 @@ def shell(broker: BrokerProcess, tmp_path: Path) -> Shell:
 # --- one broker
 
 
-@pytest.mark.timeout(300)
 def test_first_steps_on_one_broker_print_what_helps(shell: Shell, broker: BrokerProcess) -> None:
     take_the_tour(shell)
     mistype_an_option(shell)
@@ -213,7 +212,6 @@ def change_settings_of_the_running_broker(shell: Shell) -> None:
 
 
 @pytest.mark.usefixtures("starts_processes")
-@pytest.mark.timeout(200)
 def test_server_properties_of_kafka_start_a_broker_and_all_problems_are_named(tmp_path: Path) -> None:
     port, http_port = free_ports(2)
     shell = Shell(tmp_path, f"127.0.0.1:{port}")
@@ -273,7 +271,6 @@ def small_disk(starts_processes: None, tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-@pytest.mark.timeout(300)
 def test_full_disk_is_named_and_truncation_makes_space(small_disk: Path) -> None:
     settings = ["log.dir.min.free.bytes=8000000", "log.retention.check.interval.ms=200"]
     for broker in started(small_disk, settings):
@@ -300,7 +297,6 @@ def test_full_disk_is_named_and_truncation_makes_space(small_disk: Path) -> None
 
 
 @pytest.mark.usefixtures("starts_clusters")
-@pytest.mark.timeout(300)
 def test_cluster_of_three_survives_the_loss_of_a_broker(tmp_path: Path) -> None:
     first = free_range(7) + 1
     shell = Shell(tmp_path, f"127.0.0.1:{first}")

@@ -42,7 +42,6 @@ def carry_out(example: Example) -> str:
     return said.getvalue()
 
 
-@pytest.mark.timeout(300)
 def test_documented_examples(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
