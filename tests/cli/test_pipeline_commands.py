@@ -41,7 +41,7 @@ IN_A_STREAM = """[STREAM_FAILED] Query [id = 0b56a246, runId = 1faeec05] termina
 Traceback (most recent call last):
   File "python_streaming_source_runner.py", line 1, in main
     latest_offset_func(reader, outfile)
-penstock.pipeline.offsets.Unreachable: no broker answers at localhost:9092
+penstock.pipeline.offsets.ClusterUnreachable: cannot reach a broker at localhost:9092
  SQLSTATE: 38000 SQLSTATE: XXKST
 === Streaming Query ===
 Identifier: [id = 0b56a246, runId = 1faeec05]
@@ -52,7 +52,7 @@ Current State: ACTIVE
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        (IN_A_STREAM, "no broker answers at localhost:9092"),
+        (IN_A_STREAM, "cannot reach a broker at localhost:9092"),
         (IN_A_TASK, "offset 3 of orders-0 does not exist any more"),
         (IN_JAVA, "Python worker exited unexpectedly (crashed)"),
         ("An error occurred while calling o50.load.\n: java.io.EOFException\n\tat java", "EOFException"),

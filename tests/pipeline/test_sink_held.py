@@ -15,7 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from sink_helpers import Query, committed, new_topic, rows_of
 
 from penstock.internal_client.partitioner import partition_for
-from penstock.pipeline.offsets import Unreachable, run
+from penstock.pipeline.offsets import ClusterUnreachable, run
 from penstock.pipeline.sink import decisions
 from penstock.pipeline.sink.decisions import DECISIONS_TOPIC, DecisionLog, SinkDecision
 from penstock.pipeline.sink.held_transactions import commit
@@ -106,7 +106,7 @@ def test_too_large_row_fails_and_leaves_no_open_transaction(query: Query, topic:
 def test_unreachable_cluster_fails_before_anything_is_written() -> None:
     schema = StructType([StructField("value", StringType())])
     options = {"bootstrap": "127.0.0.1:1", "topic": "t"}
-    with pytest.raises(Unreachable, match=r"no broker answers at 127\.0\.0\.1:1"):
+    with pytest.raises(ClusterUnreachable, match=r"cannot reach a broker at 127\.0\.0\.1:1"):
         SinkStreamWriter.checked(options, schema)
 
 

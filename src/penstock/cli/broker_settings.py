@@ -75,7 +75,7 @@ def _describe(bootstrap: str, resource: str) -> Sequence[ConfigEntry]:
 
 def _alter(bootstrap: str, resource: str, values: Mapping[str, str | None]) -> None:
     async def alter(client: InternalClient) -> None:
-        await client.configs.alter(ConfigResourceType.BROKER, resource, values)
+        await client.configs.alter(ConfigResourceType.BROKER, resource, values, may_repeat=True)
 
     run_admin(bootstrap, alter, _subject(resource))
 

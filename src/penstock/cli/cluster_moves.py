@@ -69,7 +69,7 @@ async def set_throttle(client: InternalClient, bytes_per_second: int | None) -> 
         THROTTLED_REPLICAS, ALL_REPLICAS
     )
     changes = {name: None if bytes_per_second is None else value for name, value in values.items()}
-    await client.configs.alter(ConfigResourceType.BROKER, "", changes)
+    await client.configs.alter(ConfigResourceType.BROKER, "", changes, may_repeat=True)
 
 
 async def require_two_in_sync(client: InternalClient, situation: Situation) -> list[str]:
@@ -87,7 +87,7 @@ async def require_two_in_sync(client: InternalClient, situation: Situation) -> l
     ]
     if unset:
         changes = {topic: {MIN_INSYNC_REPLICAS: MIN_INSYNC} for topic in unset}
-        await client.configs.alter_many(ConfigResourceType.TOPIC, changes)
+        await client.configs.alter_many(ConfigResourceType.TOPIC, changes, may_repeat=True)
     return unset
 
 

@@ -1,9 +1,8 @@
 """Authorization of HTTP requests, with the operations and resource types of Kafka's ACLs.
 
 Every endpoint declares the permissions it needs, and `GatewayApplication` checks them before it calls the
-handler. Inside
-a broker the broker's authorizer decides; a gateway in a process of its own allows everything, and brokers
-decide.
+handler. Inside a broker the broker's authorizer decides; a gateway in a process of its own allows everything,
+and brokers decide.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """The cluster as the gateway sees it: the one narrow interface between HTTP and Kafka.
 
-The gateway is a client: inside a broker and in a process of its own it reaches the cluster through a `Backend` and
-nothing else. Failures are BrokerErrors with Kafka's code, OutcomeUnknown, or Unreachable. Returned values are frozen.
+The gateway is a client: inside a broker and in a process of its own it reaches the cluster through a
+`Backend` and nothing else. Failures are BrokerErrors with Kafka's code, OutcomeUnknown, or Unreachable.
+Returned values are frozen.
 
-It has four sets of connections, because responses on a connection come in the order of the requests: produce requests
-and commits wait for an fsync and administration may take seconds, so reads share a connection with neither.
+It has four sets of connections, because responses on a connection come in the order of the requests: produce
+requests and commits wait for an fsync and administration may take seconds, so reads share a connection with
+neither.
 """
 
 from __future__ import annotations

@@ -51,8 +51,7 @@ def take_records(
     """Return at most `max_records` records from an offset on, and the next offset to read.
 
     The next offset is that of damaged records where there are some. CORRUPT_MESSAGE where damaged records
-    come first, so
-    that none is skipped in silence.
+    come first, so that none is skipped in silence.
     """
     taken: list[Record] = []
     next_offset = from_offset

@@ -35,8 +35,7 @@ class Health:
 
     damage: tuple[PartitionDamage, ...] = ()
     """Stored records that cannot be read. The status stays 200, as for alarms: everything else is served, and
-    a restart
-    repairs nothing.
+    a restart repairs nothing.
     """
     alarms: tuple[Alarm, ...] = ()
 

@@ -1,9 +1,8 @@
 """Reading the messages of one key in all partitions of a topic.
 
-Producers partition keys in different ways, and partitions are added, so only a read of every partition
-finds all
-messages. The position of a reader is a text that it gives back: `partition:offset` for each partition with
-messages.
+Producers partition keys in different ways, and partitions are added, so only a read of every partition finds
+all messages. The position of a reader is a text that it gives back: `partition:offset` for each partition
+with messages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Mailboxes: messages to users, stored in the topic `mailbox` with the receiving user as key.
 
 A message is acknowledged when it is committed. The messages of one user have one order, that of their ids,
-even when
-partitions are added: a read goes through the partition counts that were used, oldest first
+even when partitions are added: a read goes through the partition counts that were used, oldest first
 (`mailbox_layouts.py`).
 """
 
@@ -35,8 +34,7 @@ MAX_WAIT_LEG_MS = 10_000
 """A long poll looks up the user's partition again after this many milliseconds."""
 RETRY_WINDOW_MS = 86_400_000
 """Look-back window for idempotency keys after partitions were added, in milliseconds: a retry is matched with
-sends up to
-this long before the change.
+sends up to this long before the change.
 """
 _PAGE = Limits(1_000, 1024 * 1024)
 
@@ -220,9 +218,8 @@ class Mailbox:
     ) -> Sequence[tuple[MessageId, Record]]:
         """Return the page's records of this layout.
 
-        Records of later layouts are read in their turn. Records of earlier layouts have been received,
-        unless the reader
-        has come to this offset before them.
+        Records of later layouts are read in their turn. Records of earlier layouts have been received, unless
+        the reader has come to this offset before them.
         """
         taken: list[tuple[MessageId, Record]] = []
         for record in page.records:
@@ -257,8 +254,7 @@ def _damaged(damaged_id: str) -> Problem:
 
 def _layout_of(view: LayoutView, record: Record, partition: int, user: bytes) -> int:
     """Return the layout of a record: the one its gateway wrote into it, or for records of other producers the
-    one in use at
-    its timestamp. The layout always maps the user to this partition.
+    one in use at its timestamp. The layout always maps the user to this partition.
     """
     possible = [layout for layout in view.layouts if partition_for(user, layout.partitions) == partition]
     said = next((value for name, value in record.headers if name == LAYOUT), None)

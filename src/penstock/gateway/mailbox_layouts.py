@@ -2,13 +2,10 @@
 topic's config.
 
 After partitions were added, one gateway records the time from which the new count is used, some seconds
-ahead; the other
-gateways have read it by then. From that time no message is sent under the old count, messages in flight
-under it are
-acknowledged for one more second, and sends under the new count begin a second after that. While the clocks
-of the
-gateways differ by less than a second, all messages of a user under one count are older than those under
-the next.
+ahead; the other gateways have read it by then. From that time no message is sent under the old count,
+messages in flight under it are acknowledged for one more second, and sends under the new count begin a second
+after that. While the clocks of the gateways differ by less than a second, all messages of a user under one
+count are older than those under the next.
 
 Layouts are read again while they are used, and outdated ones are not used for sending. Loop thread only.
 """

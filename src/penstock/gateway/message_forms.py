@@ -1,10 +1,8 @@
 """Conversion of messages between request or response bodies and records.
 
 UTF-8 is shown as text, other bytes as base64 in a field of its own (`key_base64`, `value_base64`). Framed
-binary, for
-bulk: each message is the length of its key in 4 bytes (big-endian, -1 for none), the key, the length of
-its value in 4
-bytes (-1 for none), the value.
+binary, for bulk: each message is the length of its key in 4 bytes (big-endian, -1 for none), the key, the
+length of its value in 4 bytes (-1 for none), the value.
 """
 
 from __future__ import annotations

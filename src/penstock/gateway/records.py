@@ -132,7 +132,8 @@ class GatewayRecords:
         return Page(taken, next_offset, result.high_watermark, result.log_start_offset)
 
     async def wait_for_any(self, topic: str, offsets: Mapping[int, int], wait_ms: int) -> None:
-        """Wait until one of the partitions may have a committed record at or after its offset, or for `wait_ms`.
+        """Wait until one of the partitions may have a committed record at or after its offset, or for
+        `wait_ms`.
 
         One Fetch waits at each leader, on a connection of its own.
         """

@@ -1,10 +1,9 @@
 """Reading all partitions of a topic at once: pages in the order of timestamps, with positions to read on
 from.
 
-Within a partition messages come in the order of their offsets. The positions of a page name every
-partition that was
-read beyond its first offset; a partition that they do not name, because it was added later, is read from
-its start.
+Within a partition messages come in the order of their offsets. The positions of a page name every partition
+that was read beyond its first offset; a partition that they do not name, because it was added later, is read
+from its start.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ async def read_all(
     """Read the partitions in `starts`, each from its offset on; wait for the first message where there is
     none.
 
-    A start below the log start offset is read as the log start offset. OFFSET_OUT_OF_RANGE where a start
-    is beyond the
-    end of its partition.
+    A start below the log start offset is read as the log start offset. OFFSET_OUT_OF_RANGE where a start is
+    beyond the end of its partition.
     """
     deadline = clock.monotonic() + wait_ms / 1000
     positions = dict(starts)

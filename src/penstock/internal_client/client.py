@@ -40,10 +40,11 @@ class InternalClient:
         patience_seconds: float,
         response_seconds: float = RESPONSE_SECONDS,
     ) -> Self:
-        """Create a client of the cluster at `HOST:PORT,HOST:PORT`; ValueError, with the wrong part, for other texts.
+        """Create a client of the cluster at `HOST:PORT,HOST:PORT`; ValueError, with the wrong part, for other
+        texts.
 
-        Nothing is connected before the first request. `patience_seconds` bounds the retries of each request; another
-        broker is asked after `response_seconds` without a response.
+        Nothing is connected before the first request. `patience_seconds` bounds the retries of each request;
+        another broker is asked after `response_seconds` without a response.
         """
         addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
         routes = Routes(

@@ -15,6 +15,7 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.internal_client.api import Api, check_error
 from penstock.internal_client.routes import Routes
 from penstock.model import BrokerId
+from penstock.net.broker_connection import BrokerConnection
 
 _DESCRIBE_CONFIGS = Api(32, 4)
 _INCREMENTAL_ALTER_CONFIGS = Api(44, 1)
@@ -75,14 +76,20 @@ class Configs:
             found[result.resource_name] = [_entry(each) for each in entries]
         return found
 
-    async def alter(self, kind: ConfigResourceType, name: str, changes: Changes) -> None:
+    async def alter(
+        self, kind: ConfigResourceType, name: str, changes: Changes, *, may_repeat: bool = False
+    ) -> None:
         """Make all of the changes of one resource, or none; an empty name stands for all brokers."""
-        await self.alter_many(kind, {name: changes})
+        await self.alter_many(kind, {name: changes}, may_repeat=may_repeat)
 
-    async def alter_many(self, kind: ConfigResourceType, changes: Mapping[str, Changes]) -> None:
-        """Make changes of several resources; the first that is refused is raised, and others may have been made.
+    async def alter_many(
+        self, kind: ConfigResourceType, changes: Mapping[str, Changes], *, may_repeat: bool = False
+    ) -> None:
+        """Make changes of several resources; the first that is refused is raised, and others may have been
+        made.
 
-        The request is sent once: where its response is lost, OutcomeUnknown is raised.
+        The request is sent once, with OutcomeUnknown where its response is lost; with `may_repeat` it is sent
+        to another broker then, since the same values can be set twice.
         """
         resources = [
             {"resource_type": kind, "resource_name": name, "configs": _operations(of_resource)}
@@ -91,9 +98,12 @@ class Configs:
         fields = {"resources": resources, "validate_only": False}
         names = [name for name in changes if name and kind is ConfigResourceType.BROKER]
         node_id = await self._broker(names[0]) if names else None
-        response = await self._routes.once(
-            lambda connection: _INCREMENTAL_ALTER_CONFIGS.call(connection, fields), node_id
-        )
+
+        async def request(connection: BrokerConnection) -> Any:
+            return await _INCREMENTAL_ALTER_CONFIGS.call(connection, fields)
+
+        is_any = may_repeat and node_id is None
+        response = await (self._routes.at_any(request) if is_any else self._routes.once(request, node_id))
         for result in response.responses:
             check_error(result.error_code, result.error_message)
 

@@ -12,8 +12,8 @@ from penstock.net.broker_connection import NotKafka
 class Unreachable(ConnectionError):
     """No broker responded at any of the addresses.
 
-    `problems` has the failure of each address. `is_wrong_port` says that a port belongs to another protocol, which no
-    retry can change; `timed_out` says that a broker was too slow.
+    `problems` has the failure of each address. `is_wrong_port` says that a port belongs to another protocol,
+    which no retry can change; `timed_out` says that a broker was too slow.
     """
 
     def __init__(self, problems: Mapping[Address, OSError]) -> None:

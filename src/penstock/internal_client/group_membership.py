@@ -1,7 +1,8 @@
-"""Requests of a member of a consumer group (KIP-848) to its coordinator: heartbeats, commits, offsets, other members.
+"""Requests of a member of a consumer group (KIP-848) to its coordinator: heartbeats, commits, offsets, other
+members.
 
-Every request may be sent twice, and is retried while the coordinator changes or loads. Topics go by id, so that offsets
-of a deleted topic never become those of a new one with its name.
+Every request may be sent twice, and is retried while the coordinator changes or loads. Topics go by id, so
+that offsets of a deleted topic never become those of a new one with its name.
 """
 
 from __future__ import annotations

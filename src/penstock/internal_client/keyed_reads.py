@@ -1,10 +1,8 @@
 """Reads of single keys, in any number at once, over one connection to each broker.
 
-All lookups of one loop turn share a request, and those of a few milliseconds while many wait. While a
-lookup is pending, a
-request waits at the broker, and the next request ends that wait (`wire/fetch_by_key.py`). Failures are
-those of `Routes`.
-Loop thread only.
+All lookups of one loop turn share a request, and those of a few milliseconds while many wait. While a lookup
+is pending, a request waits at the broker, and the next request ends that wait (`wire/fetch_by_key.py`).
+Failures are those of `Routes`. Loop thread only.
 """
 
 from __future__ import annotations

@@ -71,10 +71,11 @@ class PartitionProducer:
         self._sequence = 0
 
     async def write(self, records: Sequence[NewRecord], deadline: float, *, has_sequence: bool = True) -> int:
-        """Write one batch and return its base offset, once it is committed; -1 where the broker does not know it.
+        """Write one batch and return its base offset, once it is committed; -1 where the broker does not know
+        it.
 
-        BrokerError or OSError where nothing was stored, OutcomeUnknown at the deadline where that is not certain.
-        A batch without a sequence is deduplicated by its idempotency key alone.
+        BrokerError or OSError where nothing was stored, OutcomeUnknown at the deadline where that is not
+        certain. A batch without a sequence is deduplicated by its idempotency key alone.
         """
         loop = asyncio.get_running_loop()
         pause_seconds, may_be_stored = RETRY_SECONDS, False

@@ -1,7 +1,7 @@
 """A producer for many concurrent callers: each record is stored once, in order for each partition.
 
-One batch of a partition is in flight at a time; records that arrive meanwhile make the next. Every caller has a result
-within the delivery time: an offset, a refusal, or OutcomeUnknown. Loop thread only.
+One batch of a partition is in flight at a time; records that arrive meanwhile make the next. Every caller has
+a result within the delivery time: an offset, a refusal, or OutcomeUnknown. Loop thread only.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class IdempotentProducer:
     ) -> asyncio.Future[int]:
         """Send one record; the future gives its offset once it is committed, or a BrokerError.
 
-        `is_alone` sends a batch of this record alone, without a sequence: a broker deduplicates it by its idempotency
-        key, as it may repeat a record of another producer.
+        `is_alone` sends a batch of this record alone, without a sequence: a broker deduplicates it by its
+        idempotency key, as it may repeat a record of another producer.
         """
         return self._enqueue(topic, partition, [record], is_alone)
 

@@ -1,7 +1,7 @@
 """Routes to the brokers of a cluster: leaders of partitions, coordinators of groups and transactional ids.
 
-Metadata is kept until a caller finds it wrong (`forget`), and one Metadata request serves all callers that ask at the
-same time. Failures are BrokerErrors with Kafka's code, and `Unreachable`. Loop thread only.
+Metadata is kept until a caller finds it wrong (`forget`), and one Metadata request serves all callers that
+ask at the same time. Failures are BrokerErrors with Kafka's code, and `Unreachable`. Loop thread only.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ class Routes:
     ) -> None:
         """Create routes; nothing is connected yet.
 
-        `shortcuts` replace the addresses that brokers advertise. `patience_seconds` bounds the retries of a request.
-        After `response_seconds` without a response, a request for any broker is sent to the next one.
+        `shortcuts` replace the addresses that brokers advertise. `patience_seconds` bounds the retries of a
+        request. After `response_seconds` without a response, a request for any broker is sent to the next
+        one.
         """
         self.cluster_id = ""
         self.controller = BrokerId(-1)
@@ -251,10 +252,6 @@ class Routes:
                 )
         raise Unreachable(problems)
 
-    async def ask_any(self, api_key: int, version: int, fields: Mapping[str, Any]) -> Any:
-        """Make a request by its key at any broker: until the pipeline and the command line are on typed methods."""
-        return await self.at_any(lambda connection: Api(api_key, version).call(connection, fields))
-
     async def at_broker(self, node_id: BrokerId, request: Request[T]) -> T:
         """Make a request at one broker."""
         return await self._connections.send(self._broker(node_id).address, request)
@@ -300,6 +297,13 @@ class Routes:
     def _addresses(self) -> Iterable[Address]:
         known = [route.address for route in self.brokers.values()]
         return dict.fromkeys((*self._connections.addresses, *known, *self._bootstrap))
+
+
+async def read_topic(connection: BrokerConnection, name: str) -> TopicRoute | None:
+    """Return a topic as one broker knows it; None where the broker does not know it."""
+    fields = {"topics": [{"topic_id": None, "name": name}], "allow_auto_topic_creation": False}
+    response = await _METADATA.call(connection, fields)
+    return next((_route_of(topic) for topic in response.topics if topic.partitions), None)
 
 
 def _route_of(topic: Any) -> TopicRoute:

@@ -104,7 +104,8 @@ async def init_producer_id(
     *,
     is_held: bool = False,
 ) -> ProducerIdentity:
-    """Obtain a producer id and epoch. The producer that had the transactional id is fenced, its transaction ended.
+    """Obtain a producer id and epoch. The producer that had the transactional id is fenced, its transaction
+    ended.
 
     `is_held` begins transactions that no timeout ends; an id with an open transaction is refused then.
     """
@@ -120,8 +121,10 @@ async def init_producer_id(
 
 
 class Transactions:
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, patience_seconds: float | None = None) -> None:
+        """Create the client; `patience_seconds` bounds the retries at coordinators, as the routes do by default."""
         self._routes = routes
+        self._patience_seconds = patience_seconds
 
     async def all(self, states: Sequence[str] = ()) -> Sequence[TransactionSummary]:
         """List the transactional ids of all coordinators, sorted; only those in `states` where some are given."""
@@ -203,7 +206,8 @@ class Transactions:
     async def abort_hanging(self, hanging: OpenInPartition) -> None:
         """Have the partition's leader abort a transaction that no coordinator knows.
 
-        INVALID_TXN_STATE where a coordinator knows it, COORDINATOR_NOT_AVAILABLE where not all could be asked.
+        INVALID_TXN_STATE where a coordinator knows it, COORDINATOR_NOT_AVAILABLE where not all could be
+        asked.
         """
         marker = {
             "producer_id": hanging.producer_id,
@@ -220,7 +224,9 @@ class Transactions:
         await self._routes.at_leader(hanging.topic, hanging.partition, request)
 
     async def _at_coordinator(self, transactional_id: str, request: Request[T]) -> T:
-        return await self._routes.at_coordinator(CoordinatorKind.TRANSACTION, transactional_id, request)
+        return await self._routes.at_coordinator(
+            CoordinatorKind.TRANSACTION, transactional_id, request, self._patience_seconds
+        )
 
 
 def _description(state: Any) -> TransactionDescription:

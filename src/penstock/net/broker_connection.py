@@ -1,7 +1,7 @@
 """One connection to one broker: requests are pipelined, and responses are matched to them in order.
 
-Followers, the internal client and simulated clients use it. It knows frames and correlation ids; their content belongs
-to `wire`. Loop thread only.
+Followers, the internal client and simulated clients use it. It knows frames and correlation ids; their
+content belongs to `wire`. Loop thread only.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """A client's connection on the server's side: frames in, responses out in the order of the requests.
 
 Reading stops while too much of this client is pending (requests without a response, unsent bytes, or a
-request that
-blocks the next one), so a client that does not read its responses harms only itself. Requests that were
-received before
-the client closed the connection are carried out and their responses dropped: a consumer that sends
-LeaveGroup behind
-another request and closes the connection has left its group. Loop thread only.
+request that blocks the next one), so a client that does not read its responses harms only itself. Requests
+that were received before the client closed the connection are carried out and their responses dropped: a
+consumer that sends LeaveGroup behind another request and closes the connection has left its group. Loop
+thread only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The network seam: the calls that a connection makes on a socket, and where connected sockets come from.
 
-`Socket` is a connected, non-blocking byte stream: its calls never wait, they raise BlockingIOError. The
-real one uses the
-event loop's reader and writer callbacks; the simulated one has the same interface.
+`Socket` is a connected, non-blocking byte stream: its calls never wait, they raise BlockingIOError. The real
+one uses the event loop's reader and writer callbacks; the simulated one has the same interface.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Responses on their way to a peer: in order, as much as the peer takes at a time, files straight from their
 pages.
 
-Bytes of a file that are not in memory are read in a pool first, a piece at a time: a sendfile of them
-would block the
-loop. Loop thread only.
+Bytes of a file that are not in memory are read in a pool first, a piece at a time: a sendfile of them would
+block the loop. Loop thread only.
 """
 
 from __future__ import annotations

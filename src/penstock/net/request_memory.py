@@ -1,8 +1,7 @@
 """The memory that requests of all connections hold together, and the rule for which connections stop reading.
 
 When the limit is reached, only connections that hold more than their fair share stop, so that a few slow
-senders of large
-requests cannot starve the others. Loop thread only.
+senders of large requests cannot starve the others. Loop thread only.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from uuid import UUID
 import pyarrow as pa
 
 from penstock.errors import BrokerError, ErrorCode, PenstockError
-from penstock.internal_client.api import RESPONSE_SECONDS, check_error
+from penstock.internal_client.api import check_error
+from penstock.internal_client.records import fetch
 from penstock.internal_client.routes import Routes
 from penstock.model import TopicId
 from penstock.net.broker_connection import BrokerConnection
@@ -25,15 +26,13 @@ from penstock.pipeline.decoding import DamagedRecords, decode
 from penstock.pipeline.offsets import find_offset
 from penstock.pipeline.options import LATEST
 from penstock.pipeline.ranges import OffsetRange
-from penstock.pipeline.read_settings import CLIENT_ID, RETRY_SECONDS, ReadSettings, open_routes
+from penstock.pipeline.read_settings import ReadSettings, open_routes
 from penstock.records.batch import HEADER_SIZE, read_header
-from penstock.wire.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResult, FetchTopic
-from penstock.wire.fetch_client import decode_fetch_response, encode_fetch_request
+from penstock.wire.fetch import AbortedTransaction, FetchResult
 
 Chunk = tuple[memoryview, Sequence[AbortedTransaction] | None]
 
 FETCH_BYTES = 4 << 20
-FETCH_VERSION = 16
 READ_AHEAD = 3
 MAX_WAIT_MS = 500
 
@@ -136,29 +135,19 @@ class _ReadAhead:
         async def ask(client: BrokerConnection) -> FetchResult:
             if (await routes.topic(wanted.topic)).id != UUID(wanted.topic_id):
                 raise OffsetsLost(f"topic {wanted.topic} with id {wanted.topic_id} does not exist any more")
-            partition = FetchPartition(wanted.partition, offset, FETCH_BYTES, current_leader_epoch=-1)
-            topic = FetchTopic(None, TopicId(UUID(wanted.topic_id)), [partition])
-            request = FetchRequest(
+            [result] = await fetch(
+                client,
+                TopicId(UUID(wanted.topic_id)),
+                {wanted.partition: offset},
+                FETCH_BYTES,
                 MAX_WAIT_MS,
-                1,
-                [topic],
-                [],
-                max_bytes=FETCH_BYTES,
-                isolation_level=int(self._read_settings.read_committed),
-                uses_topic_ids=True,
+                read_committed=self._read_settings.read_committed,
             )
-            correlation_id = client.next_correlation_id()
-            frame = encode_fetch_request(correlation_id, FETCH_VERSION, CLIENT_ID, request)
-            async with asyncio.timeout(RESPONSE_SECONDS):
-                answer = await client.exchange(correlation_id, frame)
-            response = decode_fetch_response(answer, FETCH_VERSION)
-            check_error(response.error_code)
-            result = response.topics[0].partitions[0]
             check_error(result.error_code)
             return result
 
         try:
-            return await routes.at_leader(wanted.topic, wanted.partition, ask, RETRY_SECONDS)
+            return await routes.at_leader(wanted.topic, wanted.partition, ask)
         except BrokerError as error:
             if error.code is ErrorCode.corrupt_message:
                 raise self._damaged(offset, str(error) or error.code.name) from error

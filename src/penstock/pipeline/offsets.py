@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.errors import BrokerError, ErrorCode, PenstockError
-from penstock.internal_client.api import RESPONSE_SECONDS, check_error
+from penstock.internal_client.records import Records
 from penstock.internal_client.routes import Routes, TopicRoute
-from penstock.net.broker_connection import BrokerConnection
 from penstock.pipeline.options import OptionError, SourceOptions, SubscriptionKind
-from penstock.pipeline.read_settings import RETRY_SECONDS, ReadSettings, open_routes
+from penstock.pipeline.read_settings import ReadSettings, open_routes
 
 T = TypeVar("T")
 
 TopicPartition = tuple[str, int]
-_LIST_OFFSETS, _LIST_OFFSETS_VERSION = 2, 7
 _NOT_FOUND = -1
 _MAX_AT_ONCE = 100
 
@@ -32,7 +30,7 @@ class SourceTopic:
     partitions: tuple[int, ...]
 
 
-class Unreachable(PenstockError):
+class ClusterUnreachable(PenstockError):
     """No broker responds."""
 
 
@@ -119,22 +117,8 @@ async def find_offset(routes: Routes, partition: TopicPartition, time_ms: int, r
     Retries while a new leader does not know its high watermark.
     """
     topic, index = partition
-
-    async def ask(client: BrokerConnection) -> int:
-        asked = {"partition_index": index, "timestamp": time_ms, "current_leader_epoch": -1}
-        fields = {
-            "replica_id": -1,
-            "isolation_level": int(read_committed),
-            "topics": [{"name": topic, "partitions": [asked]}],
-        }
-        async with asyncio.timeout(RESPONSE_SECONDS):
-            response = await client.request(_LIST_OFFSETS, _LIST_OFFSETS_VERSION, fields)
-        found = response.topics[0].partitions[0]
-        check_error(found.error_code)
-        return int(found.offset)
-
     try:
-        return await routes.at_leader(topic, index, ask, RETRY_SECONDS)
+        return await Records(routes).offset(topic, index, time_ms, read_committed=read_committed)
     except BrokerError as error:
         if error.code is ErrorCode.unknown_topic_or_partition:
             raise NoSuchTopic(f"there is no topic {topic!r} with a partition {index}") from error
@@ -154,7 +138,7 @@ def run(bootstrap: str, ask: Callable[[Routes], Awaitable[T]]) -> T:
     try:
         return asyncio.run(body())
     except OSError as error:
-        raise Unreachable(f"no broker answers at {bootstrap} ({error.strerror or error})") from error
+        raise ClusterUnreachable(str(error)) from error
     except BrokerError as error:
         if error.code is ErrorCode.unknown_topic_or_partition:
             raise NoSuchTopic(str(error)) from error

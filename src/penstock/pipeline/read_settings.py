@@ -23,4 +23,4 @@ class ReadSettings:
 def open_routes(bootstrap: str) -> Routes:
     """Open connections to a cluster. The caller closes them."""
     addresses = [parse_address(text.strip()) for text in bootstrap.split(",")]
-    return Routes(TcpNetwork(), addresses, CLIENT_ID)
+    return Routes(TcpNetwork(), addresses, CLIENT_ID, patience_seconds=RETRY_SECONDS)

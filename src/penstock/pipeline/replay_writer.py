@@ -16,10 +16,10 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from penstock.errors import PenstockError
-from penstock.internal_client.api import check_error
+from penstock.internal_client.groups import Groups
 from penstock.internal_client.partitioner import partition_for
-from penstock.internal_client.routes import CoordinatorKind
-from penstock.net.broker_connection import BrokerConnection
+from penstock.internal_client.records import Records
+from penstock.internal_client.routes import Routes
 from penstock.pipeline.offsets import run
 
 ORIGINAL_TIMESTAMP = "penstock-original-timestamp"
@@ -29,7 +29,6 @@ _RETRY_SECONDS = 60.0
 _TRANSACTION_ROWS = 20_000
 _TRANSACTION_BYTES = 16 << 20
 _PROGRESS_PARTITION = 0
-_OFFSET_FETCH, _OFFSET_FETCH_VERSION = 9, 7
 
 
 class ReplayFailed(PenstockError):
@@ -84,18 +83,12 @@ def committed_offset(bootstrap: str, group: str, topic: str) -> int | None:
     have ended.
     """
 
-    async def ask(client: BrokerConnection) -> int | None:
-        asked = {"name": topic, "partition_indexes": [_PROGRESS_PARTITION]}
-        fields = {"group_id": group, "topics": [asked], "require_stable": True}
-        response = await client.request(_OFFSET_FETCH, _OFFSET_FETCH_VERSION, fields)
-        check_error(response.error_code)
-        [found] = response.topics[0].partitions
-        check_error(found.error_code)
-        return None if found.committed_offset < 0 else int(found.committed_offset)
+    async def fetch(routes: Routes) -> int | None:
+        groups = Groups(routes, Records(routes))
+        found = await groups.committed(group, topic, [_PROGRESS_PARTITION], require_stable=True)
+        return found.get(_PROGRESS_PARTITION)
 
-    return run(
-        bootstrap, lambda routes: routes.at_coordinator(CoordinatorKind.GROUP, group, ask, _RETRY_SECONDS)
-    )
+    return run(bootstrap, fetch)
 
 
 class _ReplayWriter:

@@ -1,8 +1,7 @@
 """Every Kafka API by its key: its name, and the first version with the flexible encoding.
 
-A request header must be read before its message is known, so this is a table and not derived from the
-message schemas; a
-test compares the two.
+A request header must be read before its message is known, so this is a table and not derived from the message
+schemas; a test compares the two.
 """
 
 from __future__ import annotations
@@ -128,7 +127,6 @@ def api_name(api_key: int) -> str:
 
 def has_flexible_response_header(api_key: int, version: int) -> bool:
     """Whether the response header is flexible: as the body, but never for ApiVersions, which a client reads
-    before it knows the
-    broker's versions.
+    before it knows the broker's versions.
     """
     return version >= FLEXIBLE_FROM[api_key] and api_key != API_VERSIONS

@@ -4,11 +4,9 @@ secret.
     request   broker id 4 | id of the intended broker 4 | nonce 16 | proof 32, zeros the first time
     response  error code 2 | nonce 16 | proof 32
 
-The first exchange gives the nonces of both sides and the proof of the responding side, the second the
-proof of the
-requesting side. A proof is an HMAC-SHA256 over the direction, both broker ids and both nonces, so it
-cannot be replayed,
-used at another broker, or reflected.
+The first exchange gives the nonces of both sides and the proof of the responding side, the second the proof
+of the requesting side. A proof is an HMAC-SHA256 over the direction, both broker ids and both nonces, so it
+cannot be replayed, used at another broker, or reflected.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Encoding of messages by their schema, from plain nested mappings.
 
 One mapping serves all versions of a message: fields that a version lacks are left out, missing fields get
-their default.
-A name that no version has is a bug of the caller and raises TypeError.
+their default. A name that no version has is a bug of the caller and raises TypeError.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Fetch, versions 0 to 18, by hand: a response is a list of parts, so that records go from file to socket.
 
-Versions 0 to 3 cannot carry record batches; they are decoded so that a handler can refuse them. Sessions
-come with 7,
-leader epochs with 9, the flexible encoding with 12, topic ids with 13. The client's side is in
+Versions 0 to 3 cannot carry record batches; they are decoded so that a handler can refuse them. Sessions come
+with 7, leader epochs with 9, the flexible encoding with 12, topic ids with 13. The client's side is in
 `fetch_client`.
 """
 

@@ -7,10 +7,8 @@
               is complete 1 | records (length 4)
 
 The client numbers the lookups of a connection. A result is sent when it is ready, in the response to the
-request that
-waits then: a request waits for the first result, and the next request ends that wait. One connection
-carries any number
-of waiting lookups.
+request that waits then: a request waits for the first result, and the next request ends that wait. One
+connection carries any number of waiting lookups.
 """
 
 from __future__ import annotations

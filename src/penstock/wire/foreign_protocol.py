@@ -1,8 +1,8 @@
 """Recognition of ports that do not speak the Kafka protocol, by the first bytes of the response to a request.
 
 An HTTP server responds in its own protocol. Many TLS listeners close the connection without a response; a TLS
-ClientHello on a second connection tells them from a broker that is stopping. A Kafka client would take such bytes for
-the size of a huge frame and wait for the rest of it.
+ClientHello on a second connection tells them from a broker that is stopping. A Kafka client would take such
+bytes for the size of a huge frame and wait for the rest of it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """A splitter of a byte stream into size-prefixed frames, without input or output of its own.
 
-The caller receives into `buffer()` and reports it with `received(count)`, one right after the other.
-Memory grows with
-the bytes received, never with the size that a frame announces. Each frame is memory of its own, which its
-holder may
-keep and write into.
+The caller receives into `buffer()` and reports it with `received(count)`, one right after the other. Memory
+grows with the bytes received, never with the size that a frame announces. Each frame is memory of its own,
+which its holder may keep and write into.
 """
 
 from __future__ import annotations

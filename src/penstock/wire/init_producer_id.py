@@ -1,8 +1,7 @@
 """The InitProducerId request, by hand because of one field of Penstock's own: tag 10000, held (1 byte).
 
 A held transaction is ended by any client that knows its transactional id, producer id and epoch, and by no
-timeout.
-Responses are read and written by their schema.
+timeout. Responses are read and written by their schema.
 """
 
 from __future__ import annotations

@@ -2,12 +2,9 @@
 hand.
 
 Decoded messages are kio's frozen dataclasses (durations are timedeltas, a topic id of zeros is None).
-Encoding takes
-nested mappings by kio's field names; durations may be plain milliseconds. Received bytes raise
-ProtocolError and nothing
-else. Bytes after the end of a message within its frame are ignored, as in Kafka: the Metadata request of
-librdkafka 2.x
-for all topics has three bytes too many.
+Encoding takes nested mappings by kio's field names; durations may be plain milliseconds. Received bytes raise
+ProtocolError and nothing else. Bytes after the end of a message within its frame are ignored, as in Kafka:
+the Metadata request of librdkafka 2.x for all topics has three bytes too many.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Produce, versions 0 to 13, by hand: records stay where they were received, a response is a few packs.
 
-Versions 0 to 2 carry old message formats; they are decoded so that a handler can refuse them by name. From
-9 the encoding
-is flexible, from 10 a response can name the new leader (KIP-951), 13 has topic ids instead of names. The
-client's side
-is in `produce_client`.
+Versions 0 to 2 carry old message formats; they are decoded so that a handler can refuse them by name. From 9
+the encoding is flexible, from 10 a response can name the new leader (KIP-951), 13 has topic ids instead of
+names. The client's side is in `produce_client`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """A cursor over a received message: Kafka's primitive types, each checked against the bytes that are left.
 
 Malformed bytes raise ProtocolError, or where the check is Python's own one of the exceptions `MALFORMED`,
-which decoders
-turn into ProtocolError. No length or count beyond the rest of the message is accepted, and a message has a
-budget of array
-elements, because an element can cost far more memory and time than its bytes.
+which decoders turn into ProtocolError. No length or count beyond the rest of the message is accepted, and a
+message has a budget of array elements, because an element can cost far more memory and time than its bytes.
 """
 
 from __future__ import annotations

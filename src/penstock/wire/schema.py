@@ -1,9 +1,8 @@
 """The fields of every message in every version, from the `kio` package, which has them from Kafka's
 specifications.
 
-Only these descriptions of kio are used. Its own reader must not see untrusted bytes: it believes the
-length of an array
-and can abort the process. The module of a version is loaded when its first message comes.
+Only these descriptions of kio are used. Its own reader must not see untrusted bytes: it believes the length
+of an array and can abort the process. The module of a version is loaded when its first message comes.
 """
 
 from __future__ import annotations

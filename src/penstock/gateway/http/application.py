@@ -1,11 +1,9 @@
 """The ASGI application of the gateway: every HTTP request and every response passes through here.
 
-A request gets an id, is counted against the limits of its client and validated against the declaration of
-its endpoint;
-then the handler gets a `Call`. Failures become problem documents; an unexpected exception is logged with
-the request id,
-and the client sees that id alone. A cancelled task means that the client has left or that the gateway
-stops.
+A request gets an id, is counted against the limits of its client and validated against the declaration of its
+endpoint; then the handler gets a `Call`. Failures become problem documents; an unexpected exception is logged
+with the request id, and the client sees that id alone. A cancelled task means that the client has left or
+that the gateway stops.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Limits of one client: open requests, requests a second, and bytes of request bodies in memory.
 
 A client is an IP address. A refusal is sent when the second is over: refusals cost time too, and a client
-that repeats
-its request at once would take all of it. Memory grows with the clients that have open requests. Loop
-thread only.
+that repeats its request at once would take all of it. Memory grows with the clients that have open requests.
+Loop thread only.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """One HTTP connection: uvicorn's, with stricter checks for untrusted clients.
 
 llhttp refuses ambiguous framing (RFC 9112: contradicting lengths and encodings, bare line feeds, folded
-headers). This
-class adds bounds on the request head, requires one valid `Host`, and responds to refused requests. A
-request is
-cancelled when its client disconnects. The server knows the connection from its beginning to its end.
+headers). This class adds bounds on the request head, requires one valid `Host`, and responds to refused
+requests. A request is cancelled when its client disconnects. The server knows the connection from its
+beginning to its end.
 """
 
 from __future__ import annotations

@@ -2,12 +2,9 @@
 for it.
 
 One address may have a quarter of the connections unless a setting says otherwise; trusted proxies have no
-limit. When
-all connections are taken, the address with the most of them loses its oldest connection that is idle or
-waits. A refused
-connection still gets a response for `/health` and `/metrics`, within a reserve beside the limit, so that
-waiting clients
-never make a process look dead. Loop thread only.
+limit. When all connections are taken, the address with the most of them loses its oldest connection that is
+idle or waits. A refused connection still gets a response for `/health` and `/metrics`, within a reserve
+beside the limit, so that waiting clients never make a process look dead. Loop thread only.
 """
 
 from __future__ import annotations

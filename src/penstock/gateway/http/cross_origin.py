@@ -2,8 +2,8 @@
 others.
 
 Credentials are never allowed across origins. A browser sends WebSocket handshakes and POSTs without a body
-for any page
-and withholds only the response, so the origin of every request that may change something is checked here.
+for any page and withholds only the response, so the origin of every request that may change something is
+checked here.
 """
 
 from __future__ import annotations

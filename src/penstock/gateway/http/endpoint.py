@@ -1,8 +1,7 @@
 """The declaration of an endpoint, from which routes, validation of requests and the OpenAPI document follow.
 
-A handler gets parameters and a body that match the declaration; it returns a response, or raises a
-`Problem`, a
-BrokerError, OutcomeUnknown or OSError, which become problem documents in one place (`application.py`).
+A handler gets parameters and a body that match the declaration; it returns a response, or raises a `Problem`,
+a BrokerError, OutcomeUnknown or OSError, which become problem documents in one place (`application.py`).
 """
 
 from __future__ import annotations

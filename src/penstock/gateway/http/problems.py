@@ -1,8 +1,7 @@
 """Problem documents (RFC 9457): every failure becomes one here, for people and programs.
 
-`retriable` says whether the same request may succeed later; `outcome` is `unknown` where a write may or
-may not have
-happened. An unexpected error shows nothing but the request id, which the log has too.
+`retriable` says whether the same request may succeed later; `outcome` is `unknown` where a write may or may
+not have happened. An unexpected error shows nothing but the request id, which the log has too.
 """
 
 from __future__ import annotations

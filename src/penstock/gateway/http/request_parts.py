@@ -78,9 +78,8 @@ def is_absent_when_empty(parameter: Parameter) -> bool:
 def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -> str:
     """Return the media type of a request's body; a Problem unless the endpoint accepts it.
 
-    `is_foreign` marks a request of a web page of another origin. Browsers let such a page send a body
-    without a
-    Content-Type, so a missing Content-Type means JSON only for other requests.
+    `is_foreign` marks a request of a web page of another origin. Browsers let such a page send a body without
+    a Content-Type, so a missing Content-Type means JSON only for other requests.
     """
     if not endpoint.bodies:
         raise _invalid(f"{endpoint.method} takes no body here")

@@ -1,8 +1,7 @@
 """Routing of a path and a method to an endpoint.
 
 A path is split at its slashes before any segment is decoded, once, so that no `%2F` or `%252F` moves the
-border of a
-segment; a segment is text for a handler and never part of another path.
+border of a segment; a segment is text for a handler and never part of another path.
 """
 
 from __future__ import annotations

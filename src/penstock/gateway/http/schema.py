@@ -1,12 +1,10 @@
 """JSON schemas of the OpenAPI document, and the validation of a value against one.
 
 The supported part of JSON Schema 2020-12 is type, enum of strings, properties, required,
-additionalProperties, items,
-and bounds of numbers, strings and arrays. An optional field of an object that is null or an empty string
-counts as
-absent, unless its schema accepts that value. A `Mismatch` names the place by a JSON pointer and says what
-is expected.
-Values come from `strict_json.py` or from the text of a parameter.
+additionalProperties, items, and bounds of numbers, strings and arrays. An optional field of an object that is
+null or an empty string counts as absent, unless its schema accepts that value. A `Mismatch` names the place
+by a JSON pointer and says what is expected. Values come from `strict_json.py` or from the text of a
+parameter.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """The HTTP server, on the event loop of the process.
 
-Uvicorn speaks HTTP; starting, stopping and signals stay with the process, so its `Server`, which takes
-over the process,
-is not used. Connections are bounded (`connection_table.py`) and closed when they are idle, slow to send or
-do not read,
-so that clients cannot take the file descriptors that the log needs, nor block a health check. This module
-is imported
-late: loading it takes longer than starting a broker.
+Uvicorn speaks HTTP; starting, stopping and signals stay with the process, so its `Server`, which takes over
+the process, is not used. Connections are bounded (`connection_table.py`) and closed when they are idle, slow
+to send or do not read, so that clients cannot take the file descriptors that the log needs, nor block a
+health check. This module is imported late: loading it takes longer than starting a broker.
 """
 
 from __future__ import annotations

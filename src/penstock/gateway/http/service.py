@@ -1,8 +1,7 @@
 """The HTTP side of a process, a broker's or a gateway's own, from start to stop.
 
-HTTP libraries are imported in a thread pool after the Kafka listener serves, so they delay no client.
-Metrics are
-collected on the loop and formatted in a pool. A process imports this module; modules behind it are
+HTTP libraries are imported in a thread pool after the Kafka listener serves, so they delay no client. Metrics
+are collected on the loop and formatted in a pool. A process imports this module; modules behind it are
 imported here, late.
 """
 

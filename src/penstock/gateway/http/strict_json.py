@@ -1,9 +1,8 @@
 """A strict JSON parser for untrusted input: text with several readings (RFC 8259 calls it unpredictable) is a
 400.
 
-It refuses duplicate names, NaN and infinities, integers of more than 64 bits, lone surrogates, a byte
-order mark,
-encodings other than UTF-8, and deep nesting.
+It refuses duplicate names, NaN and infinities, integers of more than 64 bits, lone surrogates, a byte order
+mark, encodings other than UTF-8, and deep nesting.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """One WebSocket connection: uvicorn's, with the bounds of HTTP connections.
 
 Received bytes are parsed one piece in each turn of the event loop, and no further than the application has
-read, so a
-client that floods the gateway with frames delays no other client. Control frames and fragments are limited
-by the
-second; a client above that limit is disconnected.
+read, so a client that floods the gateway with frames delays no other client. Control frames and fragments are
+limited by the second; a client above that limit is disconnected.
 """
 
 from __future__ import annotations

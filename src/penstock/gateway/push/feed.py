@@ -1,10 +1,9 @@
 """Reads of topics that many streams share: a page that one stream has read serves others from memory, and one
-long poll
-serves all streams that wait.
+long poll serves all streams that wait.
 
-A partition is read when a stream asks for it and watched while one waits, never ahead, so a slow stream
-makes no memory
-grow. Pages are cached up to a total size, for streams that come to the same offset next. Loop thread only.
+A partition is read when a stream asks for it and watched while one waits, never ahead, so a slow stream makes
+no memory grow. Pages are cached up to a total size, for streams that come to the same offset next. Loop
+thread only.
 """
 
 from __future__ import annotations

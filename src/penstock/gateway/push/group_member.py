@@ -1,10 +1,8 @@
 """A member of a consumer group (KIP-848) that reads one topic for a push stream.
 
 Its heartbeats report the partitions it owns, and their responses assign partitions: a revoked partition is
-given up
-before that is reported, an assigned one is read from the committed offset. Each partition has one reader
-at a time, and
-its offsets are those of any Kafka consumer. Loop thread only.
+given up before that is reported, an assigned one is read from the committed offset. Each partition has one
+reader at a time, and its offsets are those of any Kafka consumer. Loop thread only.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """A stream that is a member of a consumer group: partitions are assigned, and the client acknowledges events.
 
-An acknowledgement covers an event and all before it in its partition; acknowledged offsets are committed,
-at the latest
-when the partition is given up. Unacknowledged events are sent again to the next owner: at least once.
-Acknowledgements
-never move a group back. Loop thread only.
+An acknowledgement covers an event and all before it in its partition; acknowledged offsets are committed, at
+the latest when the partition is given up. Unacknowledged events are sent again to the next owner: at least
+once. Acknowledgements never move a group back. Loop thread only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The open streams by topic, and what a change of the topic means to them.
 
-Topics are looked up every few seconds. Streams of all partitions read added partitions from their start;
-when a topic
-was deleted, or created again with the same name, its streams end with an error. Loop thread only.
+Topics are looked up every few seconds. Streams of all partitions read added partitions from their start; when
+a topic was deleted, or created again with the same name, its streams end with an error. Loop thread only.
 """
 
 from __future__ import annotations

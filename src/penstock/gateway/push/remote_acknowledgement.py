@@ -1,8 +1,7 @@
 """Acknowledgements for streams that another gateway serves, or that have ended.
 
-The committed offset of the group is moved forward, never back, as the member that owns the partition now,
-or as no
-member where the group is empty. Partitions that another kind of consumer owns are left alone.
+The committed offset of the group is moved forward, never back, as the member that owns the partition now, or
+as no member where the group is empty. Partitions that another kind of consumer owns are left alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Push: topics as server-sent events and over WebSockets, for single readers and for members of consumer
 groups.
 
-A gateway has one `PushService`, whose endpoints and sockets are served with the others. It opens streams
-and keeps them;
-reading, sending and acknowledging events is in the other modules of this package.
+A gateway has one `PushService`, whose endpoints and sockets are served with the others. It opens streams and
+keeps them; reading, sending and acknowledging events is in the other modules of this package.
 """
 
 from __future__ import annotations

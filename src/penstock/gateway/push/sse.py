@@ -1,10 +1,8 @@
 """Server-sent events: a response without an end, sent as fast as the client reads.
 
 Events are fetched when the socket has taken the last ones, so a client that does not read holds one small
-chunk in
-memory. A comment is sent now and then to show that the connection is alive. A failure ends the stream with
-an event
-`problem` that has a problem document.
+chunk in memory. A comment is sent now and then to show that the connection is alive. A failure ends the
+stream with an event `problem` that has a problem document.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """One stream of the messages of a topic, sent as fast as its client reads.
 
 A stream holds offsets and no messages: it reads, through the feeds, when it is asked for events. A group
-assigns and
-revokes its partitions. Loop thread only.
+assigns and revokes its partitions. Loop thread only.
 """
 
 from __future__ import annotations
@@ -39,9 +38,8 @@ class PushStream:
     ) -> None:
         """Create a stream. With `reads_all` it also reads partitions that are added later.
 
-        `id_positions` limits the positions in event ids to partitions that sent events; the stream adds
-        them, its owner may
-        remove them.
+        `id_positions` limits the positions in event ids to partitions that sent events; the stream adds them,
+        its owner may remove them.
         """
         self.topic = topic
         self.reads_all = reads_all

@@ -5,11 +5,10 @@
     server   {"id": "<id>", "message_id": ...}    as in server-sent events, the position beside the message
              {"error": {...}}         a problem document; the connection is closed after it
 
-Without credit nothing is read or sent. Any other message of the client closes its connection. Close codes
-are 1001 (the
-gateway stops), 1011 (an error of the gateway) and 4000 + the status of the problem;
-`http/websocket_connection.py` adds
-1008 (too many control frames) and 1013 (another connection needs the place).
+Without credit nothing is read or sent. Any other message of the client closes its connection. Close codes are
+1001 (the gateway stops), 1011 (an error of the gateway) and 4000 + the status of the problem;
+`http/websocket_connection.py` adds 1008 (too many control frames) and 1013 (another connection needs the
+place).
 """
 
 from __future__ import annotations

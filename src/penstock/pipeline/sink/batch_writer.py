@@ -18,7 +18,7 @@ from penstock.internal_client.routes import Routes
 from penstock.pipeline.offsets import NoSuchTopic, run
 from penstock.pipeline.options import OptionError
 from penstock.pipeline.sink.options import SinkOptions, check_schema, parse_sink
-from penstock.pipeline.sink.producer import new_writer_identity
+from penstock.pipeline.sink.producer import new_producer
 from penstock.pipeline.sink.task_writer import TaskWriter
 
 
@@ -48,7 +48,7 @@ class SinkBatchWriter(DataSourceArrowWriter):
             for rows in iterator:
                 if rows.num_rows:
                     if not written:
-                        writer.begin(writer.run(new_writer_identity(writer.routes)))
+                        writer.begin(writer.run(new_producer(writer.routes)))
                     writer.write(rows)
                     written += rows.num_rows
         return RowsWritten(written)

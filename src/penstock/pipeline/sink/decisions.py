@@ -8,24 +8,24 @@ seen the decision before it; transactions that were open at that time and are no
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from penstock.clock import SystemClock
 from penstock.cluster.internal_topics import TRANSACTIONS_TOPIC
 from penstock.errors import BrokerError, ErrorCode
-from penstock.internal_client.api import check_error
+from penstock.internal_client.errors import OutcomeUnknown
 from penstock.internal_client.partitioner import partition_for
 from penstock.internal_client.retries import retry
 from penstock.internal_client.routes import Routes, TopicRoute
+from penstock.internal_client.topics import NewTopic, Topics
+from penstock.internal_client.transactions import ProducerIdentity
 from penstock.pipeline.fetching import read_range
 from penstock.pipeline.offsets import TopicPartition, end_offsets_of, find_offset, run
 from penstock.pipeline.options import EARLIEST, LATEST
 from penstock.pipeline.ranges import OffsetRange
 from penstock.pipeline.read_settings import RETRY_SECONDS, ReadSettings
 from penstock.pipeline.sink.held_transactions import commit_own, take_over
-from penstock.pipeline.sink.producer import BatchProducer, RecordPosition, WriterIdentity
+from penstock.pipeline.sink.producer import BatchProducer, RecordPosition
 from penstock.records.building import NewRecord
 
 DECISIONS_TOPIC = "__pipeline_sinks"
@@ -41,14 +41,13 @@ reads it.
 """
 _TAIL = 200
 """Number of latest offsets that are read first. They usually include the last record of the query."""
-_CREATE_TOPICS, _CREATE_TOPICS_VERSION = 19, 7
 
 
 @dataclass(frozen=True, slots=True)
 class SinkDecision:
     batch: int = -1
     """Number of the last batch whose rows count."""
-    winners: tuple[WriterIdentity, ...] = ()
+    winners: tuple[ProducerIdentity, ...] = ()
     """Transactions that are the rows of the batch."""
     positions: tuple[RecordPosition, ...] = ()
     """Position of one record of each transaction, in the order of `winners`. Empty in records of older
@@ -65,7 +64,7 @@ class SinkDecision:
         """Decision that reverts this one: none of the rows count, and the batch has to be written again."""
         return SinkDecision(self.batch - 1)
 
-    def position_of(self, winner: WriterIdentity) -> RecordPosition | None:
+    def position_of(self, winner: ProducerIdentity) -> RecordPosition | None:
         return dict(zip(self.winners, self.positions, strict=False)).get(winner)
 
     def encode(self) -> bytes:
@@ -74,7 +73,7 @@ class SinkDecision:
     @classmethod
     def decode(cls, value: bytes, offset: int) -> SinkDecision:
         found = json.loads(value)
-        winners = tuple(WriterIdentity(*each) for each in found["winners"])
+        winners = tuple(ProducerIdentity(*each) for each in found["winners"])
         return cls(
             found["batch"], winners, tuple(RecordPosition(*each) for each in found.get("places", ())), offset
         )
@@ -91,12 +90,12 @@ class DecisionLog:
         route = run(self._bootstrap, _find_topic)
         return SinkDecision() if route is None else self._read(route)
 
-    def lead(self) -> tuple[WriterIdentity, SinkDecision]:
+    def lead(self) -> tuple[ProducerIdentity, SinkDecision]:
         """Fence earlier drivers of the query. Returns this driver's identity and the last decision, which is
         final.
         """
 
-        async def ask(routes: Routes) -> tuple[WriterIdentity, TopicRoute]:
+        async def ask(routes: Routes) -> tuple[ProducerIdentity, TopicRoute]:
             # take_over ends the open transaction of the last driver, so its decision is committed or aborted
             # now.
             driver = await take_over(routes, self._driver_id)
@@ -109,7 +108,7 @@ class DecisionLog:
         driver, route = run(self._bootstrap, ask)
         return driver, self._read(route)
 
-    def record(self, driver: WriterIdentity, decision: SinkDecision) -> None:
+    def record(self, driver: ProducerIdentity, decision: SinkDecision) -> None:
         """Append a decision. It is committed and readable on return."""
 
         async def ask(routes: Routes) -> None:
@@ -187,22 +186,17 @@ async def _create(routes: Routes, replicas: int) -> None:
     """Create the topic with the replication factor of the transactions topic. Waits while too few brokers are
     alive.
     """
-    configs: Sequence[dict[str, str]] = [{"name": name, "value": value} for name, value in _SETTINGS.items()]
-    topic = {
-        "name": DECISIONS_TOPIC,
-        "num_partitions": _PARTITIONS,
-        "replication_factor": replicas,
-        "assignments": [],
-        "configs": configs,
-    }
-    fields = {"topics": [topic], "timeout": timedelta(seconds=30), "validate_only": False}
+    topic = NewTopic(DECISIONS_TOPIC, _PARTITIONS, replicas, _SETTINGS)
 
     async def attempt() -> None:
-        response = await routes.ask_any(_CREATE_TOPICS, _CREATE_TOPICS_VERSION, fields)
-        [created] = response.topics
-        if created.error_code == ErrorCode.invalid_replication_factor:
-            raise BrokerError(ErrorCode.broker_not_available, created.error_message or "")
-        if created.error_code != ErrorCode.topic_already_exists:
-            check_error(created.error_code, created.error_message)
+        try:
+            await Topics(routes).create(topic)
+        except OutcomeUnknown as error:
+            raise BrokerError(ErrorCode.request_timed_out, str(error)) from error
+        except BrokerError as error:
+            if error.code is ErrorCode.invalid_replication_factor:
+                raise BrokerError(ErrorCode.broker_not_available, str(error)) from error
+            if error.code is not ErrorCode.topic_already_exists:
+                raise
 
     await retry(attempt, RETRY_SECONDS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from penstock.errors import PenstockError
+from penstock.internal_client.transactions import ProducerIdentity
 from penstock.pipeline.fetching import read_range
 from penstock.pipeline.offsets import run
 from penstock.pipeline.ranges import OffsetRange
@@ -17,7 +18,7 @@ from penstock.pipeline.read_settings import ReadSettings
 from penstock.pipeline.sink.decisions import SinkDecision
 from penstock.pipeline.sink.held_transactions import TransactionOutcome, abort, commit
 from penstock.pipeline.sink.options import ACCEPT_LOSS
-from penstock.pipeline.sink.producer import RecordPosition, WriterIdentity
+from penstock.pipeline.sink.producer import RecordPosition
 
 
 class RowsLost(PenstockError):
@@ -30,7 +31,7 @@ class BatchUndone(PenstockError):
     """
 
 
-def carry_out(bootstrap: str, decision: SinkDecision, left_open: Collection[WriterIdentity]) -> None:
+def carry_out(bootstrap: str, decision: SinkDecision, left_open: Collection[ProducerIdentity]) -> None:
     """Commit all transactions of a decision. `left_open` are the transactions that were open when they were
     listed.
 
@@ -59,8 +60,8 @@ def carry_out(bootstrap: str, decision: SinkDecision, left_open: Collection[Writ
 
 
 def _commit_or_determine(
-    bootstrap: str, decision: SinkDecision, winners: Sequence[WriterIdentity]
-) -> dict[WriterIdentity, TransactionOutcome]:
+    bootstrap: str, decision: SinkDecision, winners: Sequence[ProducerIdentity]
+) -> dict[ProducerIdentity, TransactionOutcome]:
     """Commit transactions, or determine the outcome of those that have ended. If the coordinator does not
     know the outcome, a readable record proves the commit.
     """
@@ -89,8 +90,8 @@ def _is_readable(bootstrap: str, position: RecordPosition) -> bool:
         return False
 
 
-def _loss(decision: SinkDecision, outcomes: dict[WriterIdentity, TransactionOutcome]) -> str:
-    by_outcome: dict[TransactionOutcome, list[WriterIdentity]] = {}
+def _loss(decision: SinkDecision, outcomes: dict[ProducerIdentity, TransactionOutcome]) -> str:
+    by_outcome: dict[TransactionOutcome, list[ProducerIdentity]] = {}
     for winner, outcome in outcomes.items():
         by_outcome.setdefault(outcome, []).append(winner)
     said = []
@@ -106,6 +107,6 @@ def _loss(decision: SinkDecision, outcomes: dict[WriterIdentity, TransactionOutc
     )
 
 
-def _names(transactions: Sequence[WriterIdentity]) -> str:
+def _names(transactions: Sequence[ProducerIdentity]) -> str:
     shown = ", ".join(str(each.transactional_id) for each in transactions[:5])
     return shown if len(transactions) <= 5 else f"{shown} and {len(transactions) - 5} more"

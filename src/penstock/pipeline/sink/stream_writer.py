@@ -22,13 +22,14 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from penstock.errors import PenstockError
+from penstock.internal_client.transactions import ProducerIdentity
 from penstock.pipeline.offsets import run
 from penstock.pipeline.sink.batch_writer import check_topic
 from penstock.pipeline.sink.decisions import DecisionLog, SinkDecision
 from penstock.pipeline.sink.held_transactions import abort, claim, open_under
 from penstock.pipeline.sink.options import SinkOptions, check_schema, parse_sink
 from penstock.pipeline.sink.outcomes import BatchUndone, RowsLost, carry_out
-from penstock.pipeline.sink.producer import RecordPosition, WriterIdentity
+from penstock.pipeline.sink.producer import RecordPosition
 from penstock.pipeline.sink.task_writer import TaskWriter
 from penstock.pipeline.table_store import store_at
 
@@ -40,7 +41,7 @@ class Overtaken(PenstockError):
 @dataclass(frozen=True)
 class TaskResult(WriterCommitMessage):
     query: str
-    transaction: WriterIdentity | None = None
+    transaction: ProducerIdentity | None = None
     """Held transaction with the rows of the task; None if there were no rows."""
     position: RecordPosition | None = None
     """Position of one of the rows."""
@@ -135,7 +136,7 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):
             self._carry_out(decisions, decision, left_open)
 
     def _carry_out(
-        self, decisions: DecisionLog, decision: SinkDecision, left_open: Sequence[WriterIdentity]
+        self, decisions: DecisionLog, decision: SinkDecision, left_open: Sequence[ProducerIdentity]
     ) -> None:
         try:
             carry_out(self._options.bootstrap, decision, left_open)
@@ -157,7 +158,7 @@ class SinkStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _decide(
-    batch: int, written: Sequence[TaskResult], last: SinkDecision, left_open: Collection[WriterIdentity]
+    batch: int, written: Sequence[TaskResult], last: SinkDecision, left_open: Collection[ProducerIdentity]
 ) -> SinkDecision:
     if any(each.is_decided or (each.transaction and each.seen != last.offset) for each in written):
         raise _overtaken(batch)

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from penstock.clock import SystemClock
+from penstock.internal_client.transactions import ProducerIdentity
 from penstock.pipeline.read_settings import open_routes
 from penstock.pipeline.sink.options import SinkOptions
-from penstock.pipeline.sink.producer import BatchProducer, RecordPosition, WriterIdentity
+from penstock.pipeline.sink.producer import BatchProducer, RecordPosition
 from penstock.pipeline.sink.row_placement import RowPlacement
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ class TaskWriter:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
-    def begin(self, identity: WriterIdentity) -> None:
+    def begin(self, identity: ProducerIdentity) -> None:
         """Write all following rows with this producer identity."""
         self._producer = BatchProducer(self.routes, identity, self._codec)
 
