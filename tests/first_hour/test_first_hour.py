@@ -175,7 +175,7 @@ def use_http(shell: Shell) -> None:
     without_type = shell.run(f"curl -s $HTTP/send -H 'content-type:' -d '{GREETING}'")
     assert without_type.startswith('{"status":"success","message_id":"')
     as_a_form = shell.run(f"curl -s $HTTP/send -d '{GREETING}'")
-    assert "say what the body is: Content-Type: application/json" in as_a_form
+    assert "this path needs a body with Content-Type: application/json" in as_a_form
     assert '"status":"serving"' in shell.run("curl -s $HTTP/health")
 
 

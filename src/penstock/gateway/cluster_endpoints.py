@@ -28,7 +28,7 @@ _HEALTH = an_object(
         "status": {
             "type": "string",
             "enum": ["ok", "degraded", "failing"],
-            "description": "degraded: copies are missing; failing: partitions have no leader.",
+            "description": "degraded: partitions are under-replicated; failing: partitions have no leader.",
         },
         "brokers": an_array(_BROKER),
         "partitions": INTEGER,
@@ -76,7 +76,7 @@ ENDPOINTS = (
         "/v1/cluster",
         "clusterHealth",
         TAG,
-        "How the cluster is: its brokers, and whether all partitions are led and copied.",
+        "The health of the cluster: its brokers, and whether all partitions have a leader and all replicas in sync.",
         cluster_health,
         {200: DeclaredResponse("The cluster.", _HEALTH)},
         needs=(on_cluster("DESCRIBE"),),

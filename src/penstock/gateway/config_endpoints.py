@@ -14,7 +14,7 @@ TAG = "Cluster"
 _CONFIG = an_object(
     {
         "name": STRING,
-        "value": {"type": ["string", "null"], "description": "null for what is kept secret."},
+        "value": {"type": ["string", "null"], "description": "null for a sensitive setting."},
         "default": BOOLEAN,
         "read_only": BOOLEAN,
         "sensitive": BOOLEAN,
@@ -28,7 +28,7 @@ CONFIG_CHANGES = {
     "maxProperties": 200,
     "additionalProperties": {"type": ["string", "null"], "maxLength": 32_767},
 }
-_BROKER = path("broker", PARTITION, "The broker's number.")
+_BROKER = path("broker", PARTITION, "The broker's id.")
 
 
 async def show_configs(call: Call, kind: ConfigResourceType, name: str) -> Response:
@@ -73,7 +73,7 @@ ENDPOINTS = (
         "/v1/brokers/{broker}/configs",
         "alterBrokerConfigs",
         TAG,
-        "Change settings of a broker that can be changed while it runs; null takes one back to its default.",
+        "Change dynamic settings of a broker; null returns a setting to its default.",
         alter_broker_configs,
         {200: CONFIGS},
         parameters=(_BROKER,),

@@ -28,7 +28,9 @@ def committed_batches(
         if not crc_matches(batch, header):
             raise InvalidBatch(ErrorCode.corrupt_message, "the CRC of the batch does not match")
         if header.base_offset < next_offset or header.last_offset_delta < 0:
-            raise InvalidBatch(ErrorCode.corrupt_message, "the offsets of the batch go back")
+            raise InvalidBatch(
+                ErrorCode.corrupt_message, "the offsets of the batch overlap with the batch before it"
+            )
         next_offset = header.next_offset
         while firsts and firsts[-1].first_offset <= header.base_offset:
             ongoing.add(firsts.pop().producer_id)

@@ -60,12 +60,12 @@ class Gateway:
         )
         context.metrics.add_gauge(
             "penstock_http_open_requests",
-            "HTTP requests that are unanswered, long polls and streams among them.",
+            "HTTP requests without a response yet, long polls and streams included.",
             lambda: self.application.limits.open_requests,
         )
         context.metrics.add_counter(
             "penstock_http_throttled",
-            "HTTP requests refused because their client has too many.",
+            "HTTP requests refused because a limit of their client was exceeded.",
             lambda: self.application.limits.refusals,
         )
         context.metrics.add_gauge(

@@ -33,7 +33,7 @@ class FoundMessages(NamedTuple):
 def parse_positions(text: str) -> Positions:
     places = [_POSITION.fullmatch(item) for item in text.split(",") if item]
     if None in places:
-        raise Problem(400, "positions is not as an answer gave it", error="INVALID_REQUEST")
+        raise Problem(400, "positions is not a value from an earlier response", error="INVALID_REQUEST")
     return {int(place[1]): int(place[2]) for place in places if place}
 
 

@@ -90,9 +90,11 @@ class Mailbox:
         try:
             view = await self._layouts.view()
         except (BrokerError, OSError) as error:
-            raise OutcomeUnknown("it cannot be known whether the partition count changed") from error
+            raise OutcomeUnknown(
+                "the partition count could not be read, so the message may be lost to readers"
+            ) from error
         if view.is_over(layout, self._clock.now_ms()):
-            raise OutcomeUnknown("the partition count changed while it was sent")
+            raise OutcomeUnknown("the partition count changed while the message was sent")
 
     async def _begin(self) -> tuple[LayoutView, KeyLayout]:
         """Return the layout to send under; waits for a moment while one layout replaces another."""
@@ -246,7 +248,7 @@ class Mailbox:
 def _damaged(damaged_id: str) -> Problem:
     return Problem(
         500,
-        "the next message is damaged on the disk; go on behind it with this last_message_id",
+        "the next message is damaged on the disk; skip it with this last_message_id",
         error=ErrorCode.corrupt_message.name.upper(),
         last_message_id=damaged_id,
     )

@@ -36,12 +36,12 @@ async def receive(call: Call) -> Response:
     asked = dict(call.parameters)
     for name, value in (call.body or {}).items():
         if name in asked and asked[name] != _DEFAULTS.get(name):
-            raise Problem(400, f"{name} is in the query and in the body", error="INVALID_REQUEST")
+            raise Problem(
+                400, f"{name} is given in the query and in the body; give it once", error="INVALID_REQUEST"
+            )
         asked[name] = value
     if "user_id" not in asked:
-        raise Problem(
-            400, "whose messages? give user_id, in the query or in the body", error="INVALID_REQUEST"
-        )
+        raise Problem(400, "user_id is missing; give it in the query or in the body", error="INVALID_REQUEST")
     wait_ms = min(round(asked["wait"] * 1000), call.context.config[GATEWAY_MAX_WAIT_MS])
     limits = Limits(asked["limit"], MAX_PAGE_BYTES)
     found = await call.context.mailbox.receive(
@@ -69,9 +69,13 @@ _RECEIVE_BODY = an_object(
 )
 _RECEIVE_PARAMETERS = (
     query("user_id", USER_ID, "Whose messages."),
-    query("last_message_id", _LAST, "Only messages after this one; from the oldest that is kept without it."),
-    query("limit", _LIMIT, "The most messages in the answer."),
-    query("wait", _WAIT, "While there are none, how many seconds to wait for one."),
+    query(
+        "last_message_id",
+        _LAST,
+        "Only messages after this one; without it from the oldest stored message on.",
+    ),
+    query("limit", _LIMIT, "The maximum number of messages in the response."),
+    query("wait", _WAIT, "Seconds to wait for a message where there is none."),
 )
 _RECEIVED = DeclaredResponse("Messages, in order.", an_object({"messages": an_array(_MESSAGE)}))
 
@@ -81,11 +85,11 @@ ENDPOINTS = (
         "/send",
         "send",
         "Messages to users",
-        "Send a message to a user; the answer comes when it is stored durably.",
+        "Send a message to a user; the response comes when it is stored durably.",
         send,
         {
             200: DeclaredResponse(
-                "It is stored.",
+                "Stored.",
                 an_object({"status": {"type": "string", "enum": ["success"]}, "message_id": STRING}),
             )
         },
@@ -93,7 +97,7 @@ ENDPOINTS = (
             header(
                 "Idempotency-Key",
                 IDEMPOTENCY_KEY,
-                "Of several sends to a user with the same key one is stored, and all get its id.",
+                "One of several messages to a user with the same key is stored, and all responses have its id.",
             ),
         ),
         bodies={JSON: an_object({"from_user": USER_ID, "to_user": USER_ID, "message": STRING})},
@@ -120,7 +124,7 @@ ENDPOINTS = (
         "/receive",
         "receiveByPost",
         "Messages to users",
-        "As GET, for clients that send no body with GET.",
+        "The same as GET, for clients that cannot send a body with GET.",
         receive,
         {200: _RECEIVED},
         parameters=_RECEIVE_PARAMETERS,

@@ -93,7 +93,7 @@ def _read(call: Call) -> tuple[list[NewRecord], list[int | None]]:
         record = NewRecord(None if key is None else key.encode(), call.body, now_ms)
         return [record], [asked]
     if key is not None:
-        raise Problem(400, f"key in the query goes with {OCTETS}", error="INVALID_REQUEST")
+        raise Problem(400, f"the query parameter key needs a body of type {OCTETS}", error="INVALID_REQUEST")
     if call.content_type == FRAMED:
         records = read_framed(call.body, now_ms)
         return records, [asked] * len(records)
@@ -107,7 +107,7 @@ async def _with_idempotency_key(
 ) -> NewRecord:
     if len(records) != 1 or records[0].key is None:
         raise Problem(
-            400, "an Idempotency-Key goes with one message, and that has a key", error="INVALID_REQUEST"
+            400, "an Idempotency-Key needs exactly one message, with a key", error="INVALID_REQUEST"
         )
     entries = await backend.configs.get(ConfigResourceType.TOPIC, topic)
     if not any(entry.name == INDEX_BY_KEY.name and entry.value == "true" for entry in entries):
@@ -164,7 +164,9 @@ async def read(call: Call) -> Response:
             return await _read_partitions(call, key, limits, wait_ms)
         if "positions" in asked:
             raise Problem(
-                400, "positions are of all partitions: give either them or partition", error="INVALID_REQUEST"
+                400,
+                "positions cover all partitions: give either positions or partition",
+                error="INVALID_REQUEST",
             )
         offset = asked["offset"] if "offset" in asked else (await _starts(call, [partition]))[partition]
         if key is None:
@@ -178,7 +180,7 @@ async def read(call: Call) -> Response:
             raise
         raise Problem(
             400,
-            f"to be read by key the topic needs {INDEX_BY_KEY.name}=true; PATCH /v1/topics/{name}/configs sets it",
+            f"reading by key needs a topic with {INDEX_BY_KEY.name}=true; PATCH /v1/topics/{name}/configs sets it",
             error="INVALID_REQUEST",
         ) from None
 
@@ -188,7 +190,7 @@ async def _read_partitions(call: Call, key: bytes | None, limits: Limits, wait_m
     asked, backend = call.parameters, call.context.backend
     if "offset" in asked:
         raise Problem(
-            400, "an offset is that of a partition: give partition too, or positions", error="INVALID_REQUEST"
+            400, "an offset needs a partition: give partition too, or positions", error="INVALID_REQUEST"
         )
     partitions = range(len((await backend.topics.get(asked["topic"], fresh=True)).partitions))
     known = parse_positions(asked.get("positions", ""))
@@ -227,12 +229,12 @@ _PAGE = an_object(
     {
         "messages": an_array(MESSAGE),
         "partition": INTEGER,
-        "next_offset": {"type": "integer", "description": "The offset to go on with."},
+        "next_offset": {"type": "integer", "description": "The offset to read on from."},
         "log_start_offset": INTEGER,
         "high_watermark": INTEGER,
         "positions": {
             "type": "string",
-            "description": "Without a partition: give it back as `positions` to go on.",
+            "description": "Without a partition: send it as `positions` to read on.",
         },
     },
     required=("messages",),
@@ -247,12 +249,20 @@ ENDPOINTS = (
         "Write messages; the answer comes when all are stored durably. A binary body is the value of one message, or "
         f"many, each with lengths before key and value ({FRAMED}).",
         produce,
-        {200: DeclaredResponse("Where they are, in the order they were given.", _STORED)},
+        {200: DeclaredResponse("Partitions and offsets, in the order of the messages.", _STORED)},
         parameters=(
             _TOPIC,
-            query("partition", PARTITION, "For messages that name none; by the key unless given."),
-            query("key", _KEY, "Of a message whose value is the body."),
-            header("Idempotency-Key", IDEMPOTENCY_KEY, "One message: stored once, however often it is sent."),
+            query(
+                "partition",
+                PARTITION,
+                "Partition of messages without one of their own; chosen by the key unless given.",
+            ),
+            query("key", _KEY, "Key of a message whose value is the body."),
+            header(
+                "Idempotency-Key",
+                IDEMPOTENCY_KEY,
+                "For one message: it is stored once, however often it is sent.",
+            ),
         ),
         bodies={
             JSON: an_object({"messages": an_array(NEW_MESSAGE, minItems=1, maxItems=MAX_MESSAGES)}),
@@ -271,8 +281,8 @@ ENDPOINTS = (
         {200: DeclaredResponse("Messages, in order.", _PAGE)},
         parameters=(
             _TOPIC,
-            query("partition", PARTITION, "Only messages of this partition; of all partitions unless given."),
-            query("offset", OFFSET, "Where to begin in the partition; the oldest message unless given."),
+            query("partition", PARTITION, "Only messages of this partition; all partitions unless given."),
+            query("offset", OFFSET, "The first offset to read; the oldest message unless given."),
             query(
                 "time_ms",
                 {"type": "integer", "minimum": 0, "maximum": LONG_MAX},
@@ -282,17 +292,17 @@ ENDPOINTS = (
             query(
                 "positions",
                 _POSITIONS,
-                "Without a partition: the `positions` of the last answer, to go on there.",
+                "Without a partition: the `positions` of the last response, to read on from there.",
             ),
             query(
                 "limit",
                 {"type": "integer", "minimum": 1, "maximum": 1_000, "default": 100},
-                "The most messages in the answer.",
+                "The maximum number of messages in the response.",
             ),
             query(
                 "wait",
                 {"type": "number", "minimum": 0, "maximum": 3_600, "default": 0},
-                "While there are none, how many seconds to wait for one.",
+                "Seconds to wait for a message where there is none.",
             ),
         ),
         is_stream=True,

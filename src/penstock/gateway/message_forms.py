@@ -35,7 +35,10 @@ NEW_MESSAGE = an_object(
         "value_base64": _BASE64,
         "value_json": {"description": "Any JSON, stored as its text."},
         "headers": {"type": "object", "maxProperties": 100, "additionalProperties": STRING},
-        "partition": {**PARTITION, "description": "By the key unless given, or any without a key."},
+        "partition": {
+            **PARTITION,
+            "description": "Chosen by the key unless given, or in turn without a key.",
+        },
         "timestamp_ms": {"type": "integer", "minimum": 0, "maximum": LONG_MAX, "description": "Else now."},
     },
     required=(),

@@ -20,7 +20,7 @@ _DAMAGE = an_object(
         "topic": STRING,
         "partition": INTEGER,
         "base_offset": INTEGER,
-        "end_offset": {"type": "integer", "description": "The first offset behind the damage."},
+        "end_offset": {"type": "integer", "description": "The first offset after the damaged records."},
         "reason": STRING,
     }
 )
@@ -31,7 +31,7 @@ _HEALTH = an_object(
         "failed_logs": an_array(STRING),
         "failed_log_count": INTEGER,
         "disk_full": BOOLEAN,
-        "degraded": {"type": "boolean", "description": "Whether a person should look at it."},
+        "degraded": {"type": "boolean", "description": "Whether an operator should look at the process."},
         "damage": an_array(_DAMAGE),
         "damage_count": INTEGER,
         "alarms": an_array(_ALARM),
@@ -69,7 +69,7 @@ def system_endpoints(
             show_health,
             {
                 200: DeclaredResponse("It serves.", _HEALTH),
-                503: DeclaredResponse("It does not, or not all.", _HEALTH),
+                503: DeclaredResponse("The process does not serve, or not all partitions.", _HEALTH),
             },
         ),
         Endpoint(
@@ -86,7 +86,7 @@ def system_endpoints(
             "/openapi.json",
             "openapi",
             SYSTEM,
-            "This interface as an OpenAPI document.",
+            "The OpenAPI document of this interface.",
             show_document,
             {200: DeclaredResponse("OpenAPI 3.1.", {"type": "object"}, JSON)},
         ),
@@ -95,7 +95,7 @@ def system_endpoints(
             "/",
             "page",
             SYSTEM,
-            "This interface as a page to read.",
+            "This interface as an HTML page.",
             show_page,
             {200: DeclaredResponse("HTML.", STRING, "text/html")},
         ),

@@ -37,7 +37,7 @@ _SUMMARY = an_object(
 _PARTITION_STATE = an_object(
     {
         "partition": INTEGER,
-        "leader": {"type": ["integer", "null"], "description": "null while nobody leads."},
+        "leader": {"type": ["integer", "null"], "description": "null while there is no leader."},
         "leader_epoch": INTEGER,
         "replicas": an_array(INTEGER),
         "in_sync": an_array(INTEGER),
@@ -156,11 +156,13 @@ ENDPOINTS = (
         "/v1/topics",
         "createTopic",
         TAG,
-        "Make a topic.",
+        "Create a topic.",
         create_topic,
         {
-            200: DeclaredResponse("It could be made.", an_object({"name": STRING, "valid": BOOLEAN})),
-            201: DeclaredResponse("It is made.", _SUMMARY),
+            200: DeclaredResponse(
+                "The topic could be created.", an_object({"name": STRING, "valid": BOOLEAN})
+            ),
+            201: DeclaredResponse("Created.", _SUMMARY),
         },
         bodies={
             JSON: an_object(
@@ -169,7 +171,10 @@ ENDPOINTS = (
                     "partitions": _COUNT,
                     "replication_factor": {"type": "integer", "minimum": 1, "maximum": 100},
                     "configs": CONFIG_VALUES,
-                    "validate_only": {**BOOLEAN, "description": "Only say whether it could be made."},
+                    "validate_only": {
+                        **BOOLEAN,
+                        "description": "Only check whether the topic could be created.",
+                    },
                 },
                 required=("name",),
             )
@@ -181,7 +186,7 @@ ENDPOINTS = (
         "/v1/topics/{topic}",
         "describeTopic",
         TAG,
-        "A topic, its partitions, who leads them and what they hold.",
+        "A topic: its partitions, their leaders and their offsets.",
         describe_topic,
         {200: DeclaredResponse("The topic.", _DESCRIPTION)},
         parameters=(_TOPIC,),
@@ -192,9 +197,9 @@ ENDPOINTS = (
         "/v1/topics/{topic}",
         "alterTopic",
         TAG,
-        "Give a topic more partitions.",
+        "Add partitions to a topic.",
         alter_topic,
-        {200: DeclaredResponse("It has them.", _SUMMARY)},
+        {200: DeclaredResponse("Added.", _SUMMARY)},
         parameters=(_TOPIC,),
         bodies={JSON: an_object({"partitions": _COUNT})},
         needs=(on_topic("ALTER"),),
@@ -204,9 +209,9 @@ ENDPOINTS = (
         "/v1/topics/{topic}",
         "deleteTopic",
         TAG,
-        "Delete a topic and all that is in it.",
+        "Delete a topic and all of its messages.",
         delete_topic,
-        {204: DeclaredResponse("It is gone.")},
+        {204: DeclaredResponse("Deleted.")},
         parameters=(_TOPIC,),
         needs=(on_topic("DELETE"),),
     ),
@@ -219,7 +224,7 @@ ENDPOINTS = (
         truncate_topic,
         {
             200: DeclaredResponse(
-                "Where the partitions begin now.",
+                "The new log start offsets of the partitions.",
                 an_object(
                     {"partitions": an_array(an_object({"partition": INTEGER, "log_start_offset": INTEGER}))}
                 ),
@@ -245,7 +250,7 @@ ENDPOINTS = (
         "/v1/topics/{topic}/configs",
         "alterTopicConfigs",
         TAG,
-        "Change settings of a topic; null takes one back to its default.",
+        "Change settings of a topic; null returns a setting to its default.",
         alter_topic_configs,
         {200: CONFIGS},
         parameters=(_TOPIC,),

@@ -162,12 +162,12 @@ class _Conversation:
         self._deadlines = {each: self._deadlines[each] for each in self._waiting}
         late = [lookup_id for lookup_id, deadline in self._deadlines.items() if deadline < now]
         if late and self._heard_at < now - _LATE_SECONDS:
-            self._fail(TimeoutError("the broker does not answer"))
+            self._fail(TimeoutError("the broker does not respond"))
             return
         for lookup_id in late:
             waiting = self._waiting.pop(lookup_id)
             if not waiting.done():
-                waiting.set_exception(TimeoutError("a lookup takes too long"))
+                waiting.set_exception(TimeoutError("the lookup took too long"))
             self._given_up.append(lookup_id)
         if late:
             self._send_soon()

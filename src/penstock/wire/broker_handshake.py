@@ -83,7 +83,7 @@ def encode_handshake_request(correlation_id: int, client_id: str, request: Hands
 
 def decode_handshake_request(frame: memoryview, position: int) -> HandshakeRequest:
     if len(frame) - position != _REQUEST.size:
-        raise ProtocolError("a malformed BrokerHandshake request")
+        raise ProtocolError("malformed BrokerHandshake request")
     asking, answering, nonce, proof = _REQUEST.unpack_from(frame, position)
     return HandshakeRequest(BrokerId(asking), BrokerId(answering), nonce, proof)
 
@@ -96,5 +96,5 @@ def encode_handshake_response(correlation_id: int, response: HandshakeResponse) 
 def decode_handshake_response(frame: memoryview) -> HandshakeResponse:
     _, position = decode_response_header(BROKER_HANDSHAKE, 0, frame)
     if len(frame) - position != _RESPONSE.size:
-        raise ProtocolError("a malformed BrokerHandshake response")
+        raise ProtocolError("malformed BrokerHandshake response")
     return HandshakeResponse(*_RESPONSE.unpack_from(frame, position))

@@ -155,7 +155,7 @@ def decode_fetch_request(frame: memoryview, position: int, version: int) -> Fetc
     try:
         request = _read_request(reader, version)
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed Fetch request: {error}") from None
+        raise ProtocolError(f"malformed Fetch request: {error}") from None
     return request
 
 

@@ -94,7 +94,7 @@ def decode_fetch_by_key_request(frame: memoryview, position: int) -> FetchByKeyR
         lookups = tuple(_read_lookup(reader) for _ in range(count))
         given_up = tuple(reader.int32() for _ in range(reader.array_length(_LENGTH_BYTES)))
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed FetchByKey request: {error}") from None
+        raise ProtocolError(f"malformed FetchByKey request: {error}") from None
     return FetchByKeyRequest(lookups, given_up)
 
 
@@ -138,7 +138,7 @@ def decode_fetch_by_key_response(frame: memoryview) -> list[KeyResult]:
         count = reader.array_length(_RESULT.size + _LENGTH_BYTES)
         return [_read_result(reader) for _ in range(count)]
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed FetchByKey response: {error}") from None
+        raise ProtocolError(f"malformed FetchByKey response: {error}") from None
 
 
 def _read_result(reader: Reader) -> KeyResult:

@@ -162,7 +162,7 @@ def decode_fetch_response(frame: memoryview, version: int) -> FetchResponse:
     try:
         response = _read_response(reader, version)
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed Fetch response: {error}") from None
+        raise ProtocolError(f"malformed Fetch response: {error}") from None
     return response
 
 

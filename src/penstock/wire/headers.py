@@ -35,12 +35,12 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
             raise ProtocolError(f"unknown api key {api_key}")
         position = _REQUEST.size + (length if length > 0 else 0)
         if version < 0 or length < -1 or position > len(frame):
-            raise ProtocolError("a malformed request header")
+            raise ProtocolError("malformed request header")
         client_id = None if length < 0 else str(frame[_REQUEST.size : position], "utf-8")
         if version >= flexible_from:
             position = _skip_tags(frame, position)
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed request header: {error}") from None
+        raise ProtocolError(f"malformed request header: {error}") from None
     return RequestHeader(api_key, version, correlation_id, client_id), position
 
 
@@ -72,5 +72,5 @@ def decode_response_header(api_key: int, version: int, frame: memoryview) -> tup
         if has_flexible_response_header(api_key, version):
             reader.skip_tags()
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed response header: {error}") from None
+        raise ProtocolError(f"malformed response header: {error}") from None
     return correlation_id, reader.position

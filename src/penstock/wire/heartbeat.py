@@ -42,7 +42,7 @@ def decode_heartbeat_request(frame: memoryview, position: int, version: int) -> 
             instance_id = reader.nullable_compact_string()
             reader.skip_tags()
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed Heartbeat request: {error}") from None
+        raise ProtocolError(f"malformed Heartbeat request: {error}") from None
     return HeartbeatRequest(group_id, generation, member_id, instance_id)
 
 

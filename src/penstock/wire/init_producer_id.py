@@ -33,7 +33,7 @@ def decode_init_producer_id(frame: memoryview, position: int, version: int) -> I
     try:
         return _read(Reader(frame, position), version)
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed InitProducerId: {error}") from None
+        raise ProtocolError(f"malformed InitProducerId: {error}") from None
 
 
 def encode_init_producer_id(

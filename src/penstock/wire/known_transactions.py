@@ -69,7 +69,7 @@ def decode_known_transactions_request(frame: memoryview, position: int) -> tuple
             for _ in range(count)
         )
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed KnownTransactions request: {error}") from None
+        raise ProtocolError(f"malformed KnownTransactions request: {error}") from None
 
 
 def encode_known_transactions_response(correlation_id: int, answer: KnownTransactions) -> bytes:
@@ -95,5 +95,5 @@ def decode_known_transactions_response(frame: memoryview) -> KnownTransactions:
         }
         known = tuple(reader.int32() for _ in range(reader.array_length(_PLACE_BYTES)))
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed KnownTransactions response: {error}") from None
+        raise ProtocolError(f"malformed KnownTransactions response: {error}") from None
     return KnownTransactions(error_code, shards, known)

@@ -70,5 +70,5 @@ def _decode(direction: Direction, api_key: int, version: int, reader: Reader) ->
     try:
         message = read(reader)
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed {direction} of api key {api_key}: {error}") from None
+        raise ProtocolError(f"malformed {direction} of api key {api_key}: {error}") from None
     return message

@@ -68,7 +68,7 @@ def decode_offset_commit_request(frame: memoryview, position: int, version: int)
     try:
         return _read_flexible(reader, version) if version >= FLEXIBLE_FROM else _read(reader, version)
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed OffsetCommit request: {error}") from None
+        raise ProtocolError(f"malformed OffsetCommit request: {error}") from None
 
 
 def encode_offset_commit_response(

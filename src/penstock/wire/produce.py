@@ -91,7 +91,7 @@ def decode_produce_request(frame: memoryview, position: int, version: int) -> Pr
     try:
         request = _read_request(reader, version)
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed Produce request: {error}") from None
+        raise ProtocolError(f"malformed Produce request: {error}") from None
     return request
 
 

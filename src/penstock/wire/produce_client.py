@@ -64,7 +64,7 @@ def decode_produce_response(frame: memoryview, version: int) -> ProduceResponse:
     try:
         response = _read_response(reader, version)
     except MALFORMED as error:
-        raise ProtocolError(f"a malformed Produce response: {error}") from None
+        raise ProtocolError(f"malformed Produce response: {error}") from None
     return response
 
 

@@ -180,13 +180,13 @@ class Reader:
         size = self.unsigned_varint()
         end = self.position + size
         if end > len(self.data):
-            raise ProtocolError("a tagged field is longer than its message")
+            raise ProtocolError("a tagged field is longer than the rest of its message")
         return tag, end
 
     def close_tag(self, end: int) -> None:
         """Check that the field of a known tag was as long as announced."""
         if self.position != end:
-            raise ProtocolError("a tagged field is not as long as it says")
+            raise ProtocolError("the length of a tagged field does not match its content")
 
     def skip_tags(self) -> None:
         """Skip tagged fields that are unknown here."""

@@ -177,7 +177,7 @@ class GatewayApplication:
         if not answering.is_body_unread:
             if endpoint.bodies and endpoint.is_body_required:
                 wanted = " or ".join(endpoint.bodies)
-                raise Problem(400, f"a body is missing: {wanted}", error="INVALID_REQUEST")
+                raise Problem(400, f"the request has no body; send one: {wanted}", error="INVALID_REQUEST")
             return None, ""
         is_foreign = self._cross_origin.is_foreign(headers)
         content_type = content_type_of(endpoint, headers, is_foreign=is_foreign)
@@ -223,7 +223,7 @@ class GatewayApplication:
             await send({"type": "websocket.close", "code": 1001, "reason": "the gateway is stopping"})
         except Exception as error:  # noqa: BLE001 - as above
             self._explain(error, request_id)
-            await send({"type": "websocket.close", "code": 1011, "reason": "an error of ours"})
+            await send({"type": "websocket.close", "code": 1011, "reason": "internal error"})
         finally:
             self._lasting.discard(task)
             self.limits.leave(client)
@@ -239,9 +239,11 @@ class GatewayApplication:
     def _explain(self, error: Exception, request_id: str) -> Problem:
         problem = problem_of(error)
         if problem is None:
-            self._context.log.error("an HTTP request failed", error, request_id=request_id)
+            self._context.log.error("HTTP request failed", error, request_id=request_id)
             problem = Problem(
-                500, "an error of ours; the log has it under the request id", error="UNKNOWN_SERVER_ERROR"
+                500,
+                "internal error; the log of the gateway has it under the request id",
+                error="UNKNOWN_SERVER_ERROR",
             )
         return problem
 
@@ -255,7 +257,7 @@ class GatewayApplication:
 
 def _stopping() -> Problem:
     headers = {"retry-after": "1", "connection": "close"}
-    return Problem(503, "the gateway is stopping; ask again", retriable=True, headers=headers)
+    return Problem(503, "the gateway is stopping; send the request again", retriable=True, headers=headers)
 
 
 class _Answering:

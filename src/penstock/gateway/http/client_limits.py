@@ -56,7 +56,7 @@ class ClientLimits:
         opened = self._open.get(client, 0)
         if opened >= self._max_open:
             raise self._refuse(
-                f"{opened} requests of this address are unanswered; wait for one of them",
+                f"{opened} requests of this address are in progress; wait for a response",
                 self._window_end - now,
             )
         if recent >= self._max_rate:
@@ -81,7 +81,9 @@ class ClientLimits:
         """
         own = self._bytes_of.get(client, 0) + size
         if own > self._max_bytes // 2 or self._bytes + size > self._max_bytes:
-            raise self._refuse("the bodies of unanswered requests take all the memory there is for them")
+            raise self._refuse(
+                "the bodies of requests in progress fill the memory for request bodies; try again later"
+            )
         self._bytes_of[client] = own
         self._bytes += size
 

@@ -121,7 +121,9 @@ class HttpConnection(HttpToolsProtocol):
             return
         cycle.disconnected = True
         self._running.cancel()
-        self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "others need this connection; come again later")
+        self._refuse(
+            HTTPStatus.SERVICE_UNAVAILABLE, "another client needs this connection; connect again later"
+        )
 
     def _refuse(self, status: int, detail: str) -> None:
         """Respond with a problem and close."""
@@ -220,30 +222,30 @@ class HttpConnection(HttpToolsProtocol):
         self._target_bytes += len(name) + len(value)
         if len(self.headers) > MAX_HEADERS or self._target_bytes > MAX_HEAD_BYTES:
             self._refuse_later(
-                431, f"a request has {MAX_HEADERS} headers and {MAX_HEAD_BYTES} bytes of them at most"
+                431, f"a request may have {MAX_HEADERS} headers and {MAX_HEAD_BYTES} bytes of them at most"
             )
         lowered = name.lower()
         if lowered == b"host":
             self._hosts.append(value.strip())
         elif lowered == b"expect" and value.strip().lower() != b"100-continue":
-            self._refuse_later(417, "the only expectation that can be met is 100-continue")
+            self._refuse_later(417, "the only supported expectation is 100-continue")
         elif lowered == b"transfer-encoding" and value.strip().lower() != b"chunked":
-            self._refuse_later(400, "the only transfer encoding is chunked")
+            self._refuse_later(400, "the only supported transfer encoding is chunked")
 
     def on_headers_complete(self) -> None:
         self._is_in_head, self._head_bytes, self.head_since = False, 0, None
         self._framing_bytes = 0
         method, version = self.parser.get_method(), self.parser.get_http_version()
         if version not in ("1.0", "1.1"):
-            self._refuse_later(505, "HTTP/1.1 is spoken here")
+            self._refuse_later(505, "the only supported version is HTTP/1.1")
         if method not in _KNOWN_METHODS:
             self._refuse_later(
-                405 if method in (b"TRACE", b"CONNECT") else 501, "there is no such method here"
+                405 if method in (b"TRACE", b"CONNECT") else 501, "this method is not supported"
             )
         if len(self._hosts) > 1 or (not self._hosts and version == "1.1"):
-            self._refuse_later(400, "a request names its host, once")
+            self._refuse_later(400, "a request needs exactly one Host header")
         if len(self.pipeline) >= MAX_PIPELINED:
-            self._refuse_later(429, f"more than {MAX_PIPELINED} requests before an answer")
+            self._refuse_later(429, f"more than {MAX_PIPELINED} requests before a response")
         self._check_target()
         if self.no_place is not None and self.url.partition(b"?")[0] not in SYSTEM_PATHS:
             self._refuse_later(self.no_place.status, self.no_place.detail)
@@ -327,7 +329,7 @@ async def _send_whole(
         return
     head = STATUS_LINE[status] + b"".join([b"%s: %s\r\n" % header for header in headers])
     if head.count(b"\n") != len(headers) + 1 or head.count(b"\r") != len(headers) + 1 or b"\0" in head:
-        raise ValueError("a header of an answer has a line break in it")
+        raise ValueError("a response header contains a line break")
     if not cycle.keep_alive:
         head += b"connection: close\r\n"
     cycle.response_started = cycle.response_complete = True

@@ -80,10 +80,10 @@ class ConnectionTable:
                 return self._refuse(
                     connection,
                     429,
-                    f"this address has {len(own)} connections; close one, or wait for an answer",
+                    f"this address has {len(own)} connections; close one, or wait for a response",
                 )
         elif self._count >= self._maximum and not self._make_room(len(own) + 1):
-            return self._refuse(connection, 503, "all connections are taken; come again later")
+            return self._refuse(connection, 503, "all connections are taken; connect again later")
         self._by_address.setdefault(address, {})[connection] = None
         self._count += 1
         return None

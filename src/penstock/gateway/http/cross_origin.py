@@ -47,7 +47,8 @@ class CrossOrigin:
         """Raise a Problem for a request of a page of another origin, even one that browsers let pass."""
         if self.is_foreign(headers):
             raise Problem(
-                403, "pages of this origin may not do this; gateway.allowed.origins names those that may"
+                403,
+                "requests from pages of this origin are not allowed; gateway.allowed.origins lists the allowed ones",
             )
 
     def is_foreign(self, headers: Headers) -> bool:

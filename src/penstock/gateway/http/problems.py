@@ -95,8 +95,8 @@ def problem_of(error: Exception) -> Problem | None:
     if isinstance(error, OutcomeUnknown):
         return Problem(
             504,
-            f"it may or may not have happened: {error}. Look, or try again; a message with the same Idempotency-Key is "
-            "stored once",
+            f"the outcome is unknown: {error}. Look at the present state, or try again; a message "
+            "with the same Idempotency-Key is stored once",
             error="REQUEST_TIMED_OUT",
             retriable=True,
             outcome="unknown",
@@ -112,7 +112,7 @@ def problem_of(error: Exception) -> Problem | None:
     if isinstance(error, BrokerError):
         return _of_broker(error)
     if isinstance(error, TimeoutError) or (isinstance(error, Unreachable) and error.timed_out):
-        return Problem(504, "the cluster did not answer in time", error="REQUEST_TIMED_OUT", retriable=True)
+        return Problem(504, "the cluster did not respond in time", error="REQUEST_TIMED_OUT", retriable=True)
     if isinstance(error, OSError | ProtocolError):
         return Problem(
             503,

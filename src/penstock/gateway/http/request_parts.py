@@ -45,7 +45,7 @@ def read_parameters(
         parameter = declared.get(name)
         if parameter is None or parameter.place != "query":
             known = [each.name for each in endpoint.parameters if each.place == "query"]
-            hint = f"there are: {', '.join(known)}" if known else "this path has none"
+            hint = f"the parameters are: {', '.join(known)}" if known else "this path has no parameters"
             raise _invalid(f"there is no parameter {name[:80]!r}; {hint}")
         if name in texts:
             raise _invalid(f"the parameter {name} is given twice")
@@ -82,7 +82,7 @@ def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -
     a Content-Type, so a missing Content-Type means JSON only for other requests.
     """
     if not endpoint.bodies:
-        raise _invalid(f"{endpoint.method} takes no body here")
+        raise _invalid(f"{endpoint.method} takes no body at this path")
     if (_header(headers, "content-encoding") or "identity").lower() != "identity":
         raise Problem(415, "send the body as it is, without Content-Encoding", error="INVALID_REQUEST")
     given = _header(headers, "content-type") or ""
@@ -93,7 +93,7 @@ def content_type_of(endpoint: Endpoint, headers: Headers, *, is_foreign: bool) -
     charset = rest.strip().lower().replace(" ", "").replace('"', "")
     if media_type not in endpoint.bodies or charset not in ("", "charset=utf-8"):
         wanted = " or ".join(endpoint.bodies)
-        raise Problem(415, f"say what the body is: Content-Type: {wanted}", error="INVALID_REQUEST")
+        raise Problem(415, f"this path needs a body with Content-Type: {wanted}", error="INVALID_REQUEST")
     return media_type
 
 

@@ -51,7 +51,7 @@ class RouteTable:
             allowed = ", ".join(allow(resource.methods))
             raise Problem(
                 405,
-                f"{method} is not possible here; there is {allowed}",
+                f"{method} is not supported at this path; supported: {allowed}",
                 error="METHOD_NOT_ALLOWED",
                 headers={"allow": allowed},
             )
@@ -73,7 +73,7 @@ class RouteTable:
                     break
             else:
                 return resource, dict(zip(resource.names, map(_decode, values), strict=True))
-        raise Problem(404, "there is nothing at this path; GET / shows what there is", error="NOT_FOUND")
+        raise Problem(404, "there is no such path; GET / lists all of them", error="NOT_FOUND")
 
 
 def allow(methods: Iterable[str]) -> list[str]:
@@ -94,5 +94,5 @@ def _decode(segment: bytes) -> str:
             400, "the path has percent-encoded bytes that are not UTF-8", error="INVALID_REQUEST"
         ) from None
     if not text:
-        raise Problem(404, "there is an empty name in the path", error="NOT_FOUND")
+        raise Problem(404, "the path contains an empty name", error="NOT_FOUND")
     return text

@@ -92,7 +92,7 @@ def _check_object(value: dict[str, Any], schema: Schema) -> None:
         try:
             if inner is False:
                 known = ", ".join(properties) or "none"
-                raise Mismatch("", f"there is no such field; known are: {known}")
+                raise Mismatch("", f"there is no such field; the fields are: {known}")
             if inner is not True:
                 check(each, inner)
         except Mismatch as error:

@@ -119,9 +119,9 @@ class HttpServer:
         if connection.head_since is not None and now - connection.head_since > min(
             HEAD_SECONDS, IDLE_SECONDS
         ):
-            connection.give_up(f"the head of the request did not come within {HEAD_SECONDS:.0f} s")
+            connection.give_up(f"the head of the request was not complete within {HEAD_SECONDS:.0f} s")
         elif connection.body_since is not None and now - connection.body_since > BODY_SECONDS:
-            connection.give_up(f"the body did not come within {BODY_SECONDS:.0f} s")
+            connection.give_up(f"the body of the request was not complete within {BODY_SECONDS:.0f} s")
         elif connection.is_idle and now - connection.idle_since > IDLE_SECONDS:
             connection.transport.close()
 

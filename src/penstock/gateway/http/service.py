@@ -81,12 +81,12 @@ class HttpService:
         )
         self._metrics.add_counter(
             "penstock_http_connections_evicted",
-            "HTTP connections that were idle or waited, closed to make room for others.",
+            "Idle or waiting HTTP connections closed to make room for others.",
             lambda: table.evictions,
         )
         self._metrics.add_counter(
             "penstock_http_connections_refused",
-            "HTTP connections that found no place and were answered for /health and /metrics alone.",
+            "HTTP connections over the limit, served for /health and /metrics alone.",
             lambda: table.refusals,
         )
         return server

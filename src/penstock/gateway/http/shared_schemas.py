@@ -43,15 +43,19 @@ PROBLEM: Schema = {
         "type": STRING,
         "title": STRING,
         "status": INTEGER,
-        "detail": {"type": "string", "description": "What is wrong, and what to do."},
+        "detail": {"type": "string", "description": "What is wrong, and what to do next."},
         "error": {"type": "string", "description": "Kafka's name of the error."},
         "retriable": {"type": "boolean", "description": "Whether the same request may succeed later."},
         "request_id": {
             "type": "string",
-            "description": "What the gateway's log has it under; not there where the bytes were no request.",
+            "description": "The id of the request in the gateway's log; absent where the bytes were no HTTP request.",
         },
-        "outcome": {"type": "string", "enum": ["unknown"], "description": "It may or may not have happened."},
-        "pointer": {"type": "string", "description": "Where in the body (RFC 6901)."},
+        "outcome": {
+            "type": "string",
+            "enum": ["unknown"],
+            "description": "`unknown` where the change may or may not have been made.",
+        },
+        "pointer": {"type": "string", "description": "JSON pointer to the place in the body (RFC 6901)."},
     },
 }
 

@@ -28,7 +28,7 @@ class _Refused(ValueError):
 def parse(body: bytes) -> Any:
     """Return the value, or raise a Problem that says what is wrong with the text."""
     if body.startswith(_BYTE_ORDER_MARK):
-        raise _problem("it begins with a byte order mark; leave that out")
+        raise _problem("the text begins with a byte order mark; leave it out")
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
@@ -40,7 +40,7 @@ def parse(body: bytes) -> Any:
     except _Refused as error:
         raise _problem(str(error)) from None
     except RecursionError:
-        raise _problem(f"it is nested deeper than {MAX_DEPTH}") from None
+        raise _problem(f"the text is nested deeper than {MAX_DEPTH}") from None
     if "\\u" in text or text.count("[") + text.count("{") > MAX_DEPTH:
         _check(value, MAX_DEPTH)
     return value
@@ -53,7 +53,7 @@ def _check(value: Any, depth: int) -> None:
     if not isinstance(value, dict | list):
         return
     if depth == 0:
-        raise _problem(f"it is nested deeper than {MAX_DEPTH}")
+        raise _problem(f"the text is nested deeper than {MAX_DEPTH}")
     if isinstance(value, dict):
         for name, each in value.items():
             _check_text(name)
@@ -67,7 +67,7 @@ def _check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise _problem("a string has half a surrogate pair, which is no character") from None
+        raise _problem("a string contains half a surrogate pair, which is not a character") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _constant(name: str) -> NoReturn:
 
 
 def _problem(what: str) -> Problem:
-    return Problem(400, f"the body is not the JSON that is wanted here: {what}", error="INVALID_REQUEST")
+    return Problem(400, f"the body is not valid JSON: {what}", error="INVALID_REQUEST")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant)

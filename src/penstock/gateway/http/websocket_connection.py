@@ -61,7 +61,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def evict(self) -> None:
         """Close the connection to make room for another."""
-        self._close(_TRY_AGAIN_LATER, "others need this connection; connect again later")
+        self._close(_TRY_AGAIN_LATER, "another client needs this connection; connect again later")
 
     def _close(self, code: int, reason: str) -> None:
         self._is_over = True

@@ -50,18 +50,20 @@ _WHERE: tuple[Parameter, ...] = (
         "group", GROUP_ID, "The consumer group to read as a member of; without one, all partitions are read."
     ),
     query("partition", PARTITION, "Read this partition alone (without a group)."),
-    query("offset", OFFSET, "Where to begin in the partition."),
+    query("offset", OFFSET, "The first offset to read."),
     query(
         "from",
         {"type": "string", "enum": list(STARTS)},
         "Where to begin without an offset or an id: `latest`, or for a group that has no offsets `earliest`.",
     ),
-    query("last_event_id", _POSITION, "The id of the last event seen, for who cannot send the header."),
+    query(
+        "last_event_id", _POSITION, "The id of the last event seen, for clients that cannot send the header."
+    ),
 )
 _WINDOW = query(
     "window",
     {"type": "integer", "minimum": 1, "maximum": MAX_WINDOW, "default": WINDOW},
-    "After so many events of a group that were not acknowledged the stream ends, for the client to come again with "
+    "The stream ends after this many unacknowledged events of a group, and the client reconnects with "
     "Last-Event-ID.",
 )
 _LAST_EVENT_ID = header("Last-Event-ID", {"type": "string", "maxLength": MAX_LENGTH}, "The last event seen.")
@@ -83,7 +85,7 @@ _CLIENT_MESSAGE = an_object(
 )
 _GATEWAY_MESSAGE = an_object(
     {
-        "id": {"type": "string", "description": "The position: for `ack`, or for `last_event_id` to go on."},
+        "id": {"type": "string", "description": "The position: for `ack`, or for `last_event_id` to resume."},
         "message_id": STRING,
         "topic": STRING,
         **MESSAGE["properties"],
@@ -91,7 +93,7 @@ _GATEWAY_MESSAGE = an_object(
     },
     required=(),
 )
-_STREAM = DeclaredResponse("Events, as long as the client likes.", content_type=CONTENT_TYPE)
+_STREAM = DeclaredResponse("Events, until the client disconnects.", content_type=CONTENT_TYPE)
 
 
 class Handlers(Protocol):
@@ -122,11 +124,11 @@ def push_endpoints(handlers: Handlers) -> Sequence[Endpoint]:
             "/v1/groups/{group}/topics/{topic}/acknowledgements",
             "acknowledgeEvents",
             _TAG,
-            "Say that events of a group were handled, all up to one.",
+            "Acknowledge events of a group, up to and including one.",
             handlers.acknowledge,
             {
                 200: DeclaredResponse(
-                    "The partitions it was taken for.", an_object({"partitions": an_array(PARTITION)})
+                    "The partitions that were acknowledged.", an_object({"partitions": an_array(PARTITION)})
                 )
             },
             (path("group", GROUP_ID, "The consumer group."), _TOPIC),
@@ -173,7 +175,7 @@ SOCKET_ENDPOINT = Endpoint(
     {
         101: DeclaredResponse(
             "The connection is a WebSocket. A connection that the gateway closes has code 1001 (the gateway stops), "
-            "1008 (too many control frames), 1011 (an error of the gateway), 1013 (others need the connection; come "
+            "1008 (too many control frames), 1011 (an internal error), 1013 (others need the connection; come "
             "later) or 4000 + the status of a problem."
         )
     },

@@ -65,7 +65,8 @@ class OpenStreams:
 def _follow(stream: PushStream, found: TopicRoute) -> None:
     if found.id != stream.topic.id:
         error = BrokerError(
-            ErrorCode.unknown_topic_id, f"{found.name} was deleted, and another was made in its place"
+            ErrorCode.unknown_topic_id,
+            f"{found.name} was deleted, and another topic was created with its name",
         )
         stream.fail(error)
     elif stream.reads_all:

@@ -116,7 +116,7 @@ class PushService:
 
         def acknowledge(event_id: str) -> None:
             if group_stream is None:
-                raise _invalid("only streams of a group are acknowledged")
+                raise _invalid("only streams of a group can be acknowledged")
             group_stream.acknowledge(_read_positions(group_stream.stream.topic, event_id))
 
         await SocketStream(source, acknowledge, request_id).serve(receive, send)
@@ -134,7 +134,7 @@ class PushService:
             if left:
                 ends = await self._context.backend.records.offsets(topic.name, sorted(left), LATEST)
                 if any(offset > ends[partition] for partition, offset in left.items()):
-                    raise _invalid("the id is that of no message there is")
+                    raise _invalid("the id is not that of a stored message")
                 taken |= await acknowledge_elsewhere(self._coordinator, group, topic, left)
         return taken
 
@@ -157,7 +157,9 @@ class PushService:
         self, topic: TopicRoute, parameters: Mapping[str, Any], seen: Positions, request_id: str
     ) -> tuple[EventSource, GroupStream]:
         if "partition" in parameters or "offset" in parameters:
-            raise _invalid("the partitions of a group and where it reads them are the group's business")
+            raise _invalid(
+                "partition and offset cannot be given with a group, which assigns partitions and keeps offsets"
+            )
         backend, group = self._context.backend, parameters["group"]
         start = STARTS[parameters.get("from", "earliest")]
         if seen:
@@ -224,7 +226,7 @@ def _read_positions(topic: TopicRoute, text: str) -> Positions:
     try:
         return decode_positions(topic.id, text)
     except ForeignPosition:
-        raise _invalid("this is not the id of an event of this topic; leave it out to begin anew") from None
+        raise _invalid("this is not the id of an event of this topic; leave it out to start over") from None
 
 
 def _invalid(detail: str) -> Problem:

@@ -6,7 +6,7 @@
              {"error": {...}}         a problem document; the connection is closed after it
 
 Without credit nothing is read or sent. Any other message of the client closes its connection. Close codes are
-1001 (the gateway stops), 1011 (an error of the gateway) and 4000 + the status of the problem;
+1001 (the gateway stops), 1011 (an internal error) and 4000 + the status of the problem;
 `http/websocket_connection.py` adds 1008 (too many control frames) and 1013 (another connection needs the
 place).
 """
@@ -75,7 +75,9 @@ class SocketStream:
             if asked.credit:
                 self._credit += asked.credit
                 if asked.credit < 0 or self._credit > MAX_CREDIT:
-                    raise _invalid(f"a credit is above 0, and {MAX_CREDIT} together at most")
+                    raise _invalid(
+                        f"a credit must be above 0, and all credits together at most {MAX_CREDIT} together at most"
+                    )
                 self._has_credit.set()
 
     async def _send_events(self, send: Send) -> None:
@@ -114,7 +116,7 @@ async def refuse(problem: Problem, request_id: str, send: Send) -> None:
 def _read(message: Message) -> _Asked:
     text: Any = message.get("text")
     if text is None:
-        raise _invalid("messages are JSON text")
+        raise _invalid("messages must be JSON text")
     try:
         return msgspec.convert(parse(text.encode()), _Asked)
     except msgspec.ValidationError as error:
