@@ -1,8 +1,7 @@
 """Configuration: every option, declared once. Import options and configs from here.
 
-`topic_options`, `group_options`, `transaction_options`, `gateway_options` and `broker_options` hold the
-declarations, `settings` the configs; `loading` reads files, environment and command line, `reference`
-generates docs/configuration.md.
+The `*_options` modules hold the declarations, `settings` the configs. `loading` reads files, environment and
+command line, `reference` generates docs/configuration.md.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from penstock.config.address import Address as Address
 from penstock.config.address import parse_address as parse_address
 from penstock.config.broker_options import *  # noqa: F403
+from penstock.config.connection_options import *  # noqa: F403
 from penstock.config.gateway_options import *  # noqa: F403
 from penstock.config.group_options import *  # noqa: F403
 from penstock.config.options import Option as Option
@@ -18,6 +18,7 @@ from penstock.config.settings import ConfigSource as ConfigSource
 from penstock.config.settings import GroupConfig as GroupConfig
 from penstock.config.settings import Synonym as Synonym
 from penstock.config.settings import TopicConfig as TopicConfig
+from penstock.config.storage_options import *  # noqa: F403
 from penstock.config.topic_options import *  # noqa: F403
 from penstock.config.transaction_options import *  # noqa: F403
 from penstock.config.types import Kind as Kind

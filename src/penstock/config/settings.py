@@ -16,6 +16,7 @@ from penstock.config import broker_options as broker
 from penstock.config import group_options as group
 from penstock.config import topic_options as topic
 from penstock.config.address import Address
+from penstock.config.connection_options import SOCKET_REQUEST_MAX_BYTES
 from penstock.config.options import Option, find
 from penstock.errors import ConfigError
 
@@ -171,7 +172,7 @@ def _dynamic_option(name: str) -> Option[Any]:
 
 
 def _check_broker(config: BrokerConfig) -> None:
-    largest, request = config[_synonym(topic.MAX_MESSAGE_BYTES)], config[broker.SOCKET_REQUEST_MAX_BYTES]
+    largest, request = config[_synonym(topic.MAX_MESSAGE_BYTES)], config[SOCKET_REQUEST_MAX_BYTES]
     if largest > request:
         raise ConfigError(
             f"message.max.bytes={largest}: a batch cannot be larger than a request; "

@@ -46,12 +46,12 @@ class Alarms:
         self._alarms: dict[tuple[AlarmKind, TopicPartition], Alarm] = {}
         self._raised = dict.fromkeys(AlarmKind, 0)
         metrics.add_gauge(
-            "penstock_alarms", "Alarms that /health shows at present.", lambda: len(self._alarms)
+            "penstock_alarms", "Alarms that are raised now, as shown in /health.", lambda: len(self._alarms)
         )
         for kind in AlarmKind:
             metrics.add_counter(
                 f"penstock_alarms_{kind}",
-                f"Times the alarm {kind} was raised.",
+                f"Number of times that the alarm {kind} was raised.",
                 partial(self.count, kind),
             )
 

@@ -105,26 +105,34 @@ class _Families(Collector):
     def collect(self) -> Iterator[Metric]:
         shown = self._snapshot
         yield _histogram(
-            "request", "Time from a complete request to its answer, by API.", shown.requests, "api"
+            "request", "Time from a complete request to its response, by API.", shown.requests, "api"
         )
-        yield _histogram("flush", "Time of a flush round: making records durable.", [("", shown.flushes)])
+        yield _histogram(
+            "flush", "Duration of a flush round, which makes records durable.", [("", shown.flushes)]
+        )
         lag = [("", shown.event_loop_lag)]
-        yield _histogram("event_loop_lag", "How late the event loop ran what was due.", lag)
+        yield _histogram("event_loop_lag", "Delay of due callbacks on the event loop.", lag)
         yield _histogram(
             "failover",
-            "Time from the end of the connection to a broker that died until it led nothing any more.",
+            "Time from the end of the connection to a dead broker until it led no partition.",
             [("", shown.failovers)],
         )
         yield _counter(
-            "produce_errors", "Partitions of Produce requests refused.", shown.produce_errors, "error"
+            "produce_errors",
+            "Partitions of Produce requests that got an error.",
+            shown.produce_errors,
+            "error",
         )
         yield _counter(
-            "refused", "Connections refused or closed for what they sent.", shown.refusals, "reason"
+            "refused",
+            "Connections that were refused, or closed because of invalid requests.",
+            shown.refusals,
+            "reason",
         )
         yield _histogram(
-            "http_request", "Time from an HTTP request to its answer.", shown.http_requests, "endpoint"
+            "http_request", "Time from an HTTP request to its response.", shown.http_requests, "endpoint"
         )
-        yield _counter("http_answers", "Answers to HTTP requests, by status.", shown.http_answers, "status")
+        yield _counter("http_answers", "Responses to HTTP requests, by status.", shown.http_answers, "status")
         for reading, value in shown.readings:
             kind = CounterMetricFamily if reading.is_counter else GaugeMetricFamily
             yield kind(reading.name, reading.doc, value=value)
@@ -157,7 +165,9 @@ def _topics(sizes: Sequence[TopicSize]) -> Iterator[Metric]:
     yield partitions
     yield stored
     appended = [(size.topic, size.appended_records) for size in sizes]
-    yield _counter("topic_appended_records", "Offsets given out since the topic was made.", appended, "topic")
+    yield _counter(
+        "topic_appended_records", "Offsets assigned since the topic was created.", appended, "topic"
+    )
 
 
 def _groups(states: Iterable[tuple[str, int]], lags: Iterable[GroupLag]) -> Iterator[Metric]:
@@ -167,7 +177,7 @@ def _groups(states: Iterable[tuple[str, int]], lags: Iterable[GroupLag]) -> Iter
     yield by_state
     by_partition = GaugeMetricFamily(
         "penstock_group_lag",
-        "Records a group has not committed yet, by partition.",
+        "Records that a group has not committed yet, by partition.",
         labels=["group", "topic", "partition"],
     )
     for lag in lags:

@@ -45,5 +45,5 @@ def event_of(logger: str, text: str) -> str:
 
 
 def take_over_library_logs(log: Logger) -> None:
-    """Make `logger` the only target of library logs in this process."""
+    """Make `log` the only target of library logs in this process."""
     logging.basicConfig(handlers=[LibraryLogHandler(log)], level=logging.WARNING, force=True)

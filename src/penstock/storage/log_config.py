@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.config import broker_options as broker
+from penstock.config import storage_options as storage
 from penstock.config import topic_options as topic
 from penstock.config.settings import BrokerConfig, TopicConfig
 from penstock.config.topic_options import CleanupPolicy, MessageTimestampType
@@ -35,9 +35,9 @@ class LogConfig:
     message_timestamp_type: MessageTimestampType = topic.MESSAGE_TIMESTAMP_TYPE.default
     message_timestamp_before_max_ms: int = topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS.default
     message_timestamp_after_max_ms: int = topic.MESSAGE_TIMESTAMP_AFTER_MAX_MS.default
-    max_decompressed_bytes: int = broker.MAX_DECOMPRESSED_BYTES.default
-    max_producers: int = broker.MAX_PRODUCERS_PER_PARTITION.default
-    producer_id_expiration_ms: int = broker.PRODUCER_ID_EXPIRATION_MS.default
+    max_decompressed_bytes: int = storage.MAX_DECOMPRESSED_BYTES.default
+    max_producers: int = storage.MAX_PRODUCERS_PER_PARTITION.default
+    producer_id_expiration_ms: int = storage.PRODUCER_ID_EXPIRATION_MS.default
 
     @property
     def compacts(self) -> bool:
@@ -79,9 +79,9 @@ class LogConfig:
             message_timestamp_type=topic_config[topic.MESSAGE_TIMESTAMP_TYPE],
             message_timestamp_before_max_ms=topic_config[topic.MESSAGE_TIMESTAMP_BEFORE_MAX_MS],
             message_timestamp_after_max_ms=topic_config[topic.MESSAGE_TIMESTAMP_AFTER_MAX_MS],
-            max_decompressed_bytes=broker_config[broker.MAX_DECOMPRESSED_BYTES],
-            max_producers=broker_config[broker.MAX_PRODUCERS_PER_PARTITION],
-            producer_id_expiration_ms=broker_config[broker.PRODUCER_ID_EXPIRATION_MS],
+            max_decompressed_bytes=broker_config[storage.MAX_DECOMPRESSED_BYTES],
+            max_producers=broker_config[storage.MAX_PRODUCERS_PER_PARTITION],
+            producer_id_expiration_ms=broker_config[storage.PRODUCER_ID_EXPIRATION_MS],
         )
 
 
