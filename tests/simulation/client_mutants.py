@@ -22,7 +22,7 @@ from penstock.storage.log_manager import LogManager
 from penstock.storage.producer_state import ProducerStates
 
 
-@planted_in_cluster("I2", "I4", needs={"pipelined", "stop"})
+@planted_in_cluster("sequence", "I2", "I4", needs={"pipelined"})
 def batches_behind_a_refused_one_are_judged_alone() -> AbstractContextManager[Any]:
     """A batch behind one that got a retriable error is stored, or refused as out of order."""
     return patch.object(RefusedBatches, "remember", lambda *_: None)

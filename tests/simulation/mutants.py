@@ -27,7 +27,7 @@ NOTICED: Mapping[str, int] = {
     "alone_without_fsync": 42,
     "answered_before_it_is_recorded": 220,
     "assignment_is_not_kept": 4,
-    "batches_behind_a_refused_one_are_judged_alone": 228,
+    "batches_behind_a_refused_one_are_judged_alone": 40,
     "boot_id_alone_proves_the_disk": 108,
     "clean_stop_of_a_copy_counts": 108,
     "closed_segments_are_not_checked": 19,
