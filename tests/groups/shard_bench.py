@@ -6,7 +6,7 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from penstock.cluster.image import ClusterImage, PartitionState, TopicImage
@@ -17,7 +17,7 @@ from penstock.groups.loading import Loading
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
 from penstock.groups.record_codec import encode_record
 from penstock.groups.settings import GroupSettings
-from penstock.groups.shard import Shard
+from penstock.groups.shard import GroupShard
 from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.iteration import read_batches
 from penstock.replication.flusher import Flusher
@@ -25,6 +25,7 @@ from penstock.replication.in_sync import InSync
 from penstock.replication.refused_batches import RefusedBatches
 from penstock.replication.replica import Replica, ReplicaContext
 from penstock.state_log.appender import Appender
+from penstock.state_log.shard import Shard
 from penstock.state_log.timers import Timers
 from penstock.storage.disk import RealDisk
 from penstock.storage.file_cache import FileCache
@@ -93,7 +94,7 @@ class Bench:
         self.timers = Timers(self.clock, lambda key: None)
         self.counts = Counts()
         self.image = ClusterImage("c").with_topics([topic("orders", ORDERS)])
-        self.lost_shards: list[Shard] = []
+        self.lost_shards: list[Shard[Any]] = []
         self.storage = StorageContext(self.disk, FileCache(self.disk, 100))
         self.replica = self._make_replica()
         self.shard = self._make_shard(ShardState())
@@ -101,7 +102,7 @@ class Bench:
     def wall_ms(self) -> int:
         return self.clock.now_ms()
 
-    def lost(self, shard: Shard) -> None:
+    def lost(self, shard: Shard[Any]) -> None:
         self.lost_shards.append(shard)
 
     def _make_replica(self) -> Replica:
@@ -114,10 +115,10 @@ class Bench:
         replica.become_leader(LeaderEpoch(0), alone)
         return replica
 
-    def _make_shard(self, state: ShardState) -> Shard:
-        return Shard(0, state, Appender(self.replica, self.clock, encode_record), self)
+    def _make_shard(self, state: ShardState) -> GroupShard:
+        return GroupShard(0, state, Appender(self.replica, self.clock, encode_record), self)
 
-    async def reload(self) -> Shard:
+    async def reload(self) -> GroupShard:
         self.shard = self._make_shard(await Loading(self.replica, self.threads, self).run())
         return self.shard
 

@@ -27,7 +27,7 @@ from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group import ConsumerHeartbeat, JoinResult, LeavingMember, SyncRequest
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import CommittedOffset, OffsetCommit
-from penstock.groups.shard import Shard
+from penstock.groups.shard import GroupShard
 from penstock.model import BrokerId, TopicPartition
 from penstock.observability.exposition import render, take_snapshot
 from penstock.observability.logs import Logger
@@ -71,7 +71,7 @@ async def serving(directory: Path, **settings: str) -> AsyncIterator[Harness]:
     assert not [line for line in lines if "Traceback" in line and "not now" not in line]
 
 
-async def shard_of(harness: Harness, group: str = "g") -> Shard:
+async def shard_of(harness: Harness, group: str = "g") -> GroupShard:
     groups = harness.context.groups
     await groups.find(group)
     await eventually_async(lambda: not groups.is_loading)

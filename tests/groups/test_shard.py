@@ -15,7 +15,7 @@ from penstock.cluster.image import ImageChange
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.group import ConsumerHeartbeat, GroupKind, GroupState, LeavingMember, SyncRequest
 from penstock.groups.offsets import OffsetCommit
-from penstock.groups.shard import Shard
+from penstock.groups.shard import GroupShard
 from penstock.model import TopicId, TopicPartition
 from penstock.replication.in_sync import InSync
 
@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
-def committed(shard: Shard, group: str = "g") -> dict[TopicPartition, int]:
+def committed(shard: GroupShard, group: str = "g") -> dict[TopicPartition, int]:
     return {
         partition: value.offset for partition, value in shard.fetch_offsets(group, None, -1, None).items()
     }

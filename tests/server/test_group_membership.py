@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.coordinator import GroupCoordinator
-from penstock.groups.shard import Shard
+from penstock.groups.shard import GroupShard
 from penstock.server.security import Operation, ResourceType
 from support.group_wire import (
     ASSIGNMENT,
@@ -250,7 +250,7 @@ def test_a_client_id_as_long_as_can_be_makes_a_member_id_that_can_be_sent(tmp_pa
 def test_while_groups_are_being_loaded_nobody_is_thrown_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def loading(_: GroupCoordinator, group_id: str) -> Shard:
+    def loading(_: GroupCoordinator, group_id: str) -> GroupShard:
         raise BrokerError(ErrorCode.coordinator_load_in_progress)
 
     async def scenario(broker: Harness) -> None:

@@ -22,21 +22,21 @@ from penstock.groups.group import Step
 from penstock.groups.loading import Loading
 from penstock.groups.offsets import OffsetCommit
 from penstock.groups.records import ClassicGroupValue, GroupRecord, OffsetKey
-from penstock.groups.shard import Shard
+from penstock.groups.shard import GroupShard
 from penstock.state_log.appender import Appender
 
 
 @planted_in_broker("I12")
 def offsets_are_visible_before_they_are_committed() -> AbstractContextManager[Any]:
     """OffsetFetch returns a commit that a power loss can take back."""
-    commit = Shard.commit
+    commit = GroupShard.commit
 
-    def show(self: Shard, group_id: str, request: OffsetCommit) -> asyncio.Future[None]:
+    def show(self: GroupShard, group_id: str, request: OffsetCommit) -> asyncio.Future[None]:
         for partition, offset in request.offsets.items():
             self.offsets.apply(OffsetKey(group_id, partition.topic, partition.partition), offset)
         return commit(self, group_id, request)
 
-    return patch.object(Shard, "commit", show)
+    return patch.object(GroupShard, "commit", show)
 
 
 @planted_in_broker("I12")
@@ -131,10 +131,11 @@ def commits_of_an_old_generation_are_taken() -> AbstractContextManager[Any]:
 @planted_in_broker("I12")
 def deleted_offsets_come_back() -> AbstractContextManager[Any]:
     """A deleted offset is removed from memory, but not from the log."""
-    forget = Shard._forget_offsets
+    forget = GroupShard._forget_offsets
 
-    def apply_only(self: Shard, tombstones: list[GroupRecord]) -> Any:
-        self._apply_offsets(tombstones)
+    def apply_only(self: GroupShard, tombstones: list[GroupRecord]) -> Any:
+        for record in tombstones:
+            self.apply(record)
         return forget(self, [])
 
-    return patch.object(Shard, "_forget_offsets", apply_only)
+    return patch.object(GroupShard, "_forget_offsets", apply_only)

@@ -18,7 +18,7 @@ from penstock.storage.aborted_transactions import AbortedTransactions
 from penstock.storage.served_log import ServedLog
 from penstock.transactions import transaction
 from penstock.transactions.markers import Ending, Markers
-from penstock.transactions.shard import Shard
+from penstock.transactions.shard import TransactionShard
 from penstock.transactions.transaction import Transaction
 
 
@@ -73,7 +73,7 @@ def last_stable_offset_is_read_twice() -> AbstractContextManager[Any]:
 @planted_in_cluster("I6", "I7", needs={"version 1"})
 def late_end_is_taken() -> AbstractContextManager[Any]:
     """A late EndTxn of the last transaction ends the present one."""
-    return patch.object(Shard, "check_connection", lambda *_: None)
+    return patch.object(TransactionShard, "check_connection", lambda *_: None)
 
 
 @planted_in_cluster("I6", needs={"copiers"})
@@ -107,24 +107,26 @@ def first_batch_is_not_verified() -> AbstractContextManager[Any]:
 @planted_in_cluster("I13", needs={"transactions"})
 def prepared_ones_are_not_resumed() -> AbstractContextManager[Any]:
     """A new coordinator does not complete prepared transactions."""
-    return patch.object(Shard, "resume", lambda self: None)
+    return patch.object(TransactionShard, "resume", lambda self: None)
 
 
 @planted_in_cluster("I13", needs={"transactions"})
 def timeouts_are_forgotten() -> AbstractContextManager[Any]:
     """A transaction of a dead producer does not time out."""
-    return patch.object(Shard, "on_due", lambda *_: None)
+    return patch.object(TransactionShard, "on_due", lambda *_: None)
 
 
 @planted_in_cluster("I7", needs={"transactions"})
 def answered_before_it_is_recorded() -> AbstractContextManager[Any]:
     """A commit is acknowledged before it is recorded."""
-    record = Shard._record
+    record = TransactionShard._record
 
-    def answer_at_once(self: Shard, transactional_id: str, changed: Transaction) -> asyncio.Future[None]:
+    def answer_at_once(
+        self: TransactionShard, transactional_id: str, changed: Transaction
+    ) -> asyncio.Future[None]:
         record(self, transactional_id, changed).add_done_callback(lambda done: done.exception())
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.set_result(None)
         return future
 
-    return patch.object(Shard, "_record", answer_at_once)
+    return patch.object(TransactionShard, "_record", answer_at_once)

@@ -74,7 +74,7 @@ class Bench:
         manager: Any = SimpleNamespace(get=self._get, settled=self._settled)
         nothing: Any = None
         log = Logger(SystemClock(), lambda line: None, lambda now, level, text, fields: text)
-        self.shards: Shards[FakeShard] = Shards(
+        self.shards: Shards[Any] = Shards(
             TOPIC,
             nothing,
             ME,

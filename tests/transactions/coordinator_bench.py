@@ -12,12 +12,13 @@ from penstock.errors import BrokerError, ErrorCode
 from penstock.model import ProducerId, TopicPartition
 from penstock.records.control import Marker
 from penstock.state_log.appender import Appender
+from penstock.state_log.shard import Shard
 from penstock.state_log.timers import Timers
 from penstock.transactions.context import Counts
 from penstock.transactions.markers import Ending
 from penstock.transactions.record_codec import TransactionRecord, decode_record, encode_record
-from penstock.transactions.shard import Shard
-from penstock.transactions.transaction import NOBODY, VERSION_1, Identity, Transaction
+from penstock.transactions.shard import TransactionShard
+from penstock.transactions.transaction import NOBODY, VERSION_1, Identity
 
 T = TypeVar("T")
 
@@ -71,15 +72,6 @@ class FakeLog:
         for _, done in waiting:
             done(error)
 
-    def replay(self) -> dict[str, Transaction]:
-        transactions: dict[str, Transaction] = {}
-        for key, value in self.committed:
-            transactional_id, transaction = decode_record(key, value)
-            transactions.pop(transactional_id, None)
-            if transaction is not None:
-                transactions[transactional_id] = transaction
-        return transactions
-
 
 class FakeTimers:
     def __init__(self) -> None:
@@ -106,7 +98,7 @@ class Bench:
         self.endings: list[Ending] = []
         self.markers: list[tuple[TopicPartition, Marker]] = []
         """As they were written to partitions, by whichever coordinator."""
-        self.lost_shards: list[Shard] = []
+        self.lost_shards: list[Shard[Any]] = []
         self._next_id = 100
         self._epoch = 0
         self.start([])
@@ -116,9 +108,15 @@ class Bench:
         self.endings = []
         self.log = FakeLog(records, self._epoch)
         self.fake_timers.due.clear()
-        appender = cast("Appender[TransactionRecord]", self.log)
-        self.shard = Shard(0, self.log.replay(), appender, self, first_connection)
+        self.load(first_connection)
         self.shard.resume()
+
+    def load(self, first_connection: int) -> None:
+        """Make a shard of the committed records."""
+        appender = cast("Appender[TransactionRecord]", self.log)
+        self.shard = TransactionShard(0, appender, self, first_connection)
+        for key, value in self.log.committed:
+            self.shard.apply(decode_record(key, value))
 
     def crash(self, *, keep: int | None = None) -> None:
         """What was appended and not committed may be there afterwards or not: `keep` says how much of it."""
@@ -154,7 +152,7 @@ class Bench:
         self.endings.append(ending)
         ending.settle(())
 
-    def lost(self, shard: Shard) -> None:
+    def lost(self, shard: Shard[Any]) -> None:
         self.lost_shards.append(shard)
 
     # --- what tests do

@@ -84,7 +84,7 @@ async def test_a_shard_loaded_while_replicas_lack_writes_its_markers_later() -> 
     bench.shard.close(ErrorCode.not_coordinator)
     bench.log.replica.is_under_min_insync = True
     bench.endings.clear()
-    bench.shard = shard_module.Shard(0, bench.log.replay(), bench.shard._appender, bench, 1)
+    bench.load(1)
     bench.log._closed = None
     bench.shard.resume()
     await turns()

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from penstock.cluster.image import ClusterImage
 from penstock.config import BrokerConfig
 from penstock.groups.group import Group
 from penstock.groups.offsets import Offsets
 from penstock.groups.settings import GroupSettings
-from penstock.state_log.timers import Timers
-
-if TYPE_CHECKING:
-    from penstock.groups.shard import Shard
+from penstock.state_log.shard import ShardContext
 
 
 @dataclass(slots=True)
@@ -30,9 +27,8 @@ class Counts:
     unknown_records: int = 0
 
 
-class GroupContext(Protocol):
+class GroupContext(ShardContext, Protocol):
     settings: GroupSettings
-    timers: Timers
     counts: Counts
 
     @property
@@ -45,6 +41,3 @@ class GroupContext(Protocol):
 
     async def confirm_image(self) -> None:
         """Apply every change that was recorded before this call; BrokerError where the store does not answer."""
-
-    def lost(self, shard: Shard) -> None:
-        """The shard closed itself, because its log refused what its groups had decided."""

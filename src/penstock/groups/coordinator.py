@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Sequence
-from typing import cast
+from typing import Any, cast
 
 from penstock.clock import Clock
 from penstock.cluster.administration import Administration
@@ -22,12 +22,13 @@ from penstock.groups.context import Counts
 from penstock.groups.loading import Loading
 from penstock.groups.record_codec import encode_record
 from penstock.groups.settings import GroupSettings
-from penstock.groups.shard import MAX_STRING_LENGTH, Shard
+from penstock.groups.shard import MAX_STRING_LENGTH, GroupShard
 from penstock.model import BrokerId
 from penstock.observability.logs import Logger
 from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.state_log.appender import Appender
+from penstock.state_log.shard import Shard
 from penstock.state_log.shards import Shards
 from penstock.state_log.timers import Timers
 from penstock.threads import Threads
@@ -53,7 +54,7 @@ class GroupCoordinator:
         self._clock = clock
         self._threads = threads
         self._log = log
-        self._shards: Shards[Shard] = Shards(
+        self._shards: Shards[GroupShard] = Shards(
             OFFSETS_TOPIC,
             new_offsets_topic,
             node_id,
@@ -93,7 +94,7 @@ class GroupCoordinator:
         """The broker that answers for the group."""
         return await self._shards.find(group_id)
 
-    def shard_of(self, group_id: str) -> Shard:
+    def shard_of(self, group_id: str) -> GroupShard:
         """The shard the group is in, if it is here and loaded."""
         if len(group_id) > MAX_STRING_LENGTH:
             raise BrokerError(
@@ -102,7 +103,7 @@ class GroupCoordinator:
         return self._shards.of(group_id)
 
     @property
-    def shards(self) -> Sequence[Shard]:
+    def shards(self) -> Sequence[GroupShard]:
         """The loaded ones."""
         return self._shards.loaded
 
@@ -146,13 +147,13 @@ class GroupCoordinator:
         """Damaged records of this replica were repaired."""
         self._shards.on_repaired(replica)
 
-    def lost(self, shard: Shard) -> None:
+    def lost(self, shard: Shard[Any]) -> None:
         self._shards.lost(shard)
 
     def _update_settings(self) -> None:
         self.settings.update(self.config, self.image.group_overrides())
 
-    async def _load(self, index: int, replica: Replica) -> Shard:
+    async def _load(self, index: int, replica: Replica) -> GroupShard:
         loading = Loading(replica, self._threads, self)
         state = await loading.run()
         self.counts.unknown_records += loading.unknown
@@ -163,11 +164,11 @@ class GroupCoordinator:
                 records=loading.unknown,
                 damaged_parts=loading.damaged_parts,
             )
-        shard = Shard(index, state, Appender(replica, self._clock, encode_record), self)
+        shard = GroupShard(index, state, Appender(replica, self._clock, encode_record), self)
         shard.passed_over_damage = bool(loading.damaged_parts)
         return shard
 
-    async def _refresh(self, shard: Shard) -> None:
+    async def _refresh(self, shard: GroupShard) -> None:
         for place, group_id in enumerate(tuple(shard.groups)):
             if place % _GROUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
@@ -191,7 +192,7 @@ class GroupCoordinator:
                 except Exception as error:  # noqa: BLE001 - a loop that dies would end expiry for good
                     self._log.error_rarely("groups could not be swept", error, partition=shard.partition)
 
-    async def _sweep_shard(self, shard: Shard) -> None:
+    async def _sweep_shard(self, shard: GroupShard) -> None:
         for place, group_id in enumerate(tuple(shard.groups)):
             if place % _GROUPS_PER_TURN == 0:
                 await asyncio.sleep(0)

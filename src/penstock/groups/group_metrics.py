@@ -8,7 +8,7 @@ from heapq import nsmallest
 from penstock.errors import BrokerError
 from penstock.groups.coordinator import GroupCoordinator
 from penstock.groups.group import GroupState
-from penstock.groups.shard import Shard
+from penstock.groups.shard import GroupShard
 from penstock.model import TopicPartition
 from penstock.observability.metrics import BrokerMetrics, GroupLag
 from penstock.replication.replica_manager import ReplicaManager
@@ -56,7 +56,7 @@ class GroupMetrics:
         for group_id, index in shown:
             yield from self._lags_of(group_id, shards[index])
 
-    def _lags_of(self, group_id: str, shard: Shard) -> Iterator[GroupLag]:
+    def _lags_of(self, group_id: str, shard: GroupShard) -> Iterator[GroupLag]:
         """Every partition of the topics that the group reads: a member is subscribed, or a partition has a committed
         offset. Without one the lag is counted from the log start."""
         image = self._groups.image

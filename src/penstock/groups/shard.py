@@ -10,10 +10,9 @@ reads and heartbeats go on. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar, cast
+from typing import cast
 
 from penstock.cluster.image import ClusterImage, ImageChange
 from penstock.config import OFFSETS_COMMIT_TIMEOUT_MS, OFFSETS_RETENTION_MINUTES
@@ -41,8 +40,7 @@ from penstock.groups.shard_groups import ShardGroups, no_group
 from penstock.groups.transactional_commits import TransactionalCommits
 from penstock.model import TopicPartition
 from penstock.state_log.appender import Appender, is_stored
-
-R = TypeVar("R")
+from penstock.state_log.shard import Shard, ignore_outcome
 
 MAX_STRING_LENGTH = 8_191
 """Characters of a name that is kept: in UTF-8 that is no more than the 32,767 bytes Kafka's strings can have."""
@@ -51,46 +49,27 @@ _NOTHING = GroupRecord(OffsetKey("", "", -1), None)
 """A record that changes nothing."""
 
 
-class Shard:
+class GroupShard(Shard[GroupRecord]):
     def __init__(
         self, partition: int, state: ShardState, appender: Appender[GroupRecord], context: GroupContext
     ) -> None:
-        self.partition = partition
-        self.passed_over_damage = False
-        """Whether damaged records of the log were passed over when the shard was loaded."""
+        super().__init__(partition, appender, context)
         self.offsets = state.offsets
         self._groups = ShardGroups(state.groups, context)
-        self._appender = appender
         self._context = context
-        self._commits: deque[tuple[int, asyncio.Future[None]]] = deque()
-        """Until when each is answered at the latest, oldest first."""
         self._confirming: set[asyncio.Task[None]] = set()
-        self._closed: BrokerError | None = None
         self.transactional = TransactionalCommits(self, appender)
         for group_id, group in self._groups.items():
-            self._schedule(group_id, group)
+            self._schedule(group_id, group.next_deadline_ms)
 
     @property
     def groups(self) -> Mapping[str, Group]:
         return self._groups
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether its log takes nothing more until the broker is started again."""
-        return self._appender.replica.log.failed
-
-    @property
-    def is_in_doubt(self) -> bool:
-        return self._appender.replica.is_in_doubt
-
-    @property
-    def is_closed(self) -> bool:
-        return self._closed is not None
-
     # --- members
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
-        self._check_writable()
+        self.check_writable()
         _check_strings(request.member_id, request.instance_id, request.protocol_type, request.client_id)
         _check_strings(*(name for name, _ in request.protocols))
         group, step = self._groups.for_join(group_id)
@@ -100,7 +79,7 @@ class Shard:
         return cast(JoinResult, await ticket)
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
-        self._check_writable()
+        self.check_writable()
         group = self._groups.get(group_id)
         if group is None:
             return SyncResult(ErrorCode.unknown_member_id)
@@ -109,14 +88,14 @@ class Shard:
         return cast(SyncResult, await ticket)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        self._check_open()
+        self.check_open()
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.unknown_member_id
         return group.heartbeat(member_id, instance_id, generation, self._now_ms())
 
     async def leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:
-        self._check_writable()
+        self.check_writable()
         group = self._groups.get(group_id)
         if group is None:
             raise BrokerError(ErrorCode.unknown_member_id, f"there is no group {group_id[:80]!r}")
@@ -125,7 +104,7 @@ class Shard:
         return cast(LeaveResult, await ticket)
 
     async def consumer_heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
-        self._check_open()
+        self.check_open()
         if request.member_epoch <= 0:
             self._appender.check_replicas()  # it joins or leaves; other heartbeats change little or nothing
         _check_strings(request.member_id, request.instance_id, request.client_id)
@@ -155,7 +134,7 @@ class Shard:
 
     def check_commit(self, group_id: str, commit: OffsetCommit, *, is_transactional: bool = False) -> None:
         """Make the group for someone outside of any; BrokerError where this may not be committed."""
-        self._check_writable()
+        self.check_writable()
         group = self._groups.get(group_id)
         if group is None:
             # Clients of the new protocol name themselves from the start, also where they assign partitions by hand.
@@ -179,7 +158,7 @@ class Shard:
     ) -> Mapping[TopicPartition, CommittedOffset]:
         """What is committed; partitions without an offset are not in the answer. None asks for all. Which of them a
         transaction may be about to change, `offsets.unstable` knows."""
-        self._check_open()
+        self.check_open()
         group = self._groups.get(group_id)
         if group is not None:
             group.check_fetch(member_id, member_epoch)
@@ -248,7 +227,8 @@ class Shard:
         error: BrokerError | None,
     ) -> None:
         if is_stored(error):
-            self._apply_offsets(records)
+            for record in records:
+                self.apply(record)
             self._context.counts.commits += 1
         if self._closed is None:
             self.offsets.end(group_id, commit.offsets)
@@ -256,29 +236,25 @@ class Shard:
                 self.drop_if_blank(group_id)
         self.settle(future, error)
 
-    def _apply_offsets(self, records: Iterable[GroupRecord]) -> None:
-        for record in records:
-            if isinstance(record.key, OffsetKey):
-                self.offsets.apply(record.key, cast("OffsetValue | None", record.value))
+    def apply(self, record: GroupRecord) -> None:
+        """Apply a committed record of an offset. Groups have changed their state when they decided."""
+        if isinstance(record.key, OffsetKey):
+            self.offsets.apply(record.key, cast("OffsetValue | None", record.value))
 
     def _forget_offsets(self, tombstones: list[GroupRecord]) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: BrokerError | None) -> None:
             if is_stored(error):
-                self._apply_offsets(tombstones)
+                for record in tombstones:
+                    self.apply(record)
             self.settle(future, error)
 
         self._appender.add(tombstones, done)
         return future
 
     def limit_wait(self, future: asyncio.Future[None]) -> None:
-        while self._commits and self._commits[0][1].done():
-            self._commits.popleft()
-        deadline_ms = self._now_ms() + self._context.config[OFFSETS_COMMIT_TIMEOUT_MS]
-        self._commits.append((deadline_ms, future))
-        if len(self._commits) == 1:
-            self._context.timers.schedule((self.partition, None), deadline_ms)
+        self._limit_wait(future, self._context.config[OFFSETS_COMMIT_TIMEOUT_MS])
 
     # --- whole groups
 
@@ -300,7 +276,8 @@ class Shard:
 
         def done(error: BrokerError | None) -> None:
             if is_stored(error):
-                self._apply_offsets(records)
+                for record in records:
+                    self.apply(record)
             else:
                 self._lose()
             self.settle(future, error)
@@ -310,19 +287,15 @@ class Shard:
 
     # --- time and the cluster
 
-    def on_due(self, group_id: str | None) -> None:
-        """A deadline of the group has come; None: that of the oldest commit."""
-        if group_id is None:
-            self._time_out_commits()
-            return
+    def _on_deadline(self, group_id: str) -> None:
         group = self._groups.get(group_id)
-        if group is None or self._closed is not None:
+        if group is None:
             return
         deadline_ms, now_ms = group.next_deadline_ms, self._now_ms()
         if deadline_ms is not None and deadline_ms <= now_ms:
             self._carry_out(group_id, group.tick(now_ms))
         else:
-            self._schedule(group_id, group)
+            self._schedule(group_id, deadline_ms)
 
     def on_topics(self, change: ImageChange) -> None:
         """Topics came, went or grew."""
@@ -330,7 +303,7 @@ class Shard:
         lost = [name for name in change.topics if _topic_id(before, name) != _topic_id(after, name)]
         tombstones = self.offsets.of_lost_topics(after, lost)
         if tombstones:
-            _ignore(self._forget_offsets(tombstones))
+            ignore_outcome(self._forget_offsets(tombstones))
         for group_id in tuple(self._groups):
             self.refresh(group_id)
 
@@ -355,21 +328,15 @@ class Shard:
             self._context.wall_ms(),
         )
         if tombstones:
-            _ignore(self._forget_offsets(tombstones))
+            ignore_outcome(self._forget_offsets(tombstones))
         elif group.is_empty and group.next_deadline_ms is None and not self.offsets.has(group_id):
-            _ignore(self._forget(group_id, group))
+            ignore_outcome(self._forget(group_id, group))
 
-    def close(self, code: ErrorCode) -> None:
-        """Everybody who waits is told so; nothing more is appended, nobody is served any more. Nothing is kept: while
-        a disk is full, shards are read again faster than garbage is collected."""
-        if self._closed is not None:
-            return
-        self._closed = BrokerError(code)
+    def _on_close(self, code: ErrorCode) -> None:
         self.transactional.close()
         for group in self._groups.values():
             for ticket, result in group.give_up(code).answers:
                 _answer(ticket, result)
-        self._appender.close(self._closed)
         self._groups.clear()
         self.offsets = Offsets()
 
@@ -379,7 +346,7 @@ class Shard:
         step += self._groups.downgrade_if_due(group_id, self._now_ms())
         if step.records or step.answers:
             self._appender.add(step.records, partial(self._on_step, step))
-        self._schedule(group_id, self._groups[group_id])
+        self._schedule(group_id, self._groups[group_id].next_deadline_ms)
         self.drop_if_blank(group_id)
 
     def drop_if_blank(self, group_id: str) -> None:
@@ -404,50 +371,9 @@ class Shard:
         for ticket, result in step.answers:
             _answer(ticket, result)
 
-    def settle(self, future: asyncio.Future[R], error: BrokerError | None) -> None:
-        if error is not None and self.has_failed:
-            self._lose()
-        if future.done():
-            return
-        if error is None:
-            future.set_result(cast(R, None))
-        else:
-            future.set_exception(self._closed or _unavailable(error))
-
-    def _lose(self) -> None:
-        if self._closed is None:
-            self.close(ErrorCode.coordinator_not_available)
-            self._context.lost(self)
-
-    def _time_out_commits(self) -> None:
-        now_ms = self._now_ms()
-        # A client of a broker that is cut off has to look for the coordinator elsewhere.
-        code = ErrorCode.not_coordinator if self.is_in_doubt else ErrorCode.request_timed_out
-        while self._commits and (self._commits[0][1].done() or self._commits[0][0] <= now_ms):
-            _, future = self._commits.popleft()
-            if not future.done():
-                future.set_exception(BrokerError(code, "stored, but not known to be safe in time"))
-        if self._commits:
-            self._context.timers.schedule((self.partition, None), self._commits[0][0])
-
-    def _schedule(self, group_id: str, group: Group) -> None:
-        self._context.timers.schedule((self.partition, group_id), group.next_deadline_ms)
-
     def _existing(self, group_id: str) -> Group:
-        self._check_open()
+        self.check_open()
         return self._groups.existing(group_id)
-
-    def _check_writable(self) -> None:
-        """BrokerError where nothing may be decided now."""
-        self._check_open()
-        self._appender.check_replicas()
-
-    def _check_open(self) -> None:
-        if self._closed is not None:
-            raise BrokerError(self._closed.code)
-
-    def _now_ms(self) -> int:
-        return self._context.timers.now_ms()
 
 
 def _ticket() -> asyncio.Future[Result]:
@@ -460,13 +386,6 @@ def _answer(ticket: Ticket, result: Result) -> None:
         future.set_result(result)
 
 
-def _unavailable(error: BrokerError) -> BrokerError:
-    """What a client of a group makes of a log's refusal: find the coordinator again and repeat."""
-    moved = error.code is ErrorCode.not_leader_or_follower
-    code = ErrorCode.not_coordinator if moved else ErrorCode.coordinator_not_available
-    return BrokerError(code, str(error))
-
-
 def _check_strings(*texts: str | None) -> None:
     if any(text is not None and len(text) > MAX_STRING_LENGTH for text in texts):
         raise BrokerError(ErrorCode.invalid_request, f"a name of more than {MAX_STRING_LENGTH} characters")
@@ -475,8 +394,3 @@ def _check_strings(*texts: str | None) -> None:
 def _topic_id(image: ClusterImage, name: str) -> object:
     topic = image.topic(name)
     return None if topic is None else topic.id
-
-
-def _ignore(future: asyncio.Future[None]) -> None:
-    """Nobody waits for it: an error was dealt with, and asyncio need not complain."""
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())

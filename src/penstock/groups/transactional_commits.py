@@ -21,7 +21,7 @@ from penstock.state_log.appender import Appender, is_stored
 from penstock.storage.log import AppendInfo
 
 if TYPE_CHECKING:
-    from penstock.groups.shard import Shard
+    from penstock.groups.shard import GroupShard
 
 
 _OF_PRODUCER = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.invalid_txn_state})
@@ -29,7 +29,7 @@ _OF_PRODUCER = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.invalid_tx
 
 
 class TransactionalCommits:
-    def __init__(self, shard: Shard, appender: Appender[GroupRecord]) -> None:
+    def __init__(self, shard: GroupShard, appender: Appender[GroupRecord]) -> None:
         self._shard = shard
         self._appender = appender
         self._replica = appender.replica

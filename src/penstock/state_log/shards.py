@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from penstock.clock import Clock
 from penstock.cluster.administration import Administration
@@ -27,36 +27,14 @@ from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.state_log.appender import under_min_insync
 from penstock.state_log.partitioning import partition_of
+from penstock.state_log.shard import Shard
 from penstock.storage.log import AppendInfo
 
 RETRY_SECONDS = 1.0
 """Between a refused append or an unreadable log and reading the shard again: a disk does not mend in a moment."""
 
 
-class Shard(Protocol):
-    @property
-    def partition(self) -> int: ...
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether its log takes nothing more until the broker is started again."""
-        ...
-
-    @property
-    def passed_over_damage(self) -> bool:
-        """Whether damaged records of the log were passed over when the shard was loaded."""
-        ...
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether another broker may have it by now, as this one is cut off."""
-        ...
-
-    def close(self, code: ErrorCode) -> None:
-        """Everybody who waits is told so; nothing more is appended, nobody is served any more."""
-
-
-S = TypeVar("S", bound=Shard)
+S = TypeVar("S", bound=Shard[Any])
 
 
 class Shards(Generic[S]):
@@ -201,7 +179,7 @@ class Shards(Generic[S]):
         if shard is not None:
             shard.close(ErrorCode.not_coordinator)
 
-    def lost(self, shard: S) -> None:
+    def lost(self, shard: Shard[Any]) -> None:
         """The shard closed itself, because its log refused what it had decided."""
         index = shard.partition
         if self._shards.get(index) is not shard:

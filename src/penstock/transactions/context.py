@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from penstock.config import BrokerConfig
 from penstock.model import ProducerId
-from penstock.state_log.timers import Timers
+from penstock.state_log.shard import ShardContext
 from penstock.transactions.markers import Ending
-
-if TYPE_CHECKING:
-    from penstock.transactions.shard import Shard
 
 
 @dataclass(slots=True)
@@ -26,8 +23,7 @@ class Counts:
     unknown_records: int = 0
 
 
-class TransactionContext(Protocol):
-    timers: Timers
+class TransactionContext(ShardContext, Protocol):
     counts: Counts
 
     @property
@@ -53,6 +49,3 @@ class TransactionContext(Protocol):
     async def new_producer_id(self) -> ProducerId: ...
 
     def write_markers(self, ending: Ending) -> None: ...
-
-    def lost(self, shard: Shard) -> None:
-        """The shard closed itself, because its log refused what it had decided."""

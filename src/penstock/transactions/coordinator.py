@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
-from typing import cast
+from typing import Any, cast
 
 from penstock.clock import Clock
 from penstock.cluster.administration import Administration
@@ -23,13 +23,14 @@ from penstock.replication.replica import Replica
 from penstock.replication.replica_manager import ReplicaManager
 from penstock.state_log.appender import Appender
 from penstock.state_log.replaying import Replaying
+from penstock.state_log.shard import Shard
 from penstock.state_log.shards import Shards
 from penstock.state_log.timers import Timers
 from penstock.threads import Threads
 from penstock.transactions.context import Counts
 from penstock.transactions.markers import Ending, Markers
-from penstock.transactions.record_codec import TransactionRecord, decode_record, encode_record
-from penstock.transactions.shard import Shard
+from penstock.transactions.record_codec import decode_record, encode_record
+from penstock.transactions.shard import TransactionShard
 from penstock.transactions.transaction import Transaction
 from penstock.wire.known_transactions import KnownTransactions, OpenTransaction
 
@@ -62,7 +63,7 @@ class TransactionCoordinator:
         self._markers = markers
         self._new_producer_id = new_producer_id
         self._newest_connection = newest_connection
-        self._shards: Shards[Shard] = Shards(
+        self._shards: Shards[TransactionShard] = Shards(
             TRANSACTIONS_TOPIC,
             new_transactions_topic,
             node_id,
@@ -86,7 +87,7 @@ class TransactionCoordinator:
         """Who answers for the id, if there is somebody; BrokerError where nobody ever did."""
         return self._shards.leader_of(transactional_id)
 
-    def shard_of(self, transactional_id: str) -> Shard:
+    def shard_of(self, transactional_id: str) -> TransactionShard:
         """The shard the id is in, if it is here and loaded."""
         if not 0 < len(transactional_id) <= MAX_ID_CHARACTERS:
             raise BrokerError(
@@ -95,11 +96,11 @@ class TransactionCoordinator:
         return self._shards.of(transactional_id)
 
     @property
-    def shards(self) -> Sequence[Shard]:
+    def shards(self) -> Sequence[TransactionShard]:
         """The loaded ones."""
         return self._shards.loaded
 
-    async def walk(self) -> AsyncIterator[tuple[Shard, Sequence[tuple[str, Transaction]]]]:
+    async def walk(self) -> AsyncIterator[tuple[TransactionShard, Sequence[tuple[str, Transaction]]]]:
         """All transactions, some of a shard at a time, with turns of the loop between: each as it is when its shard is
         come to. Of a shard without any there is an empty part, of one that goes meanwhile there may be none."""
         left = TRANSACTIONS_PER_TURN
@@ -164,17 +165,10 @@ class TransactionCoordinator:
         """Damaged records of this replica were repaired."""
         self._shards.on_repaired(replica)
 
-    async def _load(self, index: int, replica: Replica) -> Shard:
-        transactions: dict[str, Transaction] = {}
-        first_connection = self._newest_connection() + 1
-
-        def apply(record: TransactionRecord) -> None:
-            if record.value is None:
-                transactions.pop(record.transactional_id, None)
-            else:
-                transactions[record.transactional_id] = record.value
-
-        replaying = Replaying(replica, self._threads, decode_record, apply)
+    async def _load(self, index: int, replica: Replica) -> TransactionShard:
+        appender = Appender(replica, self._clock, encode_record)
+        shard = TransactionShard(index, appender, self, self._newest_connection() + 1)
+        replaying = Replaying(replica, self._threads, decode_record, shard.apply)
         await replaying.run()
         self.counts.unknown_records += replaying.unknown
         if replaying.unknown or replaying.damaged_parts:
@@ -184,12 +178,10 @@ class TransactionCoordinator:
                 records=replaying.unknown,
                 damaged_parts=replaying.damaged_parts,
             )
-        appender = Appender(replica, self._clock, encode_record)
-        shard = Shard(index, transactions, appender, self, first_connection)
         shard.passed_over_damage = bool(replaying.damaged_parts)
         return shard
 
-    async def _resume(self, shard: Shard) -> None:
+    async def _resume(self, shard: TransactionShard) -> None:
         shard.resume()
 
     # --- what shards ask for
@@ -219,7 +211,7 @@ class TransactionCoordinator:
     def write_markers(self, ending: Ending) -> None:
         self._markers.write(ending)
 
-    def lost(self, shard: Shard) -> None:
+    def lost(self, shard: Shard[Any]) -> None:
         self._shards.lost(shard)
 
     # --- time

@@ -25,6 +25,7 @@ from penstock.errors import BrokerError, ErrorCode, ProtocolError
 from penstock.model import LeaderEpoch, ProducerId, TopicPartition
 from penstock.records.control import Marker
 from penstock.state_log.appender import Appender, is_stored
+from penstock.state_log.shard import Shard, ignore_outcome
 from penstock.transactions.completions import Completions
 from penstock.transactions.context import TransactionContext
 from penstock.transactions.markers import Ending
@@ -40,25 +41,21 @@ USUAL_ID_CHARACTERS = 256
 """At most, on average: where names are longer there is room for fewer."""
 
 
-class Shard:
+class TransactionShard(Shard[TransactionRecord]):
     def __init__(
         self,
         partition: int,
-        transactions: Mapping[str, Transaction],
         appender: Appender[TransactionRecord],
         context: TransactionContext,
         first_connection: int,
     ) -> None:
         """`first_connection` is the first one since this broker leads the partition: a producer that uses an older one
         may have talked to another coordinator meanwhile."""
-        self.partition = partition
-        self.passed_over_damage = False
-        """Whether damaged records of the log were passed over when the shard was loaded."""
+        super().__init__(partition, appender, context)
         self.coordinator_epoch: LeaderEpoch = appender.replica.partition.leader_epoch
-        self._transactions = dict(transactions)
-        self.id_characters = sum(map(len, transactions))
-        self.held_count = sum(transaction.is_held for transaction in transactions.values())
-        self._appender = appender
+        self._transactions: dict[str, Transaction] = {}
+        self.id_characters = 0
+        self.held_count = 0
         self._context = context
         self._uncommitted: dict[str, int] = {}
         """How many records of an id are on their way into the log."""
@@ -69,29 +66,20 @@ class Shard:
         self._first_connection = first_connection
         self._connections: dict[str, int] = {}
         """The newest connection of each id, as its present epoch has used it."""
-        self._closed: BrokerError | None = None
 
     @property
     def transactions(self) -> Mapping[str, Transaction]:
         return self._transactions
 
-    @property
-    def has_failed(self) -> bool:
-        return self._appender.replica.log.failed
-
-    @property
-    def is_in_doubt(self) -> bool:
-        return self._appender.replica.is_in_doubt
-
     def resume(self) -> None:
         """Go on with what the log says was under way."""
-        now_ms, wall_ms = self._context.timers.now_ms(), self._context.wall_ms()
+        now_ms, wall_ms = self._now_ms(), self._context.wall_ms()
         for transactional_id, transaction in self._transactions.items():
             if transaction.is_ending:
                 self._end(transactional_id, transaction)
             elif transaction.state is TransactionState.ONGOING:
                 self._opened_ms[transactional_id] = now_ms - max(0, wall_ms - transaction.start_ms)
-                self._schedule(transactional_id, transaction)
+                self._schedule(transactional_id, self._due_ms(transactional_id, transaction))
 
     # --- requests
 
@@ -101,8 +89,7 @@ class Shard:
         """An identity that fences all earlier ones, when their transactions have ended."""
         fresh_id: ProducerId | None = None
         while True:
-            self._check_open()
-            self._appender.check_replicas()
+            self.check_writable()
             known, now_ms = self._transactions.get(transactional_id), self._context.wall_ms()
             if is_held:
                 self._check_room_to_hold(known)
@@ -230,24 +217,22 @@ class Shard:
 
     # --- time
 
-    def on_due(self, transactional_id: str) -> None:
+    def _on_deadline(self, transactional_id: str) -> None:
         """Abort the transaction if it has been open for too long."""
         transaction = self._transactions.get(transactional_id)
-        if transaction is None or self._closed is not None:
+        if transaction is None:
             return
         due_ms = self._due_ms(transactional_id, transaction)
         if due_ms is None:
             return
-        if due_ms > self._context.timers.now_ms():
-            self._schedule(transactional_id, transaction)
+        if due_ms > self._now_ms():
+            self._schedule(transactional_id, due_ms)
             return
         if self._appender.replica.is_under_min_insync:
-            self._context.timers.schedule(
-                (self.partition, transactional_id), self._context.timers.now_ms() + REPLICAS_RETRY_MS
-            )
+            self._schedule(transactional_id, self._now_ms() + REPLICAS_RETRY_MS)
             return
         self._context.counts.timeouts += 1
-        _ignore(self._record(transactional_id, transaction.timed_out(self._context.wall_ms())))
+        ignore_outcome(self._record(transactional_id, transaction.timed_out(self._context.wall_ms())))
 
     def sweep(self) -> None:
         """Forget the ids that have expired."""
@@ -260,41 +245,43 @@ class Shard:
             if (expires_ms := transaction.expires_ms(expiration_ms)) is not None and expires_ms <= now_ms
         ]
         for transactional_id in expired:
-            self.held_count -= self._transactions.pop(transactional_id).is_held
-            self.id_characters -= len(transactional_id)
             self._connections.pop(transactional_id, None)
             # Each by itself: what is added together has to fit into one batch.
-            _ignore(self._record_nothing(transactional_id))
+            ignore_outcome(self._record_nothing(transactional_id))
 
-    def close(self, code: ErrorCode) -> None:
-        if self._closed is not None:
-            return
-        self._closed = BrokerError(code)
+    def _on_close(self, code: ErrorCode) -> None:
         for ending in self._endings.values():
             ending.is_abandoned = True
         self._completions.tell_all()
-        self._appender.close(self._closed)
         self._transactions.clear()
         self._connections.clear()
 
     # --- from a decision to its answer
 
+    def apply(self, record: TransactionRecord) -> None:
+        """Take over the transaction that the record holds, or forget the transactional id."""
+        transactional_id, value = record
+        known = self._transactions.get(transactional_id)
+        if value is not None:
+            self._transactions[transactional_id] = value
+        elif known is not None:
+            del self._transactions[transactional_id]
+        self.id_characters += len(transactional_id) * ((value is not None) - (known is not None))
+        self.held_count += (value is not None and value.is_held) - (known is not None and known.is_held)
+
     def _record(self, transactional_id: str, changed: Transaction) -> asyncio.Future[None]:
         """Done when this, and everything decided about the id before it, is committed."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         known = self._transactions.get(transactional_id)
-        if known is None:
-            self.id_characters += len(transactional_id)
-        self.held_count += changed.is_held - (known is not None and known.is_held)
-        self._transactions[transactional_id] = changed
+        record = TransactionRecord(transactional_id, changed)
+        self.apply(record)
         self._uncommitted[transactional_id] = self._uncommitted.get(transactional_id, 0) + 1
         if changed.state is TransactionState.ONGOING:
             if known is None or known.state is not TransactionState.ONGOING:
-                self._opened_ms[transactional_id] = self._context.timers.now_ms()
-                self._schedule(transactional_id, changed)
+                self._opened_ms[transactional_id] = self._now_ms()
+                self._schedule(transactional_id, self._due_ms(transactional_id, changed))
         else:
             self._opened_ms.pop(transactional_id, None)
-        record = TransactionRecord(transactional_id, changed)
         self._appender.add([record], partial(self._on_recorded, record, changed, future))
         return future
 
@@ -311,7 +298,7 @@ class Shard:
             self._uncommitted[transactional_id] = left
         if not is_stored(error):
             self._lose()
-        self._settle(future, error)
+        self.settle(future, error)
         # Of what is not committed nobody may hear, not even while the shard is being closed.
         if is_stored(error) and changed.is_ending and self._transactions.get(transactional_id) is changed:
             self._end(transactional_id, changed)
@@ -347,7 +334,7 @@ class Shard:
             self._context.counts.commits += 1
         else:
             self._context.counts.aborts += 1
-        _ignore(self._record(transactional_id, transaction.completed(self._context.wall_ms())))
+        ignore_outcome(self._record(transactional_id, transaction.completed(self._context.wall_ms())))
         self._completions.tell(transactional_id)
 
     async def _confirm(self, transactional_id: str) -> None:
@@ -361,22 +348,17 @@ class Shard:
 
     async def _committed(self, transactional_id: str) -> None:
         """All that was decided about the id is committed."""
-        self._check_open()
+        self.check_open()
         if transactional_id in self._uncommitted:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._appender.add([], partial(self._settle, future))
+            self._appender.add([], partial(self.settle, future))
             await future
 
     def _record_nothing(self, transactional_id: str) -> asyncio.Future[None]:
         """As `_record`: there is no such id."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._appender.add([TransactionRecord(transactional_id, None)], partial(self._on_nothing, future))
-        return future
-
-    def _on_nothing(self, future: asyncio.Future[None], error: BrokerError | None) -> None:
-        if not is_stored(error):
-            self._lose()
-        self._settle(future, error)
+        record = TransactionRecord(transactional_id, None)
+        self.apply(record)
+        return self.write([record])
 
     async def _complete_first(
         self, transactional_id: str, error: BrokerError, *, may_wait: bool = True
@@ -392,19 +374,6 @@ class Shard:
         except TimeoutError:
             raise error from None
 
-    def _settle(self, future: asyncio.Future[None], error: BrokerError | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(self._closed or _unavailable(error))
-
-    def _lose(self) -> None:
-        if self._closed is None:
-            self.close(ErrorCode.coordinator_not_available)
-            self._context.lost(self)
-
     # --- small things
 
     def _due_ms(self, transactional_id: str, transaction: Transaction) -> int | None:
@@ -412,22 +381,14 @@ class Shard:
             return None
         return self._opened_ms[transactional_id] + transaction.timeout_ms
 
-    def _schedule(self, transactional_id: str, transaction: Transaction) -> None:
-        due_ms = self._due_ms(transactional_id, transaction)
-        self._context.timers.schedule((self.partition, transactional_id), due_ms)
-
     def _existing(self, transactional_id: str) -> Transaction:
-        self._check_open()
+        self.check_open()
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             raise BrokerError(
                 ErrorCode.invalid_producer_id_mapping, "there is no such transactional id, or no longer"
             )
         return transaction
-
-    def _check_open(self) -> None:
-        if self._closed is not None:
-            raise BrokerError(self._closed.code)
 
     def _check_room(self, known: Transaction | None) -> None:
         max_count = self._context.config[TRANSACTIONAL_ID_MAX_COUNT]
@@ -443,15 +404,3 @@ class Shard:
             raise BrokerError(
                 ErrorCode.policy_violation, "there are too many transactional ids that are held"
             )
-
-
-def _unavailable(error: BrokerError) -> BrokerError:
-    """What a client makes of a log's refusal: find the coordinator again and repeat."""
-    moved = error.code is ErrorCode.not_leader_or_follower
-    code = ErrorCode.not_coordinator if moved else ErrorCode.coordinator_not_available
-    return BrokerError(code, str(error))
-
-
-def _ignore(future: asyncio.Future[None]) -> None:
-    """Nobody waits for it: an error was dealt with, and asyncio need not complain."""
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.cluster.topics import draw_uuid
 from penstock.errors import BrokerError, ErrorCode
-from penstock.groups.shard import Shard
+from penstock.groups.shard import GroupShard
 from penstock.server.dispatch import Request
 from penstock.server.security import Operation, ResourceType
 
@@ -16,8 +16,8 @@ MAX_NAME_IN_MEMBER_ID = 255
 """Limit of the client id in a member id, in characters: a client id may fill a whole string of the protocol."""
 
 
-def shard_for(request: Request, operation: Operation, group_id: str, *, may_be_empty: bool = False) -> Shard:
-    """Shard of the group; BrokerError when the client is not authorized, or another broker coordinates the
+def shard_for(request: Request, operation: Operation, group_id: str, *, may_be_empty: bool = False) -> GroupShard:
+    """GroupShard of the group; BrokerError when the client is not authorized, or another broker coordinates the
     group.
     """
     request.require(operation, ResourceType.GROUP, group_id)

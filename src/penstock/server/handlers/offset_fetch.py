@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from penstock.errors import BrokerError, ErrorCode
 from penstock.groups.offsets import CommittedOffset
-from penstock.groups.shard import Shard
+from penstock.groups.shard import GroupShard
 from penstock.model import TopicPartition
 from penstock.server.dispatch import Api, Fields, Request
 from penstock.server.handlers.administration import NO_TIME
@@ -70,7 +70,7 @@ async def _confirm(request: Request, group_id: str) -> BrokerError | None:
     return None
 
 
-def _shard(request: Request, group_id: str) -> Shard:
+def _shard(request: Request, group_id: str) -> GroupShard:
     return shard_for(request, Operation.DESCRIBE, group_id, may_be_empty=True)
 
 
@@ -108,7 +108,9 @@ def _group(request: Request, asked: Any, times: int, doubts: _Doubts | None) -> 
     }
 
 
-def _find(shard: Shard, asked: Any, topics: list[Asked] | None) -> Mapping[TopicPartition, CommittedOffset]:
+def _find(
+    shard: GroupShard, asked: Any, topics: list[Asked] | None
+) -> Mapping[TopicPartition, CommittedOffset]:
     partitions = None
     if topics is not None:
         partitions = [

@@ -8,12 +8,12 @@ from penstock.errors import ErrorCode
 from penstock.model import ProducerEpoch, ProducerId
 from penstock.server.dispatch import Request
 from penstock.server.security import Operation, ResourceType
-from penstock.transactions.shard import Shard
+from penstock.transactions.shard import TransactionShard
 from penstock.transactions.transaction import Identity
 
 
-def shard_for(request: Request, operation: Operation, transactional_id: str) -> Shard:
-    """Shard of the transactional id; BrokerError when the client is not authorized, or another broker
+def shard_for(request: Request, operation: Operation, transactional_id: str) -> TransactionShard:
+    """TransactionShard of the transactional id; BrokerError when the client is not authorized, or another broker
     coordinates it.
     """
     request.require(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)

@@ -1,0 +1,177 @@
+"""The runtime of one shard: a partition of a coordinator's internal topic, while this broker leads it.
+
+A subclass holds the state and decides: a request becomes records and a response. The shard appends the records, settles
+the response when they are committed, limits the wait, and closes when the log refuses records that the state already
+contains; it is then loaded again. `apply` changes the state as one record says, for live records and for those of a
+replayed log. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from penstock.errors import BrokerError, ErrorCode
+from penstock.state_log.appender import Appender, is_stored
+from penstock.state_log.timers import Timers
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class ShardContext(Protocol):
+    """What a shard needs of its coordinator."""
+
+    timers: Timers
+
+    def lost(self, shard: Shard[Any]) -> None:
+        """Load the shard again: it closed because its log refused records that its state contains."""
+
+
+class Shard(ABC, Generic[R]):
+    def __init__(self, partition: int, appender: Appender[R], context: ShardContext) -> None:
+        self.partition = partition
+        self.passed_over_damage = False
+        """Whether damaged records of the log were passed over when the shard was loaded."""
+        self._appender = appender
+        self._timers = context.timers
+        self._on_lost = context.lost
+        self._closed: BrokerError | None = None
+        """The error for every request since the shard closed."""
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """Responses that wait for a commit, oldest first, with the monotonic time in milliseconds they wait until."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the log refuses all writes until the broker restarts."""
+        return self._appender.replica.log.failed
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether another broker may lead the partition by now: this broker has lost its connections."""
+        return self._appender.replica.is_in_doubt
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed is not None
+
+    # --- what a subclass supplies
+
+    @abstractmethod
+    def apply(self, record: R) -> None:
+        """Change the state as the record says."""
+
+    @abstractmethod
+    def _on_deadline(self, name: str) -> None:
+        """A deadline that was scheduled under this name is due."""
+
+    @abstractmethod
+    def _on_close(self, code: ErrorCode) -> None:
+        """Respond to requests that the state keeps waiting, and release the state."""
+
+    # --- requests
+
+    def check_open(self) -> None:
+        """Raise BrokerError if the shard is closed."""
+        if self._closed is not None:
+            raise BrokerError(self._closed.code)
+
+    def check_writable(self) -> None:
+        """Raise BrokerError if the shard is closed or under min ISR: nothing may be decided now."""
+        self.check_open()
+        self._appender.check_replicas()
+
+    # --- from a decision to its response
+
+    def write(self, records: Sequence[R]) -> asyncio.Future[None]:
+        """Append records that the state contains; done when they are committed. A refusal closes the shard."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._appender.add(records, partial(self._on_written, future))
+        return future
+
+    def _on_written(self, future: asyncio.Future[None], error: BrokerError | None) -> None:
+        if not is_stored(error):
+            self._lose()
+        self.settle(future, error)
+
+    def settle(self, future: asyncio.Future[T], error: BrokerError | None) -> None:
+        """Complete a response whose records are committed, or whose log has refused them."""
+        if error is not None and self.has_failed:
+            self._lose()
+        if future.done():
+            return
+        if error is None:
+            future.set_result(cast(T, None))
+        else:
+            future.set_exception(self._closed or _unavailable(error))
+
+    # --- deadlines
+
+    def on_due(self, name: str | None) -> None:
+        """A deadline of this shard is due; None is the deadline of the oldest waiting response."""
+        if name is None:
+            self._time_out()
+        elif self._closed is None:
+            self._on_deadline(name)
+
+    def _now_ms(self) -> int:
+        return self._timers.now_ms()
+
+    def _schedule(self, name: str, due_ms: int | None) -> None:
+        self._timers.schedule((self.partition, name), due_ms)
+
+    def _limit_wait(self, future: asyncio.Future[None], timeout_ms: int) -> None:
+        """Respond with REQUEST_TIMED_OUT if the records are not committed in time."""
+        waiting = self._waiting
+        while waiting and waiting[0][1].done():
+            waiting.popleft()
+        deadline_ms = self._now_ms() + timeout_ms
+        waiting.append((deadline_ms, future))
+        if len(waiting) == 1:
+            self._timers.schedule((self.partition, None), deadline_ms)
+
+    def _time_out(self) -> None:
+        now_ms, waiting = self._now_ms(), self._waiting
+        # The client of a broker that lost its connections must look for the coordinator elsewhere.
+        code = ErrorCode.not_coordinator if self.is_in_doubt else ErrorCode.request_timed_out
+        while waiting and (waiting[0][1].done() or waiting[0][0] <= now_ms):
+            _, future = waiting.popleft()
+            if not future.done():
+                future.set_exception(
+                    BrokerError(code, "the records are stored, but were not committed in time")
+                )
+        if waiting:
+            self._timers.schedule((self.partition, None), waiting[0][0])
+
+    # --- closing
+
+    def close(self, code: ErrorCode) -> None:
+        """Answer every waiting and every later request with this error; append nothing more.
+
+        The state is released at once: while a disk is full, shards are loaded again faster than garbage is collected.
+        """
+        if self._closed is None:
+            self._closed = BrokerError(code)
+            self._on_close(code)
+            self._appender.close(self._closed)
+
+    def _lose(self) -> None:
+        if self._closed is None:
+            self.close(ErrorCode.coordinator_not_available)
+            self._on_lost(self)
+
+
+def ignore_outcome(future: asyncio.Future[None]) -> None:
+    """Keep asyncio from reporting an error that no request waits for: the shard has handled it."""
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def _unavailable(error: BrokerError) -> BrokerError:
+    """The error that a client gets when the log refuses a record: find the coordinator and retry."""
+    moved = error.code is ErrorCode.not_leader_or_follower
+    code = ErrorCode.not_coordinator if moved else ErrorCode.coordinator_not_available
+    return BrokerError(code, str(error))
