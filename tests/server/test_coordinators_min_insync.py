@@ -118,8 +118,12 @@ def test_coordinator_elected_under_min_isr_waits_for_its_uncommitted_records(
         coordinator = await find_coordinator(cluster.at[1], 0, "g")
         left = cluster.at[next(number for number in (1, 2, 3) if number != coordinator)]
         [number] = [key for key, broker in cluster.at.items() if broker is left]
-        count = len(left.context.image.topics[OFFSETS_TOPIC].partitions)
-        replica = left.context.replicas.get_any(OFFSETS_TOPIC, partition_of("g", count))
+        topic = await eventually_async(lambda: left.context.image.topic(OFFSETS_TOPIC))
+        count = len(topic.partitions)
+        index = partition_of("g", count)
+        replica = await eventually_async(
+            lambda: left.context.replicas.get_any(OFFSETS_TOPIC, index), ignoring=BrokerError
+        )
         # The high watermark stands: neither its leader nor its followers tell this replica anything.
         monkeypatch.setattr(replica, "on_heard", lambda *_: None)
         monkeypatch.setattr(replica, "on_follower_fetch", lambda *_: None)

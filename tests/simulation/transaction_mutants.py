@@ -17,7 +17,8 @@ from penstock.replication.verified_appends import VerifiedAppends
 from penstock.storage.aborted_transactions import AbortedTransactions
 from penstock.storage.served_log import ServedLog
 from penstock.transactions import transaction
-from penstock.transactions.markers import Ending, Markers
+from penstock.transactions.endings import Ending
+from penstock.transactions.markers import Markers
 from penstock.transactions.shard import TransactionShard
 from penstock.transactions.transaction import Transaction
 

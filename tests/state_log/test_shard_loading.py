@@ -17,7 +17,7 @@ from penstock.model import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartitio
 from penstock.observability.logs import Logger
 from penstock.replication.waiting import CommitCallback
 from penstock.state_log.partitioning import partition_of
-from penstock.state_log.shards import Shards
+from penstock.state_log.shards import CoordinatorContext, Shards
 from penstock.storage.log import AppendInfo
 
 TOPIC = "__states"
@@ -77,12 +77,7 @@ class Bench:
         self.shards: Shards[Any] = Shards(
             TOPIC,
             nothing,
-            ME,
-            metadata,
-            nothing,
-            manager,
-            SystemClock(),
-            log,
+            CoordinatorContext(ME, metadata, nothing, manager, SystemClock(), nothing, log),
             self._load,
             self._on_loaded,
         )

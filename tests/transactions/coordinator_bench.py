@@ -15,7 +15,7 @@ from penstock.state_log.appender import Appender
 from penstock.state_log.shard import Shard
 from penstock.state_log.timers import Timers
 from penstock.transactions.context import Counts
-from penstock.transactions.markers import Ending
+from penstock.transactions.endings import Ending
 from penstock.transactions.record_codec import TransactionRecord, decode_record, encode_record
 from penstock.transactions.shard import TransactionShard
 from penstock.transactions.transaction import NOBODY, VERSION_1, Identity

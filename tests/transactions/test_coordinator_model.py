@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from penstock.errors import BrokerError, ErrorCode
 from penstock.model import TopicPartition
 from penstock.records.control import Marker
-from penstock.transactions.markers import Ending
+from penstock.transactions.endings import Ending
 from penstock.transactions.transaction import NOBODY, VERSION_1, VERSION_2, Identity, TransactionState
 
 numbers = st.integers(0, 1)

@@ -19,9 +19,10 @@ from penstock.errors import ErrorCode, StorageError
 from penstock.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from penstock.observability.logs import Logger
 from penstock.records.control import Marker
-from penstock.transactions import markers as markers_module
+from penstock.transactions import endings
+from penstock.transactions.endings import Ending
 from penstock.transactions.links import BrokerLinks
-from penstock.transactions.markers import Ending, Markers
+from penstock.transactions.markers import Markers
 from support.eventually import eventually_async
 
 ME, OTHER = BrokerId(1), BrokerId(2)
@@ -100,7 +101,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markers_module, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(endings, "RETRY_SECONDS", 0.001)
 
 
 async def test_each_leader_writes_its_own() -> None:
@@ -128,7 +129,7 @@ async def test_what_was_refused_is_sent_again(refusal: ErrorCode | Exception) ->
 
 
 def test_pauses_grow_while_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markers_module, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(endings, "RETRY_SECONDS", 0.1)
     ending = Ending(Marker(7, 0, True, 1), 1, [P0, P1], lambda: None)
     pauses = [ending.next_pause_seconds() for _ in range(7)]
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]

@@ -24,7 +24,6 @@ class Counts:
     """For metrics."""
 
     commits: int = 0
-    unknown_records: int = 0
 
 
 class GroupContext(ShardContext, Protocol):

@@ -34,7 +34,7 @@ class GroupMetrics:
         metrics.add_counter(
             "penstock_group_unknown_records",
             "Records of groups that were not understood and passed over.",
-            lambda: counts.unknown_records,
+            lambda: self._groups.unknown_records,
         )
 
     def _states(self) -> dict[str, int]:

@@ -32,7 +32,9 @@ class Loading:
     """One pass over one log."""
 
     def __init__(self, replica: Replica, threads: Threads, context: GroupContext) -> None:
-        self._replaying = Replaying(replica, threads, decode_record, self._replay, self._replay_transactional)
+        self._replaying = Replaying(
+            replica, threads, decode_record, self._replay, self._replay_transactional, newest_only=True
+        )
         self._context = context
         self._offsets = Offsets()
         self._classic: dict[str, ClassicGroupValue] = {}

@@ -73,6 +73,7 @@ from penstock.server.marker_writing import MarkerWriter
 from penstock.server.producer_ids import ProducerIds
 from penstock.server.security import ANONYMOUS, AllowAll, Operation, ResourceType
 from penstock.server.serving_metrics import ServingMetrics
+from penstock.state_log.shards import CoordinatorContext
 from penstock.storage.log_manager import LogManager
 from penstock.transactions.coordinator import TransactionCoordinator
 from penstock.transactions.hanging import HangingTransactions
@@ -136,10 +137,11 @@ class Broker:
         self._replicas = ReplicaManager(context, config)
         in_sync_store = RecordedInSync(self._changes, self._node_id)
         self._in_sync_writer = InSyncWriter(self._replicas, in_sync_store, clock, logger)
-        self._groups = GroupCoordinator(
+        coordination = CoordinatorContext(
             self._node_id, self._metadata, self._administration, self._replicas, clock, threads, logger
         )
-        self._coordinate_transactions()
+        self._groups = GroupCoordinator(coordination)
+        self._coordinate_transactions(coordination)
         self._context = BrokerContext(
             node_id=self._node_id,
             config=config,
@@ -197,19 +199,13 @@ class Broker:
         removal = BrokerRemoval(store, self._metadata, change_list, node_id)
         self._peers = Peers(self._metadata, removal, peer_context)
 
-    def _coordinate_transactions(self) -> None:
+    def _coordinate_transactions(self, coordination: CoordinatorContext) -> None:
         metadata, clock, logger = self._metadata, self._environment.clock, self._logger
         self._producer_ids = ProducerIds(self._administration.allocate_producer_ids)
         self._connection_numbers = ConnectionNumbers()
         self._marker_writer = MarkerWriter(self._replicas, clock)
         self._transactions = TransactionCoordinator(
-            self._node_id,
-            metadata,
-            self._administration,
-            self._replicas,
-            clock,
-            self._environment.threads,
-            logger,
+            coordination,
             Markers(self._node_id, metadata, self._make_links(), self._marker_writer.write, logger),
             self._producer_ids.next,
             lambda: self._connection_numbers.newest,

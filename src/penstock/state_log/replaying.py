@@ -7,7 +7,7 @@ understood is passed over and counted, and so is a batch whose CRC does not matc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
@@ -65,6 +65,9 @@ class Replaying(Generic[R]):
     decode: Decode[R]
     apply: Callable[[R], None]
     apply_transactional: Callable[[InTransaction[R] | Marker], None] = _ignore
+    newest_only: bool = False
+    """Whether to skip a record if a later one with its key follows in the same part of the log. Right for states in
+    which each record replaces the one before; wrong where records are updates of a snapshot."""
     unknown: int = 0
     damaged_parts: int = 0
 
@@ -73,7 +76,8 @@ class Replaying(Generic[R]):
         log = self.replica.log
         offset, end_offset = log.log_start_offset, log.log_end_offset
         while offset < end_offset:
-            part = await self.threads.run("read", partial(read_part, log, offset, end_offset, self.decode))
+            read = partial(read_part, log, offset, end_offset, self.decode, newest_only=self.newest_only)
+            part = await self.threads.run("read", read)
             self.unknown += part.unknown
             self.damaged_parts += part.is_damaged
             await self._apply(part.steps)
@@ -89,11 +93,16 @@ class Replaying(Generic[R]):
             await asyncio.sleep(0)
 
 
-def read_part(log: Log, offset: Offset, end_offset: Offset, decode: Decode[R]) -> LogPart[R]:
-    """Read on from `offset`. Of several records of a key with no transaction between them only the newest is decoded.
-    Waits for the disk."""
+def read_part(
+    log: Log, offset: Offset, end_offset: Offset, decode: Decode[R], *, newest_only: bool
+) -> LogPart[R]:
+    """Read and decode the records from `offset` on; blocks on the disk.
+
+    With `newest_only`, only the newest of several records with the same key is decoded, unless a transactional batch
+    lies between them.
+    """
     part: LogPart[R] = LogPart(offset)
-    newest: dict[bytes, bytes | None] = {}
+    found = _Found(newest_only)
     try:
         content = log.read(offset, PART_BYTES, below=end_offset, at_least_one=True, wait=True).read()
         if not content:
@@ -107,11 +116,10 @@ def read_part(log: Log, offset: Offset, end_offset: Offset, decode: Decode[R]) -
             part.next_offset = max(part.next_offset, header.next_offset)
             try:
                 if header.is_transactional:
-                    _decode(newest, part, decode)
-                    newest.clear()
+                    _decode(found, part, decode)
                     _add_transactional(batch, header, part, decode)
                 else:
-                    part.unknown += _collect(batch, header, newest)
+                    part.unknown += found.add(batch, header)
             except InvalidBatch:
                 part.is_damaged = True
         if not is_whole:
@@ -120,12 +128,43 @@ def read_part(log: Log, offset: Offset, end_offset: Offset, decode: Decode[R]) -
     except (CorruptLog, InvalidBatch):
         part.is_damaged = True
         part.next_offset = _behind_damage(log, part.next_offset, end_offset)
-    _decode(newest, part, decode)
+    _decode(found, part, decode)
     return part
 
 
-def _decode(found: dict[bytes, bytes | None], part: LogPart[R], decode: Decode[R]) -> None:
-    for key, value in found.items():
+class _Found:
+    """Keys and values of batches, in the order of the log."""
+
+    def __init__(self, newest_only: bool) -> None:
+        self._newest_only = newest_only
+        self._records: dict[bytes | int, tuple[bytes, bytes | None]] = {}
+
+    def take(self) -> Iterable[tuple[bytes, bytes | None]]:
+        records, self._records = self._records, {}
+        return records.values()
+
+    def add(self, batch: memoryview, header: BatchHeader) -> int:
+        """Add the records of a batch; returns the number of records without a key, which no coordinator writes."""
+        if header.is_control:
+            return 0
+        records, without_key = self._records, 0
+        body = bytes(decompress(header.codec, batch[HEADER_SIZE:], MAX_DECOMPRESSED_BYTES))
+        for _, _, key_start, key_length, start, length, _ in walk(body, header.record_count):
+            if key_length < 0:
+                without_key += 1
+                continue
+            key = body[key_start : key_start + key_length]
+            value = None if length < 0 else body[start : start + length]
+            if self._newest_only:
+                records.pop(key, None)  # so that the record takes its place in the order of the log
+                records[key] = key, value
+            else:
+                records[len(records)] = key, value
+        return without_key
+
+
+def _decode(found: _Found, part: LogPart[R], decode: Decode[R]) -> None:
+    for key, value in found.take():
         try:
             part.steps.append(decode(key, value))
         except UnknownRecord:
@@ -138,29 +177,13 @@ def _add_transactional(batch: memoryview, header: BatchHeader, part: LogPart[R],
         if marker is not None:
             part.steps.append(marker)
         return
-    found: dict[bytes, bytes | None] = {}
-    part.unknown += _collect(batch, header, found)
-    for key, value in found.items():
+    found = _Found(newest_only=False)
+    part.unknown += found.add(batch, header)
+    for key, value in found.take():
         try:
             part.steps.append(InTransaction(header.producer_id, decode(key, value)))
         except UnknownRecord:
             part.unknown += 1
-
-
-def _collect(batch: memoryview, header: BatchHeader, newest: dict[bytes, bytes | None]) -> int:
-    """Put the records of a batch over those of earlier ones; how many have no key, as none of ours."""
-    if header.is_control:
-        return 0
-    without_key = 0
-    body = bytes(decompress(header.codec, batch[HEADER_SIZE:], MAX_DECOMPRESSED_BYTES))
-    for _, _, key_start, key_length, start, length, _ in walk(body, header.record_count):
-        if key_length < 0:
-            without_key += 1
-            continue
-        key = body[key_start : key_start + key_length]
-        newest.pop(key, None)  # so that it takes its place in the order of the log
-        newest[key] = None if length < 0 else body[start : start + length]
-    return without_key
 
 
 def _behind_damage(log: Log, offset: Offset, end_offset: Offset) -> Offset:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +30,7 @@ from penstock.state_log.appender import under_min_insync
 from penstock.state_log.partitioning import partition_of
 from penstock.state_log.shard import Shard
 from penstock.storage.log import AppendInfo
+from penstock.threads import Threads
 
 RETRY_SECONDS = 1.0
 """Between a refused append or an unreadable log and reading the shard again: a disk does not mend in a moment."""
@@ -37,30 +39,38 @@ RETRY_SECONDS = 1.0
 S = TypeVar("S", bound=Shard[Any])
 
 
+@dataclass(frozen=True, slots=True)
+class CoordinatorContext:
+    """The dependencies of a coordinator."""
+
+    node_id: BrokerId
+    metadata: ClusterMetadata
+    administration: Administration
+    replicas: ReplicaManager
+    clock: Clock
+    threads: Threads
+    logger: Logger
+
+
 class Shards(Generic[S]):
     def __init__(
         self,
         topic: str,
         make_topic: Callable[[BrokerConfig], NewTopic],
-        node_id: BrokerId,
-        metadata: ClusterMetadata,
-        administration: Administration,
-        replicas: ReplicaManager,
-        clock: Clock,
-        log: Logger,
+        context: CoordinatorContext,
         load: Callable[[int, Replica], Awaitable[S]],
         on_loaded: Callable[[S], Awaitable[None]],
     ) -> None:
-        """`load` reads one; `on_loaded` is called when it serves, before the next is read."""
+        """`load` makes a shard of its log; `on_loaded` is called when the shard serves, before the next is loaded."""
         self.load_seconds = 0.0
         self._topic = topic
         self._make_topic = make_topic
-        self._node_id = node_id
-        self._metadata = metadata
-        self._administration = administration
-        self._replicas = replicas
-        self._clock = clock
-        self._log = log
+        self._node_id = context.node_id
+        self._metadata = context.metadata
+        self._administration = context.administration
+        self._replicas = context.replicas
+        self._clock = context.clock
+        self._logger = context.logger
         self._load_shard = load
         self._on_loaded = on_loaded
         self._shards: dict[int, S] = {}
@@ -187,14 +197,14 @@ class Shards(Generic[S]):
         del self._shards[index]
         if shard.has_failed:
             self._failed.add(index)
-            self._log.warning(
+            self._logger.warning(
                 "a coordinator's shard is out of service until the next start",
                 topic=self._topic,
                 partition=index,
             )
         else:
             self._unloaded[index] = None
-            self._log.warning(
+            self._logger.warning(
                 "a coordinator's shard is read again: its log refused a write",
                 topic=self._topic,
                 partition=index,
@@ -211,7 +221,7 @@ class Shards(Generic[S]):
         shard = self._shards.get(index)
         if shard is None or not shard.passed_over_damage:
             return
-        self._log.info("coordinator shard reloads after repair", topic=self._topic, partition=index)
+        self._logger.info("coordinator shard reloads after repair", topic=self._topic, partition=index)
         del self._shards[index]
         shard.close(ErrorCode.coordinator_not_available)
         self.load(index)
@@ -229,7 +239,7 @@ class Shards(Generic[S]):
                 try:
                     await self._load_one(index)
                 except Exception as error:  # noqa: BLE001 - a loop that dies would leave shards unread for good
-                    self._log.error_rarely(
+                    self._logger.error_rarely(
                         "a coordinator's shard could not be read", error, topic=self._topic, partition=index
                     )
             if self._unloaded:

@@ -8,7 +8,7 @@ from typing import Protocol
 from penstock.config import BrokerConfig
 from penstock.model import ProducerId
 from penstock.state_log.shard import ShardContext
-from penstock.transactions.markers import Ending
+from penstock.transactions.endings import Ending
 
 
 @dataclass(slots=True)
@@ -20,7 +20,6 @@ class Counts:
     timeouts: int = 0
     late_requests: int = 0
     """Those that came on an older connection than their producer uses."""
-    unknown_records: int = 0
 
 
 class TransactionContext(ShardContext, Protocol):

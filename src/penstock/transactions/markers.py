@@ -7,8 +7,8 @@ gone needs no marker; one that this broker has not heard of yet does. Loop threa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any
 
 from penstock.cluster.image import NO_LEADER
 from penstock.cluster.metadata import ClusterMetadata
@@ -18,10 +18,8 @@ from penstock.model import BrokerId, TopicPartition
 from penstock.observability.logs import Logger
 from penstock.records.control import Marker
 from penstock.transactions.batching import Batches
+from penstock.transactions.endings import Ending
 from penstock.transactions.links import BrokerLinks
-
-RETRY_SECONDS: Final = 0.1
-MAX_RETRY_SECONDS: Final = 2.0
 
 _SETTLED = frozenset(
     {
@@ -34,47 +32,6 @@ _SETTLED = frozenset(
 WriteHere = Callable[[Marker, int, Sequence[TopicPartition]], Awaitable[PartitionErrors]]
 """Write a marker, of this version of the protocol, to partitions that this broker leads, and wait until it is committed
 there."""
-
-
-class Ending:
-    """A transaction whose outcome is decided, on its way to its partitions."""
-
-    __slots__ = ("_done", "_left", "_pause_seconds", "is_abandoned", "is_done", "marker", "version")
-
-    def __init__(
-        self,
-        marker: Marker,
-        version: int,
-        partitions: Iterable[TopicPartition],
-        done: Callable[[], None],
-    ) -> None:
-        self.marker = marker
-        self.version = version
-        self.is_done = False
-        self.is_abandoned = False
-        """Another coordinator takes care of it now."""
-        self._left = set(partitions)
-        self._done = done
-        self._pause_seconds = RETRY_SECONDS
-
-    @property
-    def left(self) -> frozenset[TopicPartition]:
-        """Those without a marker."""
-        return frozenset(self._left)
-
-    def next_pause_seconds(self) -> float:
-        """Before it is tried again: longer each time, while nothing is written."""
-        pause_seconds = self._pause_seconds
-        self._pause_seconds = min(2 * pause_seconds, MAX_RETRY_SECONDS)
-        return pause_seconds
-
-    def settle(self, partitions: Collection[TopicPartition]) -> None:
-        self._left.difference_update(partitions)
-        if partitions:
-            self._pause_seconds = RETRY_SECONDS
-        if not self._left and not self.is_abandoned and not self.is_done:
-            self.is_done = True
-            self._done()
 
 
 Written = tuple[Ending, tuple[TopicPartition, ...]]

@@ -26,9 +26,8 @@ from penstock.model import LeaderEpoch, ProducerId, TopicPartition
 from penstock.records.control import Marker
 from penstock.state_log.appender import Appender, is_stored
 from penstock.state_log.shard import Shard, ignore_outcome
-from penstock.transactions.completions import Completions
 from penstock.transactions.context import TransactionContext
-from penstock.transactions.markers import Ending
+from penstock.transactions.endings import Completions, Ending
 from penstock.transactions.record_codec import TransactionRecord
 from penstock.transactions.transaction import Identity, Transaction, TransactionState, begin
 

@@ -51,7 +51,7 @@ class TransactionMetrics:
         metrics.add_counter(
             "penstock_transaction_unknown_records",
             "Records of transactions that were not understood and passed over.",
-            lambda: counts.unknown_records,
+            lambda: coordinator.unknown_records,
         )
         metrics.add_counter(
             "penstock_transaction_load_seconds",
