@@ -125,7 +125,7 @@ def test_coordinator_elected_under_min_isr_waits_for_its_uncommitted_records(
             lambda: left.context.replicas.get_any(OFFSETS_TOPIC, index), ignoring=BrokerError
         )
         # The high watermark stands: neither its leader nor its followers tell this replica anything.
-        monkeypatch.setattr(replica, "on_heard", lambda *_: None)
+        monkeypatch.setattr(replica, "on_leader_offsets", lambda *_: None)
         monkeypatch.setattr(replica, "on_follower_fetch", lambda *_: None)
         assert await settled(lambda: commit_offset(cluster.at[coordinator], 5)) is ErrorCode.none
         assert replica.log.high_watermark < replica.log.log_end_offset
