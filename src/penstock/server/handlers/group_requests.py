@@ -16,7 +16,9 @@ MAX_NAME_IN_MEMBER_ID = 255
 """Limit of the client id in a member id, in characters: a client id may fill a whole string of the protocol."""
 
 
-def shard_for(request: Request, operation: Operation, group_id: str, *, may_be_empty: bool = False) -> GroupShard:
+def shard_for(
+    request: Request, operation: Operation, group_id: str, *, may_be_empty: bool = False
+) -> GroupShard:
     """GroupShard of the group; BrokerError when the client is not authorized, or another broker coordinates the
     group.
     """
