@@ -27,6 +27,7 @@ from penstock.storage.jobs import SYNC_ALL_ABOVE
 from penstock.storage.log import AppendInfo, Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_state import StorageContext
+from penstock.storage.log_truncation import truncate_log
 from penstock.threads import Pool
 
 T = TypeVar("T")
@@ -360,11 +361,11 @@ async def test_who_waits_for_a_flush_of_what_is_cut_waits_for_what_is_left(tmp_p
     replica.become_follower(LeaderEpoch(2))
     assert not replica.when_flushed(outcomes.append)
     await bench.threads.settle()
-    assert replica.log.begin_cut()
+    assert replica.log.jobs.begin_truncation()
     replica.truncating = asyncio.get_running_loop().create_future()
     await bench.threads.finish_one()
-    replica.log.truncate_to(Offset(1), NOW_MS, lambda: None)
-    replica.log.finish_cut()
+    truncate_log(replica.log, Offset(1), NOW_MS, lambda: None)
+    replica.log.jobs.finish_truncation()
     replica.on_truncated()
     await bench.threads.finish_one()
     assert outcomes == [None]

@@ -200,19 +200,23 @@ def test_followers_stay_in_sync_when_the_wall_clock_is_set_forward(tmp_path: Pat
 def test_cold_records_that_did_not_fit_into_an_answer_come_with_a_later_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = Log.read
+    def make_cold(log: Log) -> None:
+        read = log.read
 
-    def read_cold(log: Log, offset: Offset, max_bytes: int, *, wait: bool = False, **limits: Any) -> LogSlice:
-        if not wait and offset < log.log_end_offset:
-            raise WouldBlock
-        return read(log, offset, max_bytes, wait=wait, **limits)
+        def read_cold(offset: Offset, max_bytes: int, *, wait: bool = False, **limits: Any) -> LogSlice:
+            if not wait and offset < log.log_end_offset:
+                raise WouldBlock
+            return read(offset, max_bytes, wait=wait, **limits)
+
+        monkeypatch.setattr(log, "read", read_cold)
 
     async def scenario(cluster: Cluster) -> None:
         slow, led_by_one = cluster.nodes[BrokerId(3)], (0, 3)
         for index in led_by_one:
             slow.replicas._fetchers.unfollow(slow.replica(index))
             cluster.append(b"x" * 2000, index=index)
-        monkeypatch.setattr(Log, "read", read_cold)
+        for index in led_by_one:
+            make_cold(cluster.nodes[BrokerId(1)].replica(index).log)
         for index in led_by_one:
             slow.replicas._fetchers.follow(slow.replica(index), BrokerId(1))
         copies = [slow.replica(index).log for index in led_by_one]

@@ -17,6 +17,8 @@ from penstock.storage import log_manager
 from penstock.storage.index import IndexDamaged, IndexEntry
 from penstock.storage.jobs import CheckpointJob, FlushJob
 from penstock.storage.log import Log
+from penstock.storage.log_jobs import LogJobs
+from penstock.storage.log_reader import LogReader
 from penstock.storage.producer_state import ProducerStates
 from penstock.storage.recovery_tail import TailCheck
 from penstock.storage.replay import Replay
@@ -51,13 +53,13 @@ def high_watermark_above_the_flushed_offset() -> AbstractContextManager[Any]:
 @planted_in_broker("I1")
 def flushed_up_to_where_the_log_ends_now() -> AbstractContextManager[Any]:
     """Records that were appended while a flush ran count as flushed by it."""
-    finish = Log.finish_flush
+    finish = LogJobs.finish_flush
 
-    def finish_flush(self: Log, job: FlushJob) -> None:
+    def finish_flush(self: LogJobs, job: FlushJob) -> None:
         finish(self, job)
-        self.flushed_offset = self.log_end_offset
+        self._log.flushed_offset = self._log.log_end_offset
 
-    return patch.object(Log, "finish_flush", finish_flush)
+    return patch.object(LogJobs, "finish_flush", finish_flush)
 
 
 @planted_in_broker("I1", "I12")
@@ -155,9 +157,9 @@ def truncation_is_not_kept() -> AbstractContextManager[Any]:
 @planted_in_broker("I8")
 def reads_go_up_to_the_log_end() -> AbstractContextManager[Any]:
     """Fetch ignores the high watermark."""
-    read = Log.read
+    read = LogReader.read
 
-    def read_all(self: Log, offset: Offset, max_bytes: int, *, below: Offset, **options: Any) -> Any:
-        return read(self, offset, max_bytes, below=self.log_end_offset, **options)
+    def read_all(self: LogReader, offset: Offset, max_bytes: int, *, below: Offset, **options: Any) -> Any:
+        return read(self, offset, max_bytes, below=self._log.log_end_offset, **options)
 
-    return patch.object(Log, "read", read_all)
+    return patch.object(LogReader, "read", read_all)

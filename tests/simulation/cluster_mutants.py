@@ -40,9 +40,9 @@ def cut_at_the_high_watermark() -> AbstractContextManager[Any]:
     follow = Fetchers.follow
 
     def cut_and_follow(self: Fetchers, copy: Replica, leader: BrokerId) -> None:
-        if copy.log.log_end_offset > copy.log.high_watermark and copy.log.begin_cut():
+        if copy.log.log_end_offset > copy.log.high_watermark and copy.log.jobs.begin_truncation():
             self._context.logs.truncate(copy.log, copy.log.high_watermark, self._context.clock.now_ms())
-            copy.log.finish_cut()
+            copy.log.jobs.finish_truncation()
             copy.on_truncated()
         follow(self, copy, leader)
 

@@ -14,7 +14,7 @@ from penstock.simulation.broker_scenario import BrokerScenario
 from penstock.simulation.history import InvariantViolated
 from penstock.simulation.invariants import Invariant
 from penstock.simulation.seeds import BROKER
-from penstock.storage.log import Log
+from penstock.storage.log_reader import LogReader
 
 
 def bug(plant: Plant, invariant: str) -> PlantedBug:
@@ -22,7 +22,7 @@ def bug(plant: Plant, invariant: str) -> PlantedBug:
 
 
 def wrong_signature() -> AbstractContextManager[Any]:
-    return patch.object(Log, "read", lambda self: None)
+    return patch.object(LogReader, "read", lambda self: None)
 
 
 def broken_simulation() -> AbstractContextManager[Any]:

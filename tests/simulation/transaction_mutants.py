@@ -15,7 +15,7 @@ from penstock.model import Offset
 from penstock.records.control import AbortedTransaction
 from penstock.replication.verified_appends import VerifiedAppends
 from penstock.storage.aborted_transactions import AbortedTransactions
-from penstock.storage.served_log import ServedLog
+from penstock.storage.log_reader import LogReader
 from penstock.transactions import transaction
 from penstock.transactions.endings import Ending
 from penstock.transactions.markers import Markers
@@ -59,16 +59,16 @@ def last_stable_offset_is_read_twice() -> AbstractContextManager[Any]:
     """A fetch of committed data returns records up to the high watermark, if no transaction was open at the
     last fetch.
     """
-    read_committed = ServedLog.read_committed
-    was_stable: dict[ServedLog, bool] = {}
+    read_committed = LogReader.read_committed
+    was_stable: dict[LogReader, bool] = {}
 
-    def read(self: ServedLog, offset: Offset, max_bytes: int, *, below: Offset, **options: Any) -> Any:
+    def read(self: LogReader, offset: Offset, max_bytes: int, *, below: Offset, **options: Any) -> Any:
         is_stable = was_stable.get(self, False)
-        was_stable[self] = below >= self.high_watermark
-        limit = self.high_watermark if is_stable else below
+        was_stable[self] = below >= self._log.high_watermark
+        limit = self._log.high_watermark if is_stable else below
         return read_committed(self, offset, max_bytes, below=limit, **options)
 
-    return patch.object(ServedLog, "read_committed", read)
+    return patch.object(LogReader, "read_committed", read)
 
 
 @planted_in_cluster("I6", "I7", needs={"version 1"})

@@ -73,11 +73,11 @@ def compact(
     while (progress := compaction.step()) is not Progress.DONE:
         cleaned = compaction.cleaned
         if progress is Progress.CLEANED and cleaned is not None:
-            if not log.begin_swap(cleaned.replaced):
+            if not log.jobs.begin_swap(cleaned.replaced):
                 compaction.abandon()
                 return False
             cleaned.swap()
-            log.finish_swap(cleaned.replaced, cleaned.segment())
+            log.jobs.finish_swap(cleaned.replaced, cleaned.segment())
     moved = compaction.end_offset > log.cleaned_offset
     compaction.finish()
     return moved

@@ -33,11 +33,11 @@ class KeyReader:
         segment, part = found
         job = KeyFileJob(self.log.files.disk, self.log.files, segment, part, 1 << 20, lambda: True)
         assert job.write()
-        if not self.log.begin_filing(segment):
+        if not self.log.jobs.begin_filing(segment):
             job.discard()
             return False
         self.index.filed(segment, job.place())
-        self.log.finish_filing(segment)
+        self.log.jobs.finish_filing(segment)
         return True
 
     def file_all(self) -> int:

@@ -80,16 +80,16 @@ def read_all(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> li
 
 
 def flush(log: Log) -> None:
-    job = log.begin_flush()
+    job = log.jobs.begin_flush()
     job.work()
-    log.finish_flush(job)
+    log.jobs.finish_flush(job)
 
 
 def checkpoint(log: Log) -> None:
-    job = log.begin_checkpoint()
+    job = log.jobs.begin_checkpoint()
     if job is not None:
         job.work()
-        log.finish_checkpoint(job)
+        log.jobs.finish_checkpoint(job)
 
 
 def make_context(path: Path) -> StorageContext:

@@ -230,10 +230,10 @@ def test_log_start_above_the_damage_heals_the_log(files: list[Path], tmp_path: P
     manager, log, disk = reopen(tmp_path)
     log.advance_log_start(Offset(9))
     manager.write_checkpoints()
-    job = log.begin_delete()
+    job = log.jobs.begin_delete()
     assert job is not None
     job.work()
-    log.finish_delete(job)
+    log.jobs.finish_delete(job)
     disk.close()
     manager, log, _ = reopen(tmp_path)
     assert (log.damage, manager.lost_partitions) == ((), frozenset())
@@ -246,10 +246,10 @@ def test_deleted_segments_are_not_missed_when_both_checkpoints_are_lost(
     manager, log, disk = reopen(tmp_path)
     log.advance_log_start(Offset(9))
     manager.write_checkpoints()
-    job = log.begin_delete()
+    job = log.jobs.begin_delete()
     assert job is not None
     job.work()
-    log.finish_delete(job)
+    log.jobs.finish_delete(job)
     disk.close()
     for copy in tmp_path.glob("checkpoint.*"):
         copy.write_bytes(b"rubbish")
@@ -331,7 +331,7 @@ def test_gap_that_an_earlier_version_left_on_a_follower_is_no_damage(tmp_path: P
     manager, log, _ = reopen(tmp_path)
     for number in range(8):
         append(log, b"%02d" % number)
-    log._segments.start(Offset(50), NOW_MS, memoryview(b""))
+    log.segment_list.start(Offset(50), NOW_MS, memoryview(b""))
     log.log_end_offset = Offset(50)
     append(log, b"50")
     manager.close(BrokerEpoch(1))

@@ -111,11 +111,11 @@ def test_old_segments_are_readable_until_the_swap_is_finished(log: Log, context:
         pass
     cleaned = pass_.cleaned
     assert cleaned is not None
-    assert log.begin_swap(cleaned.replaced)
-    assert log.begin_checkpoint() is None
+    assert log.jobs.begin_swap(cleaned.replaced)
+    assert log.jobs.begin_checkpoint() is None
     cleaned.swap()
     assert pairs(log) == before
-    log.finish_swap(cleaned.replaced, cleaned.segment())
+    log.jobs.finish_swap(cleaned.replaced, cleaned.segment())
     assert pairs(log) == before[1:]
 
 
@@ -126,12 +126,12 @@ def test_a_segment_that_went_meanwhile_ends_the_pass(log: Log, context: StorageC
     assert pass_ is not None
     assert pass_.step() is compaction.Progress.CLEANED
     log.advance_log_start(Offset(2))
-    job = log.begin_delete()
+    job = log.jobs.begin_delete()
     assert job is not None
     job.work()
-    log.finish_delete(job)
+    log.jobs.finish_delete(job)
     assert pass_.cleaned is not None
-    assert not log.begin_swap(pass_.cleaned.replaced)
+    assert not log.jobs.begin_swap(pass_.cleaned.replaced)
     pass_.abandon()
     assert not [name for name in context.disk.list(log.directory) if name.endswith(".cleaned")]
 

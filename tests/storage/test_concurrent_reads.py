@@ -98,17 +98,17 @@ def test_readers_see_whole_batches_below_their_bound_whatever_goes_on(tmp_path: 
 
 def maintain(log: Log, number: int) -> None:
     if number % 20 == 0:
-        flush = log.begin_flush()
+        flush = log.jobs.begin_flush()
         flush.work()
-        log.finish_flush(flush)
+        log.jobs.finish_flush(flush)
     if number % 70 == 0:
-        checkpoint = log.begin_checkpoint()
+        checkpoint = log.jobs.begin_checkpoint()
         if checkpoint is not None:
             checkpoint.work()
-            log.finish_checkpoint(checkpoint)
+            log.jobs.finish_checkpoint(checkpoint)
     if number % 150 == 149:
         log.advance_log_start(Offset(log.log_start_offset + (log.log_end_offset - log.log_start_offset) // 2))
-        deletion = log.begin_delete()
+        deletion = log.jobs.begin_delete()
         if deletion is not None:
             deletion.work()
-            log.finish_delete(deletion)
+            log.jobs.finish_delete(deletion)

@@ -61,10 +61,10 @@ class Life:
         log.advance_log_start(Offset(offset))
         keep()
         self.start_kept = offset
-        job = log.begin_delete()
+        job = log.jobs.begin_delete()
         assert job is not None
         job.work()
-        log.finish_delete(job)
+        log.jobs.finish_delete(job)
 
     def truncate(self, log: Log, offset: int, cut: Callable[[], None]) -> None:
         self.safe = min(self.safe, offset)

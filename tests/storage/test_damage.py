@@ -12,6 +12,7 @@ from penstock.model import Offset
 from penstock.storage.damage import DamagedRange, clip_damage, merge_damage, next_damage
 from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
+from penstock.storage.log_truncation import truncate_log
 
 COUNT = 20
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100)
@@ -66,7 +67,7 @@ def test_gap_before_a_damaged_range_is_not_answered_with_an_empty_read(log: Log)
 def test_truncation_below_a_damaged_range_ends_the_damage(log: Log) -> None:
     log.add_damage(damaged(7, 9))
     log.add_damage(damaged(2, 3))
-    log.truncate_to(Offset(7), NOW_MS, lambda: None)
+    truncate_log(log, Offset(7), NOW_MS, lambda: None)
     assert log.damage == (damaged(2, 3),)
     append(log, b"again")
     assert read_all(log, 7) == [(7, b"again")]

@@ -67,24 +67,24 @@ class Server:
         return False
 
     def flush(self) -> None:
-        job = self.log.begin_flush()
+        job = self.log.jobs.begin_flush()
         try:
             job.work()
         except OSError as error:
             self.log.fail(error)
         else:
-            self.log.finish_flush(job)
+            self.log.jobs.finish_flush(job)
         self.acknowledged = self.log.flushed_offset
 
     def checkpoint(self) -> None:
-        job = self.log.begin_checkpoint()
+        job = self.log.jobs.begin_checkpoint()
         if job is not None:
             try:
                 job.work()
             except OSError as error:
-                self.log.abandon_checkpoint(job, error)
+                self.log.jobs.abandon_checkpoint(job, error)
             else:
-                self.log.finish_checkpoint(job)
+                self.log.jobs.finish_checkpoint(job)
         with contextlib.suppress(OSError):
             self.manager.write_checkpoints()
 
@@ -98,13 +98,13 @@ class Server:
         except OSError:
             return
         try:
-            job = self.log.begin_delete()
+            job = self.log.jobs.begin_delete()
         except StorageError:
             return
         if job is not None:
             with contextlib.suppress(OSError):
                 job.work()
-            self.log.finish_delete(job)
+            self.log.jobs.finish_delete(job)
 
     def verify(self) -> None:
         """What can be read is exactly what was accepted, from the log start on."""
@@ -202,16 +202,16 @@ def make_faulty_log(path: Path) -> tuple[FaultyDisk, Log]:
 def test_a_failed_sync_is_never_tried_again(tmp_path: Path) -> None:
     disk, log = make_faulty_log(tmp_path)
     append(log, b"a")
-    job = log.begin_flush()
+    job = log.jobs.begin_flush()
     disk.fail_at = len(disk.calls)
     with pytest.raises(OSError, match="Input/output"):
         job.work()
     log.fail(OSError(errno.EIO, "Input/output error"))
-    log.finish_flush(job)
+    log.jobs.finish_flush(job)
     assert (log.failed, log.flushed_offset) == (True, 0)
-    again = log.begin_flush()
+    again = log.jobs.begin_flush()
     again.work()
-    log.finish_flush(again)
+    log.jobs.finish_flush(again)
     assert log.flushed_offset == 0
     with pytest.raises(BrokerError) as refused:
         append(log, b"b")
@@ -222,20 +222,20 @@ def test_a_failed_sync_is_never_tried_again(tmp_path: Path) -> None:
 def test_a_checkpoint_without_space_is_made_another_time(tmp_path: Path) -> None:
     disk, log = make_faulty_log(tmp_path)
     append(log, b"a")
-    job = log.begin_checkpoint()
+    job = log.jobs.begin_checkpoint()
     assert job is not None
     disk.fail_at, disk._error = disk.calls.index("create") + 10_000, errno.ENOSPC
     job.sync_log()
     disk.fail_at = len(disk.calls)
     with pytest.raises(OSError, match="No space"):
         job.write()
-    log.abandon_checkpoint(job, OSError(errno.ENOSPC, "No space"))
+    log.jobs.abandon_checkpoint(job, OSError(errno.ENOSPC, "No space"))
     assert not log.failed
     assert log.recovery_point == 0
-    job = log.begin_checkpoint()
+    job = log.jobs.begin_checkpoint()
     assert job is not None
     job.work()
-    log.finish_checkpoint(job)
+    log.jobs.finish_checkpoint(job)
     assert log.recovery_point == 1
 
 
@@ -244,14 +244,14 @@ def test_one_job_that_changes_files_at_a_time(tmp_path: Path) -> None:
     for number in range(30):
         append(log, b"%d" % number)
     log.advance_log_start(Offset(20))
-    job = log.begin_checkpoint()
+    job = log.jobs.begin_checkpoint()
     assert job is not None
-    assert log.begin_checkpoint() is None
-    assert log.begin_delete() is None
+    assert log.jobs.begin_checkpoint() is None
+    assert log.jobs.begin_delete() is None
     job.work()
-    log.finish_checkpoint(job)
-    assert log.begin_delete() is not None
-    assert log.begin_checkpoint() is None
+    log.jobs.finish_checkpoint(job)
+    assert log.jobs.begin_delete() is not None
+    assert log.jobs.begin_checkpoint() is None
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EROFS])

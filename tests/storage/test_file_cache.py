@@ -83,9 +83,9 @@ def test_hundreds_of_logs_share_a_few_descriptors(tmp_path: Path) -> None:
         for log in logs:
             batch = make_batch([b"%d" % turn])
             log.append(batch, header_of(batch), EPOCH, NOW_MS)
-            job = log.begin_flush()
+            job = log.jobs.begin_flush()
             job.work()
-            log.finish_flush(job)
+            log.jobs.finish_flush(job)
     assert open_descriptors() - before <= 21
     for log in logs:
         assert log.read(Offset(2), 1000, below=Offset(3), at_least_one=True, wait=True).length > 0

@@ -160,11 +160,11 @@ def test_a_log_that_fell_behind_its_leaders_start_goes_on_there(tmp_path: Path, 
     log = the_log(manager, CONFIG)
     for number in range(count):
         append(log, b"%02d" % number, producer_id=1, producer_epoch=0, base_sequence=number)
-    assert log.begin_cut()
-    assert not log.begin_cut()
-    assert log.begin_checkpoint() is None
+    assert log.jobs.begin_truncation()
+    assert not log.jobs.begin_truncation()
+    assert log.jobs.begin_checkpoint() is None
     manager.restart(log, Offset(5000), NOW_MS)
-    log.finish_cut()
+    log.jobs.finish_truncation()
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (5000, 5000, 5000)
     assert log.producers.get(1) is None
     assert log.last_epoch == -1
@@ -172,12 +172,12 @@ def test_a_log_that_fell_behind_its_leaders_start_goes_on_there(tmp_path: Path, 
     assign(batch, Offset(5000), LeaderEpoch(6))
     log.append_as_follower(batch, LEADER, NOW_MS)
     flush(log)
-    if log.can_delete():
+    if log.jobs.can_delete():
         manager.write_checkpoints()
-        job = log.begin_delete()
+        job = log.jobs.begin_delete()
         assert job is not None
         job.work()
-        log.finish_delete(job)
+        log.jobs.finish_delete(job)
     for _ in range(2):
         assert read_all(log) == [(5000, b"new")]
         assert log.leader_epochs.entries == ((6, 5000),)

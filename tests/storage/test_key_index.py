@@ -24,6 +24,7 @@ from penstock.storage.keys.index import KeyFileJob, KeyIndex, KeysMissing, LogVi
 from penstock.storage.keys.lookup import KeyQuery, look_up
 from penstock.storage.log import Log
 from penstock.storage.log_config import KEYED_SEGMENT_RECORDS, LogConfig
+from penstock.storage.log_truncation import truncate_log
 from penstock.storage.segment import KEYS_SUFFIX
 
 HOT, COLD = b"hot", b"cold"
@@ -127,7 +128,7 @@ def test_the_file_of_another_history_is_not_believed(tmp_path: Path, users: tupl
     log = indexed_log(tmp_path)
     disk = log.files.disk
     for history in ((b"ann", b"eric"), users):
-        log.truncate_to(Offset(0), NOW_MS, lambda: None)
+        truncate_log(log, Offset(0), NOW_MS, lambda: None)
         for user in history:
             put(log, user)
         log.config = LogConfig(index_by_key=True, segment_bytes=1_024)

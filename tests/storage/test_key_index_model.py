@@ -127,10 +127,10 @@ class KeyMachine(RuleBasedStateMachine):
         start = self.log.log_start_offset
         self.log.advance_log_start(Offset(start + int((self.log.high_watermark - start) * part)))
         self.manager.write_checkpoints(both=True)
-        job = self.log.begin_delete()
+        job = self.log.jobs.begin_delete()
         if job is not None:
             job.work()
-            self.log.finish_delete(job)
+            self.log.jobs.finish_delete(job)
 
     @rule(part=st.floats(0.5, 1))
     def truncate(self, part: float) -> None:

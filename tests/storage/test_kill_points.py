@@ -41,10 +41,10 @@ def keep(manager: LogManager, log: Log) -> None:
 def delete(manager: LogManager, log: Log, offset: int) -> None:
     log.advance_log_start(Offset(offset))
     manager.write_checkpoints(both=True)
-    job = log.begin_delete()
+    job = log.jobs.begin_delete()
     assert job is not None
     job.work()
-    log.finish_delete(job)
+    log.jobs.finish_delete(job)
 
 
 def truncate_closed_segments(manager: LogManager) -> None:

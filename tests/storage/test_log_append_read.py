@@ -220,12 +220,12 @@ def test_the_flushed_offset_moves_with_the_flush_and_not_before(small: Log) -> N
     for number in range(20):
         append(small, b"%d" % number)
     assert small.flushed_offset == 0
-    job = small.begin_flush()
+    job = small.jobs.begin_flush()
     append(small, b"later")
     assert len(job.files) == len(small.segments)
     job.work()
     assert small.flushed_offset == 0
-    small.finish_flush(job)
+    small.jobs.finish_flush(job)
     assert small.flushed_offset == 20
     assert small.unsynced_bytes == len(make_batch([b"later"]))
     flush(small)
@@ -250,10 +250,10 @@ def test_a_slice_outlives_the_segment_it_came_from(small: Log) -> None:
     slice_ = small.read(Offset(0), 200, below=Offset(30), at_least_one=True)
     before = slice_.read()
     small.advance_log_start(Offset(25))
-    job = small.begin_delete()
+    job = small.jobs.begin_delete()
     assert job is not None
     job.work()
-    small.finish_delete(job)
+    small.jobs.finish_delete(job)
     assert slice_.read() == before
 
 

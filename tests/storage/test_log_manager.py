@@ -192,9 +192,9 @@ def test_a_log_that_goes_on_elsewhere_is_there_again_after_a_crash(
     for number in range(9 if had_records else 0):
         append(log, b"%d" % number)
     for offset in offsets:
-        assert log.begin_cut()
+        assert log.jobs.begin_truncation()
         manager.restart(log, Offset(offset), NOW_MS)
-        log.finish_cut()
+        log.jobs.finish_truncation()
         assert (log.log_start_offset, log.log_end_offset) == (offset, offset)
     disk.close()
     disk = RealDisk(str(tmp_path))
@@ -306,10 +306,10 @@ def test_offsets_go_on_after_everything_was_deleted(tmp_path: Path) -> None:
         append(log, b"%d" % number)
     flush(log)
     log.advance_log_start(Offset(10))
-    job = log.begin_delete()
+    job = log.jobs.begin_delete()
     assert job is not None
     job.work()
-    log.finish_delete(job)
+    log.jobs.finish_delete(job)
     assert log.size_bytes == 0
     disk.close()  # a crash, before any checkpoint
     for copy in tmp_path.glob("checkpoint.*"):
@@ -353,7 +353,7 @@ def test_a_stop_that_could_not_checkpoint_every_log_leaves_no_mark(tmp_path: Pat
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager)
     append(log, b"x")
-    assert log.begin_checkpoint() is not None  # and nobody finishes it
+    assert log.jobs.begin_checkpoint() is not None  # and nobody finishes it
     manager.close(BrokerEpoch(3))
     assert open_manager(RealDisk(str(tmp_path))).was_clean is None
 
@@ -365,10 +365,10 @@ def test_a_retry_is_recognised_after_its_records_are_gone_and_the_broker_restart
         append(log, b"%d" % number, producer_id=1, producer_epoch=0, base_sequence=number)
     flush(log)
     log.advance_log_start(Offset(30))
-    job = log.begin_delete()
+    job = log.jobs.begin_delete()
     assert job is not None
     job.work()
-    log.finish_delete(job)
+    log.jobs.finish_delete(job)
     manager.close(BrokerEpoch(1))
     log = the_log(open_manager(RealDisk(str(tmp_path))))
     again = append(log, b"29", producer_id=1, producer_epoch=0, base_sequence=29)

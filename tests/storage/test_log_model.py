@@ -80,28 +80,28 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def begin_flush(self) -> None:
-        self.flush_job = self.log.begin_flush()
+        self.flush_job = self.log.jobs.begin_flush()
 
     @precondition(lambda self: self.flush_job is not None)
     @rule()
     def finish_flush(self) -> None:
         assert self.flush_job is not None
         self.flush_job.work()
-        self.log.finish_flush(self.flush_job)
+        self.log.jobs.finish_flush(self.flush_job)
         self.flush_job = None
         self.flushed = self.log.flushed_offset
 
     @precondition(lambda self: self.checkpoint_job is None)
     @rule()
     def begin_checkpoint(self) -> None:
-        self.checkpoint_job = self.log.begin_checkpoint()
+        self.checkpoint_job = self.log.jobs.begin_checkpoint()
 
     @precondition(lambda self: self.checkpoint_job is not None)
     @rule()
     def finish_checkpoint(self) -> None:
         assert self.checkpoint_job is not None
         self.checkpoint_job.work()
-        self.log.finish_checkpoint(self.checkpoint_job)
+        self.log.jobs.finish_checkpoint(self.checkpoint_job)
         self.checkpoint_job = None
         self.flushed = self.log.flushed_offset
 
@@ -119,14 +119,14 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.delete_job is None)
     @rule()
     def begin_delete(self) -> None:
-        self.delete_job = self.log.begin_delete()
+        self.delete_job = self.log.jobs.begin_delete()
 
     @precondition(lambda self: self.delete_job is not None)
     @rule()
     def finish_delete(self) -> None:
         assert self.delete_job is not None
         self.delete_job.work()
-        self.log.finish_delete(self.delete_job)
+        self.log.jobs.finish_delete(self.delete_job)
         self.delete_job = None
 
     @precondition(lambda self: self.checkpoint_job is None and self.delete_job is None)
@@ -183,9 +183,9 @@ class LogMachine(RuleBasedStateMachine):
             if job is not None:
                 job.work()
         if self.checkpoint_job is not None:
-            self.log.finish_checkpoint(self.checkpoint_job)
+            self.log.jobs.finish_checkpoint(self.checkpoint_job)
         if self.delete_job is not None:
-            self.log.finish_delete(self.delete_job)
+            self.log.jobs.finish_delete(self.delete_job)
         self.manager.close(BrokerEpoch(9))
         self.disk = self.disk.power_loss(self.random)
         self._open()

@@ -36,10 +36,10 @@ def fill(log: Log, count: int, *, start_ms: int = NOW_MS, step_ms: int = 0) -> N
 def retain(log: Log, now_ms: int, high_watermark: int | None = None) -> None:
     limit = log.log_end_offset if high_watermark is None else Offset(high_watermark)
     log.advance_log_start(retained_from(log, now_ms, limit))
-    job = log.begin_delete()
+    job = log.jobs.begin_delete()
     if job is not None:
         job.work()
-        log.finish_delete(job)
+        log.jobs.finish_delete(job)
 
 
 def offsets(log: Log) -> list[int]:
@@ -137,10 +137,10 @@ def test_what_was_appended_meanwhile_stays(context: StorageContext) -> None:
     start = retained_from(log, NOW_MS + HOUR_MS + 1, log.log_end_offset)
     append(log, b"late", timestamp=NOW_MS + HOUR_MS, now_ms=NOW_MS + HOUR_MS)
     log.advance_log_start(start)
-    job = log.begin_delete()
+    job = log.jobs.begin_delete()
     assert job is not None
     job.work()
-    log.finish_delete(job)
+    log.jobs.finish_delete(job)
     assert offsets(log) == [2]
 
 

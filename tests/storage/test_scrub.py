@@ -27,10 +27,10 @@ def log(tmp_path: Path) -> Log:
     found = make_log(make_context(tmp_path), replace(LogConfig(), segment_bytes=4 * size_of_batch()))
     for number in range(BATCHES + 1):
         append(found, *(b"value-%02d-%d" % (number, place) for place in range(BATCH_RECORDS)))
-    job = found.begin_checkpoint()
+    job = found.jobs.begin_checkpoint()
     assert job is not None
     job.work()
-    found.finish_checkpoint(job)
+    found.jobs.finish_checkpoint(job)
     assert len(found.segments) == 4
     return found
 
@@ -115,10 +115,10 @@ def test_offsets_that_compaction_removed_are_no_damage(tmp_path: Path) -> None:
         scattered[:8] = offset.to_bytes(8, "big")
         scattered[12:16] = (3).to_bytes(4, "big")
         log.append_as_follower(memoryview(scattered), LeaderEpoch(3), NOW_MS)
-    job = log.begin_checkpoint()
+    job = log.jobs.begin_checkpoint()
     assert job is not None
     job.work()
-    log.finish_checkpoint(job)
+    log.jobs.finish_checkpoint(job)
     assert ranges(log) == []
 
 
@@ -137,9 +137,9 @@ def test_patch_makes_the_segment_as_it_was(log: Log, tmp_path: Path, number: int
     target = locate(extent, found.damaged)
     assert (target.position, target.end) == (found.position, found.end)
     check_copy(good, found.damaged, log.leader_epochs, is_sparse=False)
-    assert log.begin_patch(target.segment)
+    assert log.jobs.begin_patch(target.segment)
     Patch(log.files.disk, target, good).work()
-    log.finish_patch(target.segment, found.damaged)
+    log.jobs.finish_patch(target.segment, found.damaged)
     assert log.damage == ()
     assert target.segment.file.pread(0, target.segment.size) == before
     assert ranges(log) == []

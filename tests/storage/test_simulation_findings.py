@@ -26,10 +26,10 @@ def test_a_segment_begun_during_a_flush_gets_its_name_synced_by_the_next() -> No
         append(log, b"x" * 200)
         flush(log)
         append(log, b"x" * 200)
-        job = log.begin_flush()
+        job = log.jobs.begin_flush()
         job.work()
         append(log, b"x" * 200)
-        log.finish_flush(job)
+        log.jobs.finish_flush(job)
         flush(log)
         survivor = disk.power_loss(random.Random(seed))
         assert the_log(open_manager(survivor), CONFIG).log_end_offset == 3
@@ -74,7 +74,7 @@ def test_a_hole_below_the_log_start_costs_nothing_above_it(tmp_path: Path) -> No
     flush(log)
     log.advance_log_start(Offset(6))
     manager.write_checkpoints(both=True)
-    job = log.begin_delete()
+    job = log.jobs.begin_delete()
     assert job is not None
     (tmp_path / job.segments[3].log_file.path).unlink()  # the removals reach the disk in any order
     disk.close()
@@ -109,11 +109,11 @@ def test_nothing_is_removed_above_the_log_start_that_a_restart_will_know(tmp_pat
     for _ in range(8):
         append(log, b"x" * 250)
     log.advance_log_start(Offset(6))
-    job = log.begin_delete(below=Offset(2))
+    job = log.jobs.begin_delete(below=Offset(2))
     assert job is not None
     assert [segment.base_offset for segment in job.segments] == [0, 1]
-    log.finish_delete(job)
-    assert log.can_delete()
+    log.jobs.finish_delete(job)
+    assert log.jobs.can_delete()
 
 
 def test_a_directory_made_just_before_a_crash_is_kept_once_it_is_used() -> None:
@@ -168,9 +168,9 @@ def test_a_checkpoint_that_syncs_after_a_failed_flush_writes_no_index() -> None:
         append(log, b"x" * 100)
         flush(log)
         append(log, b"y" * 100)
-        failing = log.begin_flush()
+        failing = log.jobs.begin_flush()
         append(log, b"z" * 250)
-        checkpoint = log.begin_checkpoint()
+        checkpoint = log.jobs.begin_checkpoint()
         assert checkpoint is not None
         disk.faults.fail("sync")
         with pytest.raises(OSError):

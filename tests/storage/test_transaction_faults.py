@@ -37,14 +37,14 @@ def run_transactions(log: Log, attempt: Callable[[Callable[[], object]], None]) 
 
 
 def try_checkpoint(log: Log) -> None:
-    job = log.begin_checkpoint()
+    job = log.jobs.begin_checkpoint()
     if job is not None:
         try:
             job.work()
         except OSError as error:
-            log.abandon_checkpoint(job, error)
+            log.jobs.abandon_checkpoint(job, error)
         else:
-            log.finish_checkpoint(job)
+            log.jobs.finish_checkpoint(job)
 
 
 def check(log: Log) -> None:

@@ -94,11 +94,11 @@ class TransactionMachine(RuleBasedStateMachine):
     def delete_records(self, part: float) -> None:
         offset = int(self.log.high_watermark * part)
         self.log.advance_log_start(Offset(max(offset, self.log.log_start_offset)))
-        job = self.log.begin_delete()
+        job = self.log.jobs.begin_delete()
         if job is not None:
             self.manager.write_checkpoints(both=True)
             job.work()
-            self.log.finish_delete(job)
+            self.log.jobs.finish_delete(job)
 
     # --- what happens to it
 

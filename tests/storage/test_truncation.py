@@ -14,6 +14,7 @@ from penstock.storage.disk import RealDisk
 from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_manager import LogManager
+from penstock.storage.log_truncation import restart_log, truncate_log
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
 
@@ -85,12 +86,12 @@ def test_cuts_outside_the_log_are_refused(tmp_path: Path, offset: int) -> None:
 
 def test_a_flush_begun_before_a_cut_says_nothing_of_what_came_after(tmp_path: Path) -> None:
     manager, log, _ = make(tmp_path)
-    job = log.begin_flush()
+    job = log.jobs.begin_flush()
     manager.truncate(log, Offset(10), NOW_MS)
     for number in range(30):
         append(log, b"new %d" % number, epoch=LeaderEpoch(9))
     job.work()
-    log.finish_flush(job)
+    log.jobs.finish_flush(job)
     assert log.flushed_offset == 0
     flush(log)
     assert log.flushed_offset == 40
@@ -136,18 +137,18 @@ def test_segments_below_the_log_start_are_deleted_with_their_indexes(tmp_path: P
     before = len(log.segments)
     log.advance_log_start(Offset(20))
     size = log.size_bytes
-    job = log.begin_delete()
+    job = log.jobs.begin_delete()
     assert job is not None
     assert log.size_bytes == size - job.size_bytes
     job.work()
-    log.finish_delete(job)
+    log.jobs.finish_delete(job)
     files = sorted(file.name for file in (tmp_path / log.directory).glob("*.log"))
     indexes = sorted(file.name for file in (tmp_path / log.directory).glob("*.index"))
     assert len(files) == len(log.segments) < before
     assert [name[:20] for name in indexes] == [name[:20] for name in files]
     assert log.segments[0].base_offset <= 20 < log.segments[1].base_offset
     assert read_all(log)[0] == (20, b"20")
-    assert log.begin_delete() is None
+    assert log.jobs.begin_delete() is None
 
 
 def test_a_crash_in_the_middle_of_a_deletion_leaves_a_readable_log(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_a_crash_in_the_middle_of_a_deletion_leaves_a_readable_log(tmp_path: Pat
     flush(log)
     log.advance_log_start(Offset(20))
     manager.write_checkpoints(both=True)
-    job = log.begin_delete()
+    job = log.jobs.begin_delete()
     assert job is not None
     (tmp_path / job.segments[0].log_file.path).unlink()
     disk.close()
@@ -167,10 +168,10 @@ def test_a_crash_in_the_middle_of_a_deletion_leaves_a_readable_log(tmp_path: Pat
 def test_a_log_emptied_by_deletion_goes_on_in_a_fresh_segment(tmp_path: Path) -> None:
     _, log, _ = make(tmp_path)
     log.advance_log_start(Offset(40))
-    job = log.begin_delete()
+    job = log.jobs.begin_delete()
     assert job is not None
     job.work()
-    log.finish_delete(job)
+    log.jobs.finish_delete(job)
     assert (log.size_bytes, len(log.segments)) == (0, 1)
     for _ in range(3):
         append(log, b"new", epoch=LeaderEpoch(9))
@@ -179,10 +180,10 @@ def test_a_log_emptied_by_deletion_goes_on_in_a_fresh_segment(tmp_path: Path) ->
 
 
 def delete_below(log: Log, start: Offset) -> None:
-    job = log.begin_delete(start)
+    job = log.jobs.begin_delete(start)
     assert job is not None, "there is something to delete"
     job.work()
-    log.finish_delete(job)
+    log.jobs.finish_delete(job)
 
 
 def test_a_truncated_active_segment_is_freed_while_records_arrive(tmp_path: Path) -> None:
@@ -250,11 +251,11 @@ def test_truncation_that_cannot_be_recorded_changes_nothing(tmp_path: Path, how:
         log, first = the_log(manager, config), 4
         assert log.damage
     before = log.log_start_offset, log.log_end_offset, log.high_watermark, log.mark, log.closed, log.damage
-    assert log.begin_cut()
-    cut, offset = (log.restart_at, 1000) if how == "restart" else (log.truncate_to, 1 if first == 0 else 0)
+    assert log.jobs.begin_truncation()
+    truncate, offset = (restart_log, 1000) if how == "restart" else (truncate_log, 1 if first == 0 else 0)
     with pytest.raises(OSError, match="no space"):
-        cut(Offset(offset), NOW_MS, refuse)
-    log.finish_cut()
+        truncate(log, Offset(offset), NOW_MS, refuse)
+    log.jobs.finish_truncation()
     assert before == (
         log.log_start_offset, log.log_end_offset, log.high_watermark, log.mark, log.closed, log.damage
     )  # fmt: skip

@@ -63,7 +63,7 @@ class Flusher:
 
     def _begin_round(self) -> None:
         dirty, self._dirty = self._dirty, {}
-        jobs = [(replica, replica.log.begin_flush()) for replica in dirty if not replica.log.failed]
+        jobs = [(replica, replica.log.jobs.begin_flush()) for replica in dirty if not replica.log.failed]
         self._started = self._clock.monotonic()
         if len(jobs) > SYNC_ALL_ABOVE:
             work = partial(sync_together, self._disk, [job for _, job in jobs])

@@ -337,13 +337,13 @@ class KeyedLog:
         limit = log.config.max_decompressed_bytes
         job = KeyFileJob(log.files.disk, log.files, *found, limit, is_wanted, self._index.suspects)
         is_written = await self._threads.run("background", job.write)
-        if not is_written or log.generation != generation or not log.begin_filing(segment):
+        if not is_written or log.generation != generation or not log.jobs.begin_filing(segment):
             await self._threads.run("background", job.discard)
             return False
         try:
             self._index.filed(segment, await self._threads.run("background", job.place))
         finally:
-            log.finish_filing(segment)
+            log.jobs.finish_filing(segment)
         return True
 
     async def _catch_up(self) -> None:

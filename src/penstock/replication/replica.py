@@ -280,7 +280,7 @@ class Replica:
         """Start writeback of dirty pages from time to time: the kernel stalls a writer that lets them pile up."""
         self._unwritten_bytes += appended_bytes
         if self._unwritten_bytes >= _WRITEBACK_BYTES:
-            work = self.log.begin_writeback(self._unwritten_bytes)
+            work = self.log.jobs.begin_writeback(self._unwritten_bytes)
             self._unwritten_bytes = 0
             if work is not None:
                 self._context.threads.run("flush", work)
@@ -435,7 +435,7 @@ class Replica:
     def on_flushed(self, job: FlushJob) -> None:
         if self.truncating is not None:
             return  # a flush from before a truncation does not count
-        self.log.finish_flush(job)
+        self.log.jobs.finish_flush(job)
         self._flush_waiters.committed(self.log.flushed_offset)
         if self.partition.advance():
             self._on_high_watermark()

@@ -387,7 +387,7 @@ class ReplicaManager:
 
     async def truncate(self, replica: Replica, work: Callable[[], None]) -> bool:
         """Truncate a follower's log in a pool; false when another job changes its files."""
-        if not replica.log.begin_cut():
+        if not replica.log.jobs.begin_truncation():
             return False
         # A separate task: the caller may be cancelled, the truncation may not.
         replica.truncating = asyncio.get_running_loop().create_task(self._truncate(replica, work))
@@ -415,7 +415,7 @@ class ReplicaManager:
             async with self.writing_checkpoints:
                 await self._threads.run("background", work)
         finally:
-            replica.log.finish_cut()
+            replica.log.jobs.finish_truncation()
             replica.on_truncated()
 
     async def _remove_topic(self, topic: TopicImage) -> None:

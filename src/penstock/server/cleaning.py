@@ -59,7 +59,7 @@ class Cleaning:
             start_offset = await self._retained_from(replica, replica.removable_offset)
         if start_offset > replica.log.log_start_offset:
             replica.log.advance_log_start(start_offset)
-        if replica.log.can_delete():
+        if replica.log.jobs.can_delete():
             kept_offset = replica.log.log_start_offset
             await self._context.write_checkpoints()
             await delete_segments(self._context, replica, kept_offset)
@@ -100,25 +100,25 @@ class Cleaning:
     async def _swap(self, replica: Replica, compaction: Compaction) -> bool:
         """Put the cleaned segment in place; false when the log has changed meanwhile."""
         cleaned, log = compaction.cleaned, replica.log
-        if cleaned is None or not log.begin_swap(cleaned.replaced):
+        if cleaned is None or not log.jobs.begin_swap(cleaned.replaced):
             return False
         try:
             await self._context.threads.run("background", cleaned.swap)
         except StorageError:
-            log.cancel_swap(cleaned.replaced)
+            log.jobs.cancel_swap(cleaned.replaced)
             raise
         except OSError as error:
-            log.abandon_swap(cleaned.replaced, error)
+            log.jobs.abandon_swap(cleaned.replaced, error)
             raise
-        log.finish_swap(cleaned.replaced, cleaned.segment())
+        log.jobs.finish_swap(cleaned.replaced, cleaned.segment())
         return True
 
 
 async def delete_segments(context: BrokerContext, replica: Replica, kept_offset: Offset) -> None:
     """Delete the segments below the log start offset; the checkpoint files have `kept_offset` or more."""
-    job = replica.log.begin_delete(kept_offset)
+    job = replica.log.jobs.begin_delete(kept_offset)
     if job is not None:
         try:
             await context.threads.run("background", job.work)
         finally:
-            replica.log.finish_delete(job)
+            replica.log.jobs.finish_delete(job)

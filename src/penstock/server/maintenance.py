@@ -165,8 +165,8 @@ class Maintenance:
         for replica in replicas:
             if self._stopping.is_set():
                 return  # the stop checkpoints every log
-            job = replica.log.begin_checkpoint()
-            if job is None and replica.log.is_busy:
+            job = replica.log.jobs.begin_checkpoint()
+            if job is None and replica.log.jobs.is_busy:
                 continue  # another job changes its files; the next round tries again
             self._context.replicas.changed.pop(replica, None)
             if job is None:
@@ -175,10 +175,10 @@ class Maintenance:
                 await self._context.threads.run("background", job.work)
             except OSError as error:
                 self._logger.error("checkpoint failed", error, partition=replica.name)
-                replica.log.abandon_checkpoint(job, error)
+                replica.log.jobs.abandon_checkpoint(job, error)
                 replica.on_checkpoint_failed()
             else:
-                replica.log.finish_checkpoint(job)
+                replica.log.jobs.finish_checkpoint(job)
                 self._is_outdated = True
 
     async def _write_checkpoints(self) -> None:

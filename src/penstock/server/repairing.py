@@ -92,15 +92,15 @@ class Repairing:
             raise StorageError("the range is not within one segment, or not committed yet")
         target = await self._context.threads.run("background", partial(locate, extent, damaged))
         content = await self._fetch(replica, damaged, target.end - target.position)
-        if not log.begin_patch(target.segment):
+        if not log.jobs.begin_patch(target.segment):
             raise StorageError("another job is changing the files of the log")
         patch = Patch(self._context.disk, target, content)
         try:
             await self._context.threads.run("background", patch.work)
         except OSError as error:
-            log.abandon_patch(target.segment, error)
+            log.jobs.abandon_patch(target.segment, error)
             raise
-        log.finish_patch(target.segment, damaged)
+        log.jobs.finish_patch(target.segment, damaged)
         if replica.keyed is not None:
             replica.keyed.on_repaired(target.segment)
         for coordinator in (self._context.groups, self._context.transactions):

@@ -12,10 +12,11 @@ from penstock.errors import StorageError
 from penstock.records.batch import read_header
 from penstock.storage.closed_segments import ClosedSegment, ClosedSegments, prepare_list, publish_list
 from penstock.storage.disk import File
+from penstock.storage.disk_errors import PASSING_ERRORS
 from penstock.storage.file_cache import FileCache
 from penstock.storage.index import IndexEntry, encode_entries
+from penstock.storage.log import Log
 from penstock.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, NO_TIMESTAMP, Segment, segment_name
-from penstock.storage.stored_log import PASSING_ERRORS, StoredLog
 from penstock.storage.stray_files import CLEANED_SUFFIX, SWAP_SUFFIX
 
 
@@ -29,7 +30,7 @@ class CleanedSegment:
         replaced: tuple[Segment, ...],
         end_offset: int,
         index_interval_bytes: int,
-        log: StoredLog,
+        log: Log,
     ) -> None:
         self.replaced = replaced
         self.base_offset = replaced[0].base_offset
@@ -92,7 +93,7 @@ class CleanedSegment:
             self._rename(suffix + CLEANED_SUFFIX, suffix + SWAP_SUFFIX)
         publish_list(self._disk, self._directory)
         self._disk.sync_dir(self._directory)
-        self._log.adopt_list(closed)
+        self._log.closed = closed
         for segment in self.replaced:
             segment.remove_files(self._disk)
         self._disk.sync_dir(self._directory)

@@ -1,41 +1,42 @@
 """One partition's log: batches appended at the end, read from anywhere, durable up to the flushed offset.
 
-Its offsets, files and jobs are those of `StoredLog`, how it is read is in `ServedLog`. The loop thread appends and
-changes state; the `work` of a job, `read`, `find_timestamp` and `max_timestamp` may run in a pool. That needs no
-locks: the tuple of segments is replaced and never changed, and what a reader looks at first is changed last. An
-offset is visible only after its bytes are in the file, and counts as flushed only after they and the file's name
-were synced.
+`Log` holds the offsets and the derived state (leader epochs, producers) and appends. Its parts are the segments
+(`segment_list`), `LogReader` for reads, and `LogJobs` for flushes, checkpoints and all other work on files in a pool;
+`log_truncation` removes the end of a log. The loop thread appends and changes state; the `work` of a job, `read`,
+`find_timestamp` and `max_timestamp` may run in a pool. That needs no locks: the tuple of segments is replaced and
+never changed, and the value that a reader looks at first is changed last. An offset is visible only after its bytes
+are in the file, and counts as flushed only after they and the file's name were synced.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.config.topic_options import MessageTimestampType
-from penstock.errors import BrokerError, DiskFull, ErrorCode, StorageError
-from penstock.model import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+from penstock.errors import BrokerError, DiskFull, ErrorCode
+from penstock.model import LeaderEpoch, Offset, TopicId, TopicPartition
 from penstock.records.batch import CONTROL_FLAG, BatchHeader, assign, stamp_append_time
-from penstock.records.control import read_marker
-from penstock.storage.checkpoints import RecoveryMark
-from penstock.storage.closed_segments import ClosedSegments
-from penstock.storage.damage import before_damage
+from penstock.records.control import AbortedTransaction, read_marker
+from penstock.storage.checkpoints import LogCheckpoint
+from penstock.storage.closed_segments import ClosedSegments, write_list
+from penstock.storage.damage import NO_DAMAGE, DamagedRange, clip_damage, merge_damage
+from penstock.storage.data_directory import distrust_boot
+from penstock.storage.disk_errors import NO_SPACE_ERRORS, PASSING_ERRORS
 from penstock.storage.fetched_batches import FetchedBatch, check_fetched, fill_gap
+from penstock.storage.file_cache import FileCache
 from penstock.storage.leader_epochs import LeaderEpochs
 from penstock.storage.log_config import LogConfig
+from penstock.storage.log_jobs import LogJobs
+from penstock.storage.log_reader import LogReader
 from penstock.storage.log_state import LogState, StorageContext
-from penstock.storage.producer_state import AppendedBatch
-from penstock.storage.reading import Boundaries, floor_segment
-from penstock.storage.replay import Replay
+from penstock.storage.producer_state import AppendedBatch, ProducerStates
+from penstock.storage.reading import Boundaries
 from penstock.storage.segment import Segment
-from penstock.storage.served_log import ServedLog
-from penstock.storage.snapshot import snapshot_name
-from penstock.storage.stored_log import PASSING_ERRORS
+from penstock.storage.segment_list import SegmentList
 
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TRUNCATED_SEGMENT_BYTES = 1024 * 1024
-"""A truncation into an active segment of this size ends it; a smaller one goes on taking records."""
+"""Size from which an active segment ends when the log start moves into it; a smaller one goes on taking records."""
 
 
 class AppendInfo(NamedTuple):
@@ -47,7 +48,7 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
 
 
-class Log(ServedLog):
+class Log:
     __slots__ = (
         "_after_max_ms",
         "_append_time",
@@ -58,6 +59,30 @@ class Log(ServedLog):
         "_max_relative_offset",
         "_segment_bytes",
         "_segment_ms",
+        "boundaries",
+        "cleaned_offset",
+        "closed",
+        "context",
+        "damage",
+        "directory",
+        "failure",
+        "find_timestamp",
+        "flushed_offset",
+        "high_watermark",
+        "is_list_outdated",
+        "jobs",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "mark",
+        "max_timestamp",
+        "producers",
+        "read",
+        "read_committed",
+        "segment_list",
+        "snapshots",
+        "topic_id",
+        "topic_partition",
     )
 
     def __init__(
@@ -69,9 +94,45 @@ class Log(ServedLog):
         config: LogConfig,
         state: LogState,
     ) -> None:
-        super().__init__(context, directory, topic_partition, topic_id, config, state)
+        self.context = context
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log_start_offset = state.log_start_offset
+        self.log_end_offset = state.log_end_offset
+        self.flushed_offset = state.log_end_offset
+        self.high_watermark = state.high_watermark
+        """High watermark, raised by the replica's `ReplicatedPartition` and checkpointed with the log."""
+        self.cleaned_offset = state.cleaned_offset
+        """The offset below which compaction has seen every key once."""
+        self.mark = state.mark
+        self.leader_epochs = state.epochs
+        self.producers = state.producers or ProducerStates(
+            config.max_producers, config.producer_id_expiration_ms
+        )
+        self.segment_list = SegmentList(
+            context.disk, context.files, directory, state.segments, state.new_directories
+        )
+        self.snapshots = state.snapshots
+        """Offsets of the snapshot files, in order."""
+        self.damage = state.damage
+        """Ranges whose records are lost or unreadable, in order; reads inside them fail."""
+        self.closed = state.closed
+        """List of closed segments, as the disk has it."""
+        self.is_list_outdated = state.is_list_outdated
+        """Whether the list of closed segments has yet to be written after recovery."""
+        self.boundaries = Boundaries()
+        self.failure: OSError | None = None
+        """The disk error after which nothing is appended or counts as flushed, until the next start."""
         self._epoch = state.epochs.latest
         self.config = config
+        self.jobs = LogJobs(self)
+        reader = LogReader(self)
+        # The methods themselves, because every fetch calls them: a method here would add a call.
+        self.read = reader.read
+        self.read_committed = reader.read_committed
+        self.find_timestamp = reader.find_timestamp
+        self.max_timestamp = reader.max_timestamp
 
     @classmethod
     def create(
@@ -106,6 +167,72 @@ class Log(ServedLog):
         self._after_max_ms = config.message_timestamp_after_max_ms
         self.producers.set_limits(config.max_producers, config.producer_id_expiration_ms)
 
+    # --- state
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments, oldest first; the last is written to. The tuple never changes."""
+        return self.segment_list.all
+
+    @property
+    def files(self) -> FileCache:
+        return self.context.files
+
+    @property
+    def generation(self) -> int:
+        """A number that grows with every truncation; what was known about the end of the log is outdated then."""
+        return self.segment_list.generation
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def recovery_point(self) -> Offset:
+        return self.mark.offset
+
+    @property
+    def failed(self) -> bool:
+        return self.failure is not None
+
+    @property
+    def unsynced_bytes(self) -> int:
+        return self.segment_list.unsynced_bytes
+
+    @property
+    def unmarked_bytes(self) -> int:
+        """Bytes that a recovery would have to check."""
+        mark = self.mark
+        size = sum(segment.size for segment in self.segments if segment.base_offset >= mark.base_offset)
+        return size - mark.position
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """The offset below which every transaction has ended, with its marker committed."""
+        high_watermark = self.high_watermark
+        first = self.producers.unstable.first(high_watermark)
+        if first is None or first >= high_watermark:
+            return high_watermark
+        return max(Offset(first), self.log_start_offset)
+
+    def aborted_transactions(self, from_offset: Offset, to_offset: Offset) -> list[AbortedTransaction]:
+        """The aborted transactions of [from_offset, to_offset) for its reader, and perhaps a few others."""
+        return self.producers.aborted.between(from_offset, to_offset)
+
+    def checkpoint(self) -> LogCheckpoint:
+        """The entry of this log in the checkpoint file."""
+        return LogCheckpoint(
+            self.topic_partition.topic,
+            self.topic_id.bytes,
+            self.topic_partition.partition,
+            self.log_start_offset,
+            min(self.high_watermark, self.flushed_offset),  # a recovery takes it for durable
+            self.cleaned_offset,
+            self.mark,
+        )
+
+    # --- leader epochs
+
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """OffsetForLeaderEpoch: the largest epoch not above this one and its end; (-1, -1) if unknown."""
         return self.leader_epochs.end_of(epoch, self.log_end_offset)
@@ -127,7 +254,7 @@ class Log(ServedLog):
     ) -> AppendInfo:
         """Append one batch that passed `check_batch`, or a marker that passed `producers.check_marker`, changing
         its bytes in place; BrokerError says why not, and then nothing has changed."""
-        if self._failure is not None or self._context.full:
+        if self.failure is not None or self.context.full:
             raise self._refusal()
         timestamp = header.max_timestamp
         if self._append_time:
@@ -145,7 +272,7 @@ class Log(ServedLog):
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         assign(batch, base_offset, leader_epoch)
-        segments = self._segments
+        segments = self.segment_list
         segment = segments.active
         position = 0
         try:
@@ -180,7 +307,7 @@ class Log(ServedLog):
 
     def append_as_follower(self, records: memoryview, leader_epoch: LeaderEpoch, now_ms: int) -> None:
         """Append the whole batches of a range fetched from the leader, with the offsets and epochs they have."""
-        if self._failure is not None or self._context.full:
+        if self.failure is not None or self.context.full:
             raise self._refusal()
         batches = check_fetched(records, self.log_end_offset, self.last_epoch, leader_epoch)
         place = 0
@@ -204,7 +331,7 @@ class Log(ServedLog):
         recovery takes a gap between the log end and the next segment's name for a lost file.
         """
         start, first = batches[place]
-        segments, segment, position = self._segments, self._segments.active, 0
+        segments, segment, position = self.segment_list, self.segment_list.active, 0
         if segment is not None and not self._must_roll(segment, first.size, first.last_offset, now_ms):
             position, base_offset = segment.size, segment.base_offset
         else:
@@ -258,8 +385,8 @@ class Log(ServedLog):
             )  # where nobody reads, nobody else asks it to forget
 
     def _refusal(self) -> BrokerError:
-        if self._failure is not None:
-            message = f"{self.topic_partition} failed and is recovered at the next start: {self._failure}"
+        if self.failure is not None:
+            message = f"{self.topic_partition} failed and is recovered at the next start: {self.failure}"
             return BrokerError(ErrorCode.kafka_storage_error, message)
         return DiskFull("the free space of the data directory's disk is below log.dir.min.free.bytes")
 
@@ -303,7 +430,7 @@ class Log(ServedLog):
 
     def _write_failed(self, error: OSError) -> BrokerError:
         """Nothing of the batch may stay behind the end of the log, where a crash would make it one."""
-        active = self._segments.active
+        active = self.segment_list.active
         if error.errno not in PASSING_ERRORS:
             self.fail(error)
         elif active is not None:
@@ -312,148 +439,58 @@ class Log(ServedLog):
             except OSError as second:
                 self.fail(second)
         message = f"{self.topic_partition} could not be written: {error}"
-        if error.errno in _NO_SPACE and not self.failed:
+        if error.errno in NO_SPACE_ERRORS and not self.failed:
             return DiskFull(message)
         return BrokerError(ErrorCode.kafka_storage_error, message)
 
-    # --- cutting
+    # --- damage
+
+    def add_damage(self, damaged: DamagedRange) -> None:
+        """Take a range out of service. Loop thread only."""
+        self.damage = clip_damage(
+            merge_damage((*self.damage, damaged)), self.log_start_offset, self.log_end_offset
+        )
+
+    def clip_damage(self) -> None:
+        """Forget damage outside of the log after its start or its end moved."""
+        if self.damage is not NO_DAMAGE:
+            self.damage = clip_damage(self.damage, self.log_start_offset, self.log_end_offset)
+
+    def fail(self, error: OSError) -> None:
+        """Stop appends and flushes until the next start, because the disk has failed."""
+        if self.failure is None:
+            self.failure = error
+            distrust_boot(self.context.disk)
+
+    def discard(self) -> None:
+        """Give up the files of a log that is being deleted."""
+        self.failure = self.failure or OSError(errno.ENOENT, "the log was deleted")
+        self.segment_list.forget(self.segments)
+
+    # --- start and end
 
     def advance_log_start(self, offset: Offset) -> None:
-        """Nothing below `offset` can be read any more; `begin_delete` frees the files."""
+        """Make records below `offset` unreadable; `LogJobs.begin_delete` frees their files."""
         if offset > self.log_end_offset:
-            raise self._out_of_range(offset)
+            raise self.out_of_range(offset)
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
             self.producers.aborted = self.producers.aborted.starting_at(offset)
-            self._clip_damage()
+            self.clip_damage()
 
-    def truncate_to(self, offset: Offset, now_ms: int, keep_mark: Callable[[], None]) -> None:
-        """Drop the batch that has `offset` and all after it; waits for the disk, between `begin_cut` and `finish_cut`.
-        Inside a damaged range the log is cut at the start of the range.
+    def keep_list(self, closed: ClosedSegments) -> None:
+        """Write the list of closed segments durably. Waits for the disk; only within a job, which excludes others."""
+        write_list(self.context.disk, self.directory, closed)
+        self.closed = closed
 
-        `keep_mark` makes the lowered recovery point and high watermark durable before anything is cut.
-        """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise self._out_of_range(offset)
-        offset = before_damage(self.damage, offset)
-        if offset == self.log_end_offset:
-            return
-        kept = floor_segment(self.segments, offset) + 1
-        if kept == 0:
-            closed = self._closed.ending_at(offset)
-            self._drop_all(self.log_start_offset, offset, closed, keep_mark)
-            self._rebuild_state(offset, now_ms)
-            return
-        segment = self.segments[kept - 1]
-        position, end_offset = segment.boundary_before(offset)
-        mark = self.mark
-        if mark.offset > end_offset:
-            mark = RecoveryMark(
-                Offset(segment.base_offset), segment.base_offset, created_ms=segment.created_ms
-            )
-        closed = self._closed
-        if closed.end_offset > segment.base_offset:
-            closed = closed.ending_at(segment.base_offset)
-        self._keep_truncation(min(self.log_start_offset, end_offset), end_offset, mark, closed, keep_mark)
-        try:
-            self._cut(kept, segment, position, end_offset)
-        except OSError as error:
-            self.fail(error)
-            raise StorageError(f"{self.topic_partition} could not be truncated: {error}") from error
-        self._rebuild_state(end_offset, now_ms)
+    def adopt_state(self, epochs: LeaderEpochs, producers: ProducerStates) -> None:
+        """Go on with leader epochs and producers that were made again from the log."""
+        self.leader_epochs, self.producers = epochs, producers
+        self._epoch = epochs.latest
 
-    def restart_at(self, offset: Offset, now_ms: int, keep_mark: Callable[[], None]) -> None:
-        """Drop everything and go on at `offset`, as when the leader has nothing older; as `truncate_to`.
-
-        The mark alone says then where the log begins: without it recovery would miss what is before its first segment.
-        """
-        self.truncate_to(self.log_start_offset, now_ms, keep_mark)
-        self._drop_all(offset, offset, ClosedSegments(offset), keep_mark)
-        self.leader_epochs, self._epoch = LeaderEpochs(), NO_LEADER_EPOCH
-        self.producers.restore(())
-        self.high_watermark = offset
-
-    def _keep_truncation(
-        self,
-        log_start_offset: Offset,
-        end_offset: Offset,
-        mark: RecoveryMark,
-        closed: ClosedSegments,
-        keep_mark: Callable[[], None],
-    ) -> None:
-        """Make checkpoint and list durable before files change; on an OSError the log is as it was."""
-        before = self.log_start_offset, self.high_watermark, self.mark
-        self.log_start_offset, self.mark = log_start_offset, mark
-        self.high_watermark = min(self.high_watermark, end_offset)
-        try:
-            keep_mark()
-            if closed != self._closed:
-                self.keep_list(closed)
-        except OSError:
-            self.log_start_offset, self.high_watermark, self.mark = before
-            raise
-
-    def _drop_all(
-        self,
-        log_start_offset: Offset,
-        end_offset: Offset,
-        closed: ClosedSegments,
-        keep_mark: Callable[[], None],
-    ) -> None:
-        """Remove every segment; the next one is named after `end_offset`."""
-        mark = RecoveryMark(end_offset, end_offset)
-        self._keep_truncation(log_start_offset, end_offset, mark, closed, keep_mark)
-        self.flushed_offset = self.log_end_offset = end_offset
-        self.cleaned_offset = min(self.cleaned_offset, end_offset)
-        self.boundaries = Boundaries()
-        self._clip_damage()
-        try:
-            self._remove_all()
-        except OSError as error:
-            self.fail(error)
-            raise StorageError(f"{self.topic_partition} could not be truncated: {error}") from error
-
-    def _remove_all(self) -> None:
-        """Remove snapshots first: without segments, recovery takes the newest snapshot for the log end."""
-        disk = self._context.disk
-        for snapshot in self._snapshots:
-            disk.remove(f"{self.directory}/{snapshot_name(snapshot)}")
-        self._snapshots = ()
-        disk.sync_dir(self.directory)
-        for segment in self._segments.drop_last(0):
-            segment.remove_files(disk)
-        disk.sync_dir(self.directory)
-
-    def _cut(self, kept: int, segment: Segment, position: int, end_offset: Offset) -> None:
-        dropped = self._segments.drop_last(kept)
-        self.boundaries = Boundaries()
-        self.log_end_offset = end_offset
-        self.flushed_offset = min(self.flushed_offset, end_offset)
-        self.high_watermark = min(self.high_watermark, end_offset)
-        self.cleaned_offset = min(self.cleaned_offset, end_offset)
-        self._clip_damage()
-        disk = self._context.disk
-        for old in reversed(dropped):  # newest first, so that a crash leaves no hole
-            old.remove_files(disk)
-        segment.cut(position, disk)
-        for snapshot in self._snapshots:
-            if snapshot > end_offset:
-                disk.remove(f"{self.directory}/{snapshot_name(snapshot)}")
-        disk.sync_dir(self.directory)
-        self._snapshots = tuple(snapshot for snapshot in self._snapshots if snapshot <= end_offset)
-
-    def _rebuild_state(self, end_offset: Offset, now_ms: int) -> None:
-        replay = Replay(self._config, now_ms)
-        replay.restore(
-            self._context.disk,
-            self.directory,
-            self._snapshots,
-            self.segments,
-            end_offset,
-            is_compacted=self.cleaned_offset > 0,
+    def out_of_range(self, offset: Offset) -> BrokerError:
+        return BrokerError(
+            ErrorCode.offset_out_of_range,
+            f"{offset} is not in {self.log_start_offset} to {self.log_end_offset} of {self.topic_partition}",
         )
-        replay.epochs.truncate_from_start(self.log_start_offset)
-        replay.producers.aborted = replay.producers.aborted.starting_at(self.log_start_offset)
-        self.leader_epochs, self.producers = replay.epochs, replay.producers
-        self._epoch = self.leader_epochs.latest

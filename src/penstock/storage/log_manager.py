@@ -37,6 +37,7 @@ from penstock.storage.log import Log
 from penstock.storage.log_config import LogConfig
 from penstock.storage.log_directories import DELETED_SUFFIX, LOGS, log_directory, parse_log_directory
 from penstock.storage.log_state import StorageContext
+from penstock.storage.log_truncation import restart_log, truncate_log
 from penstock.storage.losses import LogKey, forget_losses, keep_losses, load_losses
 from penstock.storage.recovery import RecoveryReport, load
 
@@ -257,14 +258,14 @@ class LogManager:
             jobs = [
                 (log, job)
                 for log in logs[start : start + _LOGS_AT_A_TIME]
-                if (job := log.begin_checkpoint()) is not None
+                if (job := log.jobs.begin_checkpoint()) is not None
             ]
             work_together(self._disk, [job for _, job in jobs])
             for log, job in jobs:
                 if job.error is None:
-                    log.finish_checkpoint(job)
+                    log.jobs.finish_checkpoint(job)
                 else:
-                    log.abandon_checkpoint(job, job.error)
+                    log.jobs.abandon_checkpoint(job, job.error)
 
     # --- checkpoints
 
@@ -279,11 +280,11 @@ class LogManager:
     def truncate(self, log: Log, offset: Offset, now_ms: int) -> None:
         """Drop everything from `offset` on. The recovery point goes back first: else recovery trusts what is
         gone."""
-        log.truncate_to(offset, now_ms, lambda: self.write_checkpoints(both=True))
+        truncate_log(log, offset, now_ms, lambda: self.write_checkpoints(both=True))
 
     def restart(self, log: Log, offset: Offset, now_ms: int) -> None:
         """Drop everything and go on at `offset`."""
-        log.restart_at(offset, now_ms, lambda: self.write_checkpoints(both=True))
+        restart_log(log, offset, now_ms, lambda: self.write_checkpoints(both=True))
 
     # --- topics
 

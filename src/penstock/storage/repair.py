@@ -17,13 +17,13 @@ from penstock.storage.batch_scan import read_range
 from penstock.storage.damage import DamagedRange
 from penstock.storage.disk import Disk
 from penstock.storage.leader_epochs import LeaderEpochs
+from penstock.storage.log import Log
 from penstock.storage.reading import floor_segment
 from penstock.storage.scrub import Damaged, Extent
 from penstock.storage.segment import Segment
-from penstock.storage.stored_log import StoredLog
 
 
-def extent_of(log: StoredLog, damaged: DamagedRange) -> Extent | None:
+def extent_of(log: Log, damaged: DamagedRange) -> Extent | None:
     """The segment in which a range lies as a whole; None where the range has no bytes of its own. Loop thread."""
     segments = log.segments
     place = floor_segment(segments, damaged.base_offset)

@@ -17,8 +17,8 @@ from penstock.records.batch import HEADER_SIZE, MAGIC, BatchHeader, crc_matches,
 from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET, find_batch
 from penstock.storage.damage import DamagedRange
 from penstock.storage.leader_epochs import LeaderEpochs
+from penstock.storage.log import Log
 from penstock.storage.segment import Segment
-from penstock.storage.stored_log import StoredLog
 
 PIECE_BYTES = 256 * 1024
 PIECE_BATCHES = 200
@@ -71,7 +71,7 @@ class Piece(NamedTuple):
     found: Damaged | None
 
 
-def extents(log: StoredLog) -> list[Extent]:
+def extents(log: Log) -> list[Extent]:
     """The segments to verify, oldest first: closed segments, and the active one up to the recovery point."""
     segments, mark, epochs = log.segments, log.mark, LeaderEpochs(log.leader_epochs.entries)
     found = [

@@ -199,7 +199,7 @@ class Segment:
         """Nothing more is written: complete the index."""
         self.index.add(end_offset - self.base_offset, self.size, self.max_timestamp)
 
-    def cut(self, position: int, disk: Disk) -> None:
+    def truncate(self, position: int, disk: Disk) -> None:
         """Drop everything from a batch boundary on; waits for the disk, for OSError leaves what is there."""
         while True:
             try:
