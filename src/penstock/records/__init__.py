@@ -1,1 +1,3 @@
-"""Record batches (magic 2): read, check, walk, build and compress them. No input or output happens here."""
+"""Record batches (magic 2): reading, checking, building and compressing them. No input or output happens
+here.
+"""

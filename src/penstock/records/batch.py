@@ -1,10 +1,11 @@
-"""The header of a record batch (magic 2), read and patched in place over the bytes that carry it.
+"""Header of a record batch (magic 2), read and changed in place in the bytes of the batch.
 
     base offset 8 | length 4 | leader epoch 4 | magic 1 | crc 4 | attributes 2 | last offset delta 4 |
     base timestamp 8 | max timestamp 8 | producer id 8 | producer epoch 2 | base sequence 4 | record count 4
 
-Base offset, length, leader epoch and magic lie outside the CRC, so giving a batch its offsets costs no
-hashing. A `buffer` starts with the batch; nothing here trusts what the header says.
+Base offset, length, leader epoch and magic lie outside the CRC, so assigning offsets to a batch costs no
+hashing. A
+`buffer` starts with the batch; nothing here trusts the header.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _ATTRIBUTES_POSITION = 21  # the CRC covers everything from here on
 _MAX_TIMESTAMP_POSITION = 35
 
 HEADER_SIZE = _HEADER.size
-LENGTH_OVERHEAD = 12  # the bytes that `batch_length` does not count
+LENGTH_OVERHEAD = 12  # bytes that `batch_length` does not count
 MAGIC_POSITION = 16
 MAGIC = 2
 CODEC_MASK = 0x07
@@ -64,7 +65,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Size of the whole batch in bytes, header included."""
         return self.batch_length + LENGTH_OVERHEAD
 
     @property
@@ -102,7 +103,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header as it stands there, unchecked."""
+    """Read the header at a position without checking it."""
     try:
         return BatchHeader._make(_HEADER.unpack_from(buffer, position))
     except error:
@@ -110,19 +111,19 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def crc_matches(buffer: memoryview, header: BatchHeader) -> bool:
-    """Whether the whole batch is there and its CRC fits."""
+    """Whether the buffer has the whole batch and its CRC matches."""
     size = header.batch_length + LENGTH_OVERHEAD
     return HEADER_SIZE <= size <= len(buffer) and crc32c(buffer[_ATTRIBUTES_POSITION:size]) == header.crc
 
 
 def assign(buffer: memoryview, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
-    """Give the batch its place in the log."""
+    """Write base offset and leader epoch into the batch."""
     _BASE_OFFSET.pack_into(buffer, 0, base_offset)
     _LEADER_EPOCH.pack_into(buffer, _LEADER_EPOCH_POSITION, leader_epoch)
 
 
 def stamp_append_time(buffer: memoryview, now_ms: int) -> None:
-    """Make every record of the batch that fills `buffer` carry `now_ms` as the time it was stored."""
+    """Set the timestamp of every record in the batch that fills `buffer` to `now_ms`, as LogAppendTime does."""
     (attributes,) = _ATTRIBUTES.unpack_from(buffer, _ATTRIBUTES_POSITION)
     _ATTRIBUTES.pack_into(buffer, _ATTRIBUTES_POSITION, attributes | LOG_APPEND_TIME_FLAG)
     _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_POSITION, now_ms)
@@ -134,5 +135,5 @@ def write_header(buffer: bytearray | memoryview, header: BatchHeader) -> None:
 
 
 def write_crc(buffer: memoryview) -> None:
-    """Make the CRC of the batch that fills `buffer` match the bytes after it."""
+    """Write the CRC of the batch that fills `buffer`."""
     _CRC.pack_into(buffer, _CRC_POSITION, crc32c(buffer[_ATTRIBUTES_POSITION:]))

@@ -1,4 +1,6 @@
-"""Making record batches: for our own clients, for control records, from what compaction or a view leaves."""
+"""Building record batches: for our own clients, for control records, and from the records that compaction
+keeps.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def build_batch(
     control: bool = False,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytearray:
-    """A batch of one or more records, with consecutive offsets from `base_offset`."""
+    """Build a batch of one or more records, with consecutive offsets from `base_offset` on."""
     attributes = (
         codec
         | (LOG_APPEND_TIME_FLAG if timestamp_type else 0)
@@ -75,7 +77,7 @@ def build_batch(
 
 
 def rebuild_batch(header: BatchHeader, records: Sequence[Record]) -> bytearray:
-    """The batch with these of its records only, or none. Its range of offsets, producer and codec stay."""
+    """The batch with some of its records, or none. Its range of offsets, producer and codec stay the same."""
     max_timestamp = header.max_timestamp
     if records and header.timestamp_type is TimestampType.CREATE_TIME:
         max_timestamp = max(record.timestamp for record in records)
@@ -83,7 +85,9 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record]) -> bytearray:
 
 
 def with_records(header: BatchHeader, records: Sequence[bytes]) -> bytearray:
-    """A batch with some records of another, as they are encoded there, uncompressed. All else stays."""
+    """A batch with some records of another one, encoded as they are there, uncompressed. All other fields
+    stay the same.
+    """
     batch = bytearray(HEADER_SIZE) + b"".join(records)
     plain = header._replace(
         attributes=header.attributes & ~CODEC_MASK,

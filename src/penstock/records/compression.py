@@ -1,7 +1,8 @@
-"""The four codecs of Kafka, with a hard cap on what a decompression may produce.
+"""The four codecs of Kafka, with a hard limit on the output of a decompression.
 
-Output goes into a buffer of ours that is never larger than the cap, and the decoder stops where the buffer
-ends: a length claimed inside the data decides nothing. (zstd keeps a window besides, at most as large again.)
+The output buffer is never larger than the limit, and the decoder stops where the buffer ends: a length
+claimed inside
+the data decides nothing. (zstd keeps a window besides, at most as large again.)
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 
 _FIRST_OUTPUT_FACTOR = 8
 _MIN_OUTPUT_BYTES = 16 * 1024
-_OUTPUT_FULL = "failed to write whole buffer"  # how cramjam says that the output buffer is too small
+_OUTPUT_FULL = "failed to write whole buffer"  # cramjam's message for an output buffer that is too small
 _LZ4_LEVEL = 1
 _ZSTD_LEVEL = 3
 _GZIP_LEVEL = 6
 
-# xerial's framing of snappy, what Java writes: a header of 16 bytes (marker, version 1, compatible with 1),
+# xerial's framing of snappy, which Java writes: a header of 16 bytes (marker, version 1, compatible with 1),
 # then blocks, each a length of 4 bytes and a raw snappy block. librdkafka and others write one raw block.
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2
 _XERIAL_MARKER = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _BLOCK_LENGTH = Struct(">i")
-_SNAPPY_MAX_RATIO = 22  # the densest element is a copy: 3 bytes that stand for 64
+_SNAPPY_MAX_RATIO = 22  # the densest element is a copy: 3 bytes for 64
 
 
 class Codec(IntEnum):
@@ -42,7 +43,7 @@ class Codec(IntEnum):
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
-    """In the form that every Kafka consumer reads."""
+    """Compress in the form that every Kafka consumer reads."""
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.GZIP:
@@ -58,7 +59,7 @@ def compress(codec: Codec, data: Buffer) -> bytes:
 
 
 def decompress(codec: int, data: memoryview, limit: int) -> memoryview:
-    """What `data` holds; InvalidBatch when it is damaged, or more than `limit` bytes."""
+    """Decompress `data`; InvalidBatch if it is damaged, or larger than `limit` bytes."""
     if codec == Codec.NONE:
         return data
     try:

@@ -2,8 +2,8 @@
 
     key: version 2 | type 2 (0 abort, 1 commit)      value: version 2 | coordinator epoch 4
 
-Only brokers write them, and only what a broker wrote is read here: other kinds of control batch, and those that
-compaction emptied, are no markers.
+Only brokers write markers. Other kinds of control batches, and control batches that compaction emptied,
+are no markers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Marker(NamedTuple):
 def build_marker(
     producer_id: int, producer_epoch: int, commit: bool, coordinator_epoch: int, timestamp_ms: int
 ) -> bytearray:
-    """The batch to append to every partition of the transaction."""
+    """Build the batch to append to every partition of the transaction."""
     key = _KEY.pack(_VERSION, _COMMIT if commit else _ABORT)
     record = NewRecord(key, _VALUE.pack(_VERSION, coordinator_epoch), timestamp_ms)
     return build_batch(
@@ -52,7 +52,7 @@ def build_marker(
 
 
 def read_marker(batch: memoryview, header: BatchHeader) -> Marker | None:
-    """What a control batch says; None where it is no marker."""
+    """Read the marker of a control batch; None if the batch is no marker."""
     try:
         record = next(iterate(batch, header), None)
         if record is None or record.key is None or record.value is None:

@@ -1,10 +1,11 @@
-"""The records inside a batch, and the batches inside a range of log.
+"""Iteration over the records of a batch, and over the batches of a fetched range.
 
     length | attributes 1 byte | timestamp delta | offset delta | key length, key | value length, value |
     header count | per header: key length, key, value length, value          (numbers are zigzag varints)
 
-Everything is bounds-checked: whatever the bytes are, the only exception is InvalidBatch, and memory follows
-the bytes that are there, never a length or a count they claim.
+Everything is bounds-checked: whatever the bytes are, the only exception is InvalidBatch, and memory use
+follows the
+bytes that are there, never a length or a count they claim.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Record(NamedTuple):
     headers: Headers
 
 
-# Where the parts of one record lie in the body of its batch: timestamp delta, offset delta, start and length
+# The parts of one record in the body of its batch: timestamp delta, offset delta, start and length
 # of the key, start and length of the value (a length of -1 means null), and the headers.
 Layout = tuple[int, int, int, int, int, int, Headers]
 
@@ -46,7 +47,7 @@ Layout = tuple[int, int, int, int, int, int, Headers]
 def iterate(
     buffer: memoryview, header: BatchHeader, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Record]:
-    """The records of the batch at the start of `buffer`. InvalidBatch may come after the first of them."""
+    """The records of the batch at the start of `buffer`. InvalidBatch may be raised after some of them."""
     body = bytes(decompress(header.codec, buffer[HEADER_SIZE : header.size], max_decompressed_bytes))
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
     for delta, offset_delta, key, key_length, value, value_length, headers in walk(body, header.record_count):
@@ -67,7 +68,7 @@ def record_timestamp(header: BatchHeader, delta: int) -> int:
 
 
 def read_batches(buffer: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The whole batches of a fetched range, in order; one that is cut at the end is left out."""
+    """The whole batches of a fetched range, in order. An incomplete last batch is skipped."""
     position = 0
     while len(buffer) - position >= HEADER_SIZE:
         header = read_header(buffer, position)
@@ -81,7 +82,7 @@ def read_batches(buffer: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]
 
 
 def walk(body: bytes | memoryview, record_count: int) -> Iterator[Layout]:
-    """Find every record of a decompressed batch body, which must hold just as many as said."""
+    """Find every record of a decompressed batch body, which must hold exactly `count` records."""
     position = 0
     try:
         for _ in range(record_count):

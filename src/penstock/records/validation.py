@@ -1,7 +1,8 @@
-"""What a client may store: the checks on a produced batch, before anything of it is appended.
+"""Checks on a produced batch, before anything of it is appended.
 
-`check_batch` reads the header alone and is on the path of every produce. `check_records` walks the records,
-which costs time for each: for topics that need it, and off the event loop.
+`check_batch` reads the header alone and is on the path of every produce. `check_records` iterates over the
+records,
+which costs time for each: it is for topics that need it, and runs off the event loop.
 """
 
 from __future__ import annotations
@@ -25,17 +26,19 @@ from penstock.records.batch import (
 from penstock.records.compression import Codec, decompress
 from penstock.records.iteration import record_timestamp, walk
 
-MIN_RECORD_SIZE = 7  # length, attributes, timestamp delta, offset delta, key, value, headers: a byte each
+MIN_RECORD_SIZE = 7  # length, attributes, timestamp delta, offset delta, key, value, headers: one byte each
 
-# A batch may not grow a hundredfold when decompressed, unless it stays small.
+# A batch must not grow a hundredfold when it is decompressed, unless it stays small.
 _MAX_RATIO = 100
 _RATIO_FLOOR_BYTES = 1024 * 1024
-# A compressed batch can hold millions of empty records, each of which costs microseconds to look at.
+# A compressed batch can hold millions of empty records, each of which costs microseconds to check.
 _MAX_CHECKED_RECORDS = 250_000
 
 
 def check_batch(buffer: memoryview, *, max_bytes: int) -> BatchHeader:
-    """The header of the one batch that fills `buffer`; InvalidBatch says why it may not be stored."""
+    """Check the one batch that fills `buffer` and return its header; InvalidBatch says why it cannot be
+    stored.
+    """
     if len(buffer) < HEADER_SIZE or buffer[MAGIC_POSITION] != MAGIC:
         _refuse_format(buffer)
     header = read_header(buffer)
@@ -64,7 +67,7 @@ def check_batch(buffer: memoryview, *, max_bytes: int) -> BatchHeader:
 def check_records(
     buffer: memoryview, header: BatchHeader, *, max_decompressed_bytes: int, require_keys: bool
 ) -> None:
-    """Walk the records of a batch that passed `check_batch`; InvalidBatch when one is not as it should be."""
+    """Check the records of a batch that passed `check_batch`; InvalidBatch if one is not valid."""
     if header.record_count > _MAX_CHECKED_RECORDS:
         raise InvalidBatch(ErrorCode.invalid_record, f"more than {_MAX_CHECKED_RECORDS} records in a batch")
     limit = min(max_decompressed_bytes, max(_RATIO_FLOOR_BYTES, _MAX_RATIO * len(buffer)))

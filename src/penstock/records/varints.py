@@ -22,7 +22,7 @@ def encode(value: int) -> bytes:
 
 
 def decode_int(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """The number and the position after it. IndexError where the data ends too early."""
+    """The number and the position after it. IndexError if the data ends too early."""
     byte = data[position]
     if byte < 128:
         return (byte >> 1) ^ -(byte & 1), position + 1

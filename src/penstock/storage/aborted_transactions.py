@@ -1,10 +1,14 @@
-"""The transactions of a log that were aborted: what a reader of committed data has to leave out (KIP-98).
+"""The aborted transactions of a log, which a reader of committed records has to skip (KIP-98).
 
-In the order of their markers, which is the order they become known in. With each goes an offset below which no
-later one begins, so that a lookup knows when to stop; while a transaction is open for long that says little, and
-the least first offset of every block tells what can be passed over. Grows on the loop thread at the end and never
-shrinks: who holds on to one while the log gets a smaller one still finds what goes with the bytes it reads. Any
-thread.
+They are kept in the order of their markers. Each has an offset below which no later transaction begins, so
+that a
+lookup knows where to stop. While a transaction is open for long that offset says little; the least first
+offset of
+every block then tells which blocks to skip. The collection grows on the loop thread at its end and never
+shrinks: the
+log replaces it by a smaller one, and a reader that holds the old one still finds the transactions of the
+bytes it
+reads. Any thread may read.
 """
 
 from __future__ import annotations
@@ -23,9 +27,9 @@ class AbortedRange(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Where its marker is."""
+    """Offset of the transaction's marker."""
     later_from: int
-    """No transaction whose marker comes later begins below this."""
+    """No transaction whose marker comes later begins below this offset."""
 
 
 class AbortedTransactions:
@@ -65,10 +69,12 @@ class AbortedTransactions:
             self._least_of_block.append(aborted.first_offset)
         elif aborted.first_offset < self._least_of_block[-1]:
             self._least_of_block[-1] = aborted.first_offset
-        self._last_offsets.append(aborted.last_offset)  # last: it is what a reader looks at first
+        self._last_offsets.append(aborted.last_offset)  # last, because a reader looks at it first
 
     def between(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
-        """Those with records from `from_offset` on and below `to_offset`, perhaps, by their first offset."""
+        """The transactions that may have records from `from_offset` on and below `to_offset`, by their first
+        offset.
+        """
         found = [
             AbortedTransaction(self._producer_ids[place], self._first_offsets[place])
             for place in self._overlapping(from_offset, to_offset)
@@ -76,7 +82,7 @@ class AbortedTransactions:
         return sorted(found, key=_first_offset)
 
     def has(self, producer_id: int, offset: int) -> bool:
-        """Whether what the producer wrote at `offset` in a transaction was aborted."""
+        """Whether the record that the producer wrote at `offset` in a transaction was aborted."""
         return any(
             self._producer_ids[place] == producer_id for place in self._overlapping(offset, offset + 1)
         )
@@ -95,16 +101,16 @@ class AbortedTransactions:
             place += 1
 
     def has_marker(self, offset: int) -> bool:
-        """Whether one ends at `offset`."""
+        """Whether a transaction has its marker at `offset`."""
         place = bisect_left(self._last_offsets, offset)
         return place < len(self) and self._last_offsets[place] == offset
 
     def reaches(self, offset: int) -> bool:
-        """Whether any ends at or after `offset`."""
+        """Whether a transaction has its marker at or after `offset`."""
         return len(self) > 0 and self._last_offsets[-1] >= offset
 
     def starting_at(self, log_start_offset: int) -> AbortedTransactions:
-        """Without those that lie below."""
+        """The transactions whose markers are at or above `offset`."""
         place = bisect_left(self._last_offsets, log_start_offset)
         return self if place == 0 else self._from(place)
 
@@ -112,7 +118,7 @@ class AbortedTransactions:
         return self._from(0)
 
     def without(self, last_offsets: Container[int]) -> AbortedTransactions:
-        """Without those that have these markers."""
+        """The transactions except those with these markers."""
         return AbortedTransactions(aborted for aborted in self if aborted.last_offset not in last_offsets)
 
     def _from(self, place: int) -> AbortedTransactions:

@@ -1,13 +1,18 @@
-"""What compaction leaves of one batch. Keys, offsets and times in, bytes out; no input or output.
+"""The rules by which compaction keeps records of one batch. No input or output.
 
-Offsets, producer fields and codec of a batch stay. A tombstone stays until `delete.retention.ms` after the
-pass that first met it; that moment is kept in the batch as Kafka does (KIP-534): a flag, and the base
-timestamp. The last batch of every live producer stays, empty if need be, so that its sequence is not
-forgotten. So does a batch whose records cannot be read.
+Offsets, producer fields and codec of a batch stay the same. A tombstone stays until `delete.retention.ms`
+after the
+pass that first met it; the batch stores that time as in Kafka (KIP-534): a flag, and the base timestamp.
+The last
+batch of every live producer stays, empty if need be, so that its sequence is not forgotten. A batch whose
+records
+cannot be read stays too.
 
-What was aborted goes. A marker stays until the pass that found nothing of its transaction before it, and then as
-long as a tombstone. One of an aborted transaction goes no sooner than a pass after readers were last told of the
-transaction: told of it without its marker, they would leave out what the producer wrote next.
+Aborted records are removed. A marker stays until a pass that found nothing of its transaction before it,
+and then as
+long as a tombstone. The marker of an aborted transaction is removed at the earliest one pass after readers
+were last
+told of the transaction: a reader told of it without its marker would skip what the producer wrote next.
 """
 
 from __future__ import annotations
@@ -32,12 +37,12 @@ _LONG_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LiveProducers:
-    """What of the producers that are not forgotten yet has to stay."""
+    """The batches of known producers that have to stay."""
 
     last_offsets: Mapping[int, int]
-    """The offset of the last record of each that has written in its epoch."""
+    """Offset of the last record of each producer that has written in its epoch."""
     marker_offsets: Mapping[int, int]
-    """The offset of the last marker of the others, of whom nothing else is known."""
+    """Offset of the last marker of each other producer, of which nothing else is known."""
 
     @classmethod
     def of(cls, entries: Mapping[int, ProducerEntry]) -> LiveProducers:
@@ -51,7 +56,7 @@ class LiveProducers:
         )
 
     def keep(self, header: BatchHeader) -> bool:
-        """Whether a batch is the last of its producer."""
+        """Whether a batch is the last one of its producer."""
         if header.is_control:
             return self.marker_offsets.get(header.producer_id) == header.base_offset
         return header.has_producer and self.last_offsets.get(header.producer_id) == header.last_offset
@@ -59,11 +64,11 @@ class LiveProducers:
 
 @dataclass(frozen=True, slots=True)
 class BatchFilter:
-    """Of one pass: it is given every batch, in their order."""
+    """The filter of one pass. Every batch must be passed to it, in order."""
 
     keys: KeyOffsets
     end_offset: int
-    """Up to where `keys` know the log."""
+    """Offset up to which `keys` covers the log."""
     log_start_offset: int
     producers: LiveProducers
     aborted: AbortedTransactions
@@ -71,12 +76,14 @@ class BatchFilter:
     delete_retention_ms: int
     max_decompressed_bytes: int
     settled: set[int] = field(default_factory=set)
-    """Markers of aborted transactions of which nothing was there before this pass: readers need not be told."""
+    """Markers of aborted transactions without a record before this pass; readers need not be told of these
+    transactions.
+    """
     _in_transaction: set[int] = field(default_factory=set)
-    """The producers of which something was met since their last marker."""
+    """Producers with a record since their last marker."""
 
     def apply(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
-        """The very same batch where all of it stays, a smaller one, or None."""
+        """The same batch if all of it stays, a smaller one, or None."""
         if header.is_control:
             return self._apply_control(header, batch)
         if header.is_transactional:
@@ -125,7 +132,7 @@ class BatchFilter:
         return self.now_ms < header.base_timestamp
 
     def _needs_horizon(self, header: BatchHeader, kept: list[Record]) -> bool:
-        """Whether a tombstone was met for the first time; what it outdates is gone after this pass."""
+        """Whether a tombstone was met for the first time; the records it deletes are gone after this pass."""
         if header.attributes & DELETE_HORIZON_FLAG:
             return False
         return any(record.value is None and record.offset < self.end_offset for record in kept)

@@ -1,7 +1,8 @@
-"""Walking over the batch headers of a segment without reading the records between them.
+"""Scanning the batch headers of a segment file without reading the records between them.
 
-Every header is checked before it is trusted: a walk over damaged bytes ends in CorruptLog, never in a loop or
-in a batch that is not one. Any thread.
+Every header is checked before it is trusted: a scan over damaged bytes ends in CorruptLog, never in an
+endless loop or
+in a batch that is none. Any thread.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 def read_range(file: File, position: int, length: int, wait: bool) -> bytes:
-    """Bytes that must be there; WouldBlock unless they are in memory or we may wait."""
+    """Read bytes that must be there; WouldBlock unless they are in memory or the caller may wait."""
     content = file.pread(position, length) if wait else file.pread_cached(position, length)
     if content is None:
         raise WouldBlock
@@ -41,8 +42,10 @@ def read_range(file: File, position: int, length: int, wait: bool) -> bytes:
 def scan_batches(
     file: File, position: int, end: int, *, base_offset: int, min_offset: int, wait: bool
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Each batch in [position, end) with where it starts. `position` and `end` are batch boundaries,
-    `base_offset` is the segment's, and no batch begins below `min_offset`."""
+    """Each batch in [position, end) with its position. `position` and `end` are batch boundaries,
+    `base_offset` is the
+    segment's, and no batch begins below `min_offset`.
+    """
     chunk, start = b"", position
     max_offset = base_offset + MAX_RELATIVE_OFFSET
     while position < end:
@@ -76,9 +79,11 @@ def read_batch(file: File, position: int, header: BatchHeader) -> memoryview:
 def find_batch(
     file: File, position: int, end: int, *, base_offset: int, min_offset: int
 ) -> tuple[int, BatchHeader] | None:
-    """The first whole batch with a right CRC that starts after `position`: where a walk can go on behind
-    damage. The place that a damaged batch's own length says is looked at first: what a client put into a
-    value can look like a batch."""
+    """Find the first whole batch with a valid CRC after `position`, where a scan can go on behind damage.
+
+    The end of the damaged batch by its own length is tried first, because a value written by a client can
+    look like a batch.
+    """
 
     def is_batch(found: int, header: BatchHeader) -> bool:
         return (
@@ -105,7 +110,9 @@ def find_batch(
 
 
 def _header_behind(file: File, position: int, end: int) -> tuple[int, BatchHeader] | None:
-    """What stands where the batch at `position` says it ends, if that can be."""
+    """The position at which the batch at `position` claims to end, and the header there; None if that cannot
+    be.
+    """
     if end - position < HEADER_SIZE:
         return None
     size = read_header(read_range(file, position, HEADER_SIZE, wait=True)).size

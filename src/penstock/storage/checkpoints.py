@@ -1,10 +1,11 @@
-"""Where each log starts, what is known to be on disk, and what was committed: the small facts a restart
-needs.
+"""Checkpoints: log start, recovery mark and high watermark of every log, for the next start.
 
     magic 4 | version 2 | generation 8 | crc32c of the rest 4 | entries as MessagePack           little endian
 
-One file for all logs, kept in two copies that are written in turn; the newest that can be read counts. What
-may not be lost with one copy (where a log was truncated on request) is written to both before it is answered.
+One file for all logs, kept in two copies that are written in turn; the newest that can be read counts. A
+change that
+must survive the loss of one copy (a log start moved on request) is written to both before it is
+acknowledged.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _HEAD = Struct("<4sHQI")
 
 
 class RecoveryMark(msgspec.Struct, frozen=True, array_like=True):
-    """Everything below `offset` is durable, log and index and snapshot; it ends at `position` of segment
+    """The point below which log, index and snapshot are durable: `offset`, at `position` of segment
     `base_offset`.
 
-    The rest is that segment's state there, so that opening a log reads nothing of it.
+    The other fields are the state of that segment there, so that opening a log reads nothing of it.
     """
 
     offset: Offset = Offset(0)
@@ -51,17 +52,17 @@ class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Checkpoints:
-    """Written by one thread at a time."""
+    """The checkpoint files. One thread at a time writes."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.problems: list[str] = []
         self.intact = True
-        """Whether both copies were there."""
+        """Whether both copies were readable."""
         self._generation = 0
 
     def load(self) -> list[LogCheckpoint] | None:
-        """The entries of the newest copy; None where there is none that can be read."""
+        """The entries of the newest copy; None if none can be read."""
         newest: list[LogCheckpoint] | None = None
         missing = 0
         for name in COPIES:
@@ -79,7 +80,7 @@ class Checkpoints:
         return newest
 
     def write(self, entries: Sequence[LogCheckpoint], *, both: bool = False) -> None:
-        """Durable when this returns; after an OSError the other copy is still there."""
+        """Write the entries durably; after an OSError the other copy is still valid."""
         for _ in COPIES if both else COPIES[:1]:
             generation = self._generation + 1
             self._disk.replace(COPIES[generation % 2], _encode(generation, entries))

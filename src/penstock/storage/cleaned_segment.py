@@ -1,7 +1,8 @@
-"""What compaction leaves of some neighbouring segments: a new one, first beside, then instead of them.
+"""The segment that compaction writes to replace some neighbouring segments.
 
-The steps on disk, and what a crash between them leaves, are those of `stray_files`. Until the log has
-finished the swap, readers go on in the old files, which stay open for them.
+The steps on disk, and the state after a crash between them, are described in `stray_files`. Until the log
+has finished
+the swap, readers go on in the old files, which stay open for them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from penstock.storage.stray_files import CLEANED_SUFFIX, SWAP_SUFFIX
 
 
 class CleanedSegment:
-    """Being written: batches come in order. Everything here waits for the disk; one thread at a time."""
+    """A segment that is being written, batch by batch in order. Everything waits for the disk; one thread at
+    a time.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class CleanedSegment:
         self.size = 0
         self.max_timestamp = NO_TIMESTAMP
         self.is_changed = len(replaced) > 1
-        """Whether it differs from what it replaces."""
+        """Whether it differs from the segments that it replaces."""
         self._files = files
         self._log = log
         self._first_crc = 0
@@ -64,7 +67,9 @@ class CleanedSegment:
         self.size += header.size
 
     def finish(self) -> None:
-        """Complete and sync both files. The last index entry says up to where old segments are replaced."""
+        """Complete and sync both files. The last index entry is the offset up to which old segments are
+        replaced.
+        """
         log_file = self._file or self._create(LOG_SUFFIX)
         self._entries.append(IndexEntry(self._end_offset - self.base_offset, self.size, self.max_timestamp))
         index_file = self._create(INDEX_SUFFIX)
@@ -76,15 +81,16 @@ class CleanedSegment:
         index_file.close()
 
     def discard(self) -> None:
-        """It is not wanted after all."""
+        """Remove the files of a segment that is not needed."""
         self._file = None
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
             self._disk.remove(self._path + suffix + CLEANED_SUFFIX)
 
     def swap(self) -> None:
-        """Take the place of the old segments on disk. After StorageError nothing has changed.
+        """Replace the old segments on disk. After StorageError nothing has changed.
 
-        The list of closed segments changes after a crash would finish the swap, and before the files have their names.
+        The list of closed segments changes once a crash would finish the swap, and before the files have
+        their names.
         """
         closed = self._prepare_list()
         for segment in self.replaced:
@@ -120,7 +126,7 @@ class CleanedSegment:
         return closed
 
     def segment(self) -> Segment:
-        """As the log knows it after the swap."""
+        """The segment as the log has it after the swap."""
         return Segment(
             self._files,
             self._directory,
@@ -142,7 +148,7 @@ class CleanedSegment:
 
 
 def _keep_readable(segment: Segment) -> None:
-    """Hold on to the files of a segment whose names will soon be others'."""
+    """Keep the files of a segment open, because their names will soon belong to others."""
     segment.log_file.retire()
     try:
         segment.index.file.retire()

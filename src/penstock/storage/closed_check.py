@@ -1,6 +1,8 @@
-"""Comparing the closed segments of a log with their list at start: files that are missing, shortened or exchanged.
+"""Comparison of a log's closed segments with their list at start: files that are missing, shortened or
+replaced.
 
-A file whose size, inode and modification time are the listed ones is not opened. Everything here waits for the disk.
+A file whose size, inode and modification time are the listed ones is not opened. Everything here waits for
+the disk.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ LOST_REASON = "records that were stored are missing"
 
 
 class ClosedCheck:
-    """The check of one log. `run` gives the segments that can be read; the rest says what was found."""
+    """The check of one log. `run` returns the readable segments; the attributes say what was found."""
 
     def __init__(self, disk: Disk, closed: ClosedSegments, log_start_offset: Offset) -> None:
         self.closed = closed
-        """The list, with the times of files that are right though they were touched."""
+        """The list, with new times for valid files that were touched."""
         self.damage: list[DamagedRange] = []
         self.is_replaced = False
-        """Whether a file has another inode than listed, with the same first batch: it was restored from a copy."""
+        """Whether a file has another inode than listed and the same first batch: it was restored from a copy."""
         self._disk = disk
         self._log_start_offset = log_start_offset
 
@@ -42,7 +44,7 @@ class ClosedCheck:
     def _check(
         self, entry: ClosedSegment, files: dict[int, tuple[Segment, FileStatus]]
     ) -> ClosedSegment | None:
-        """Compare one entry; the entry to list instead where the file is right and its time is another."""
+        """Compare one entry; return a new entry if the file is valid and its time has changed."""
         if entry.end_offset <= self._log_start_offset or not (entry.has_file or entry.size == LOST):
             return None
         if entry.size == LOST:
@@ -75,7 +77,9 @@ class ClosedCheck:
 
     @staticmethod
     def _is_the_file(segment: Segment, entry: ClosedSegment) -> bool:
-        """Whether the first batch is the listed one, or cannot be read: then it is for readers and the scrub to say."""
+        """Whether the first batch is the listed one, or unreadable: readers and the scrub deal with a damaged
+        batch.
+        """
         if segment.size < HEADER_SIZE or entry.size < HEADER_SIZE or first_crc(segment) == entry.first_crc:
             return True
         header = read_header(segment.file.pread(0, HEADER_SIZE))
@@ -84,7 +88,7 @@ class ClosedCheck:
 
     @staticmethod
     def _shorten(segment: Segment) -> int:
-        """Leave the segment its whole batches; the offset after the last of them."""
+        """Limit the segment to its whole batches; return the offset after the last of them."""
         position, end_offset = 0, segment.base_offset
         with suppress(CorruptLog):
             for place, header in segment.walk(segment.size, wait=True):

@@ -1,16 +1,22 @@
-"""The closed segments of a log, listed in a small file, so that a missing, shortened or exchanged file is noticed.
+"""The list of a log's closed segments, in a small file, so that a missing, shortened or replaced segment file
+is noticed.
 
     magic 4 | version 2 | start offset 8 | entries 4 |
     each entry: base offset 8, end offset 8, size 8, inode 8, modified 8, CRC of the first batch 4 |
     crc32c 4                                                                               little endian
 
-The file `closed-segments` lies beside the segments. Its entries are in order and cover every offset from the start
-offset up to the segment that is written: the end offset of an entry is the base offset of the next segment. An entry
-without a file has a negative size: NO_RECORDS for offsets that compaction removed before the log was written here,
-LOST for records that recovery found missing.
+The file `closed-segments` lies beside the segments. Its entries are in order and cover every offset from
+the start
+offset up to the active segment: the end offset of an entry is the base offset of the next segment. An
+entry without a
+file has a negative size: NO_RECORDS for offsets that compaction removed before the log was written here,
+LOST for
+records that recovery found missing.
 
-A list is written after its segments were synced. It is durable before segments are removed, truncated or replaced, so
-that it never names a file that was removed on purpose. A list that a power loss took back names fewer segments.
+A list is written after its segments were synced. It is durable before segments are removed, truncated or
+replaced, so
+that it never names a file that was removed on purpose. A list that a power loss reverted names fewer
+segments.
 """
 
 from __future__ import annotations
@@ -46,9 +52,11 @@ class ClosedSegment(NamedTuple):
     size: int
     inode: int = 0
     modified: int = 0
-    """Modification time. A file with another inode or another time than listed is looked into at start."""
+    """Modification time in nanoseconds. A file with another inode or another time than listed is opened at
+    start.
+    """
     first_crc: int = 0
-    """The CRC that the first batch carries, which tells the file from any other; 0 without a batch."""
+    """CRC in the header of the first batch, which identifies the file; 0 without a batch."""
 
     @property
     def has_file(self) -> bool:
@@ -58,16 +66,16 @@ class ClosedSegment(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ClosedSegments:
     start_offset: Offset = _START
-    """Below this offset no file is expected."""
+    """Offset below which no file is expected."""
     entries: tuple[ClosedSegment, ...] = ()
 
     @property
     def end_offset(self) -> Offset:
-        """The base offset of the first segment that is not listed."""
+        """Base offset of the first segment that is not listed."""
         return Offset(self.entries[-1].end_offset) if self.entries else self.start_offset
 
     def extended(self, entries: Iterable[ClosedSegment]) -> ClosedSegments:
-        """With other entries in place of those they overlap."""
+        """The list with new entries, in place of those they overlap."""
         added = sorted(entries)
         if added and added[0].base_offset >= self.end_offset:
             return replace(self, entries=(*self.entries, *added))
@@ -79,20 +87,20 @@ class ClosedSegments:
         return replace(self, entries=tuple(sorted((*kept, *added))))
 
     def without(self, base_offset: int, end_offset: int) -> ClosedSegments:
-        """Without the entries of segments that begin in [base_offset, end_offset)."""
+        """The list without the segments that begin in [base_offset, end_offset)."""
         return replace(
             self,
             entries=tuple(each for each in self.entries if not base_offset <= each.base_offset < end_offset),
         )
 
     def starting_at(self, offset: int) -> ClosedSegments:
-        """After everything below the segment with this base offset was deleted."""
+        """The list after the segments below this base offset were deleted."""
         return ClosedSegments(
             Offset(offset), tuple(each for each in self.entries if each.base_offset >= offset)
         )
 
     def ending_at(self, offset: int) -> ClosedSegments:
-        """After a truncation: what lies above the offset is not listed, an entry without a file may be cut."""
+        """The list after a truncation to `offset`. An entry without a file may be shortened."""
         kept = [each for each in self.entries if each.end_offset <= offset or not each.has_file]
         cut = (each._replace(end_offset=min(each.end_offset, offset)) for each in kept)
         return replace(self, entries=tuple(each for each in cut if each.base_offset < each.end_offset))
@@ -105,7 +113,7 @@ class ClosedSegments:
 
     @classmethod
     def decode(cls, content: bytes) -> ClosedSegments:
-        """StorageError where these are not the bytes of a list."""
+        """Decode a list; StorageError if the bytes are not one."""
         try:
             magic, version, start_offset, count = _HEAD.unpack_from(content)
             (crc,) = _CRC.unpack(content[-_CRC.size :])
@@ -142,17 +150,19 @@ def first_crc(segment: Segment) -> int:
 
 
 def read_list(disk: Disk, directory: str) -> ClosedSegments:
-    """FileNotFoundError where an earlier version wrote the log; StorageError where the list is damaged."""
+    """Read the list; FileNotFoundError if an earlier version wrote the log, StorageError if the list is
+    damaged.
+    """
     return ClosedSegments.decode(disk.read(list_path(directory)))
 
 
 def write_list(disk: Disk, directory: str, closed: ClosedSegments) -> None:
-    """Durable when this returns."""
+    """Write the list durably."""
     disk.replace(list_path(directory), closed.encode())
 
 
 def prepare_list(disk: Disk, directory: str, closed: ClosedSegments) -> File:
-    """Write a list beside the one in use; once the file is synced, `publish_list` puts it in place."""
+    """Write a list beside the one in use; after a sync of the file, `publish_list` puts it in place."""
     file = disk.open(list_path(directory) + ".new.tmp", create=True)
     file.truncate(0)
     file.pwrite(0, (closed.encode(),))
@@ -164,7 +174,7 @@ def publish_list(disk: Disk, directory: str) -> None:
 
 
 def write_lists(disk: Disk, lists: Sequence[tuple[str, ClosedSegments]]) -> None:
-    """Write the lists of many logs with few syncs; durable when this returns."""
+    """Write the lists of many logs durably, with few syncs."""
     if len(lists) <= _SYNC_ALL_ABOVE:
         for directory, closed in lists:
             write_list(disk, directory, closed)

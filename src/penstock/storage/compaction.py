@@ -1,10 +1,15 @@
-"""Log compaction: of each key only the newest record stays, at its offset; a tombstone goes some time later.
+"""Log compaction: only the newest record of each key stays, at its offset; a tombstone is removed some time
+later.
 
-A pass reads the keys of what was written since the last one (as many as fit in its memory), then rewrites
-every closed segment up to there without the records that these keys outdate. It runs in short steps in a
-pool, so that its driver decides how much of the machine it gets; segments are exchanged between two steps.
-Oldest first, so that a tombstone never goes before what it deletes. Nothing is touched from the first open
-transaction on: what is not decided outdates nothing. After a crash a pass is just made again.
+A pass reads the keys that were written since the last one (as many as fit in its memory), then rewrites
+every closed
+segment up to there without the older records of these keys. It runs in short steps in a pool, so that the
+caller
+limits its share of the machine; segments are swapped between two steps, oldest first, so that a tombstone
+never goes
+before the records it deletes. Nothing is touched from the first open transaction on: undecided records
+replace
+nothing. After a crash the pass is repeated.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ class Progress(Enum):
 
 
 class _Span(NamedTuple):
-    """A closed segment and where the next one starts."""
+    """A closed segment and the base offset of the next one."""
 
     segment: Segment
     end_offset: int
@@ -46,7 +51,7 @@ class _Span(NamedTuple):
 def begin_compaction(
     log: Log, files: FileCache, now_ms: int, high_watermark: Offset, dedupe_buffer_bytes: int
 ) -> Compaction | None:
-    """A pass over the log, where there may be something to gain. Loop thread; reads nothing.
+    """A pass over the log, if there may be something to gain. Loop thread; reads nothing.
 
     A damaged log is not compacted: a new segment over a damaged range would hide the range from readers.
     """
@@ -57,7 +62,7 @@ def begin_compaction(
 
 
 def _closed_spans(log: Log, high_watermark: Offset) -> list[_Span]:
-    """Segments that change no more, for writers, for readers and for a recovery, which starts at the mark."""
+    """The segments that writers, readers and a recovery, which starts at the mark, do not change any more."""
     segments = log.segments
     limit = min(high_watermark, log.mark.base_offset)
     first_unstable = log.producers.unstable.first(high_watermark)
@@ -72,7 +77,7 @@ class Compaction:
 
     def __init__(self, log: Log, files: FileCache, spans: list[_Span], now_ms: int, keys: KeyOffsets) -> None:
         self.end_offset = log.cleaned_offset
-        """When the pass is done: up to where every key was seen once."""
+        """Offset below which every key was seen once, after the pass."""
         self.cleaned: CleanedSegment | None = None
         self._files = files
         self._directory = log.directory
@@ -90,18 +95,18 @@ class Compaction:
         self._steps = self._run()
 
     def step(self) -> Progress:
-        """Work for a moment. After CorruptLog or OSError the pass is to be abandoned."""
+        """Work for a moment. After CorruptLog or OSError the pass has to be abandoned."""
         return next(self._steps, Progress.DONE)
 
     def finish(self) -> None:
-        """The pass is done: the log knows how far it is clean, and readers are told no more of what is gone."""
+        """Tell the log how far it is clean, and forget aborted transactions that are gone."""
         self._log.cleaned_offset = self.end_offset
         if self._settled:
             producers = self._log.producers
             producers.aborted = producers.aborted.without(self._settled)
 
     def abandon(self) -> None:
-        """Remove what is half done. Waits for the disk."""
+        """Remove unfinished files. Waits for the disk."""
         if self.cleaned is not None:
             self.cleaned.discard()
 
@@ -116,7 +121,7 @@ class Compaction:
         self.end_offset = Offset(end_offset)
 
     def _old_enough(self) -> list[_Span]:
-        """The spans up to the first with a record that compaction shall not see yet."""
+        """The spans before the first one with a record younger than `min.compaction.lag.ms`."""
         lag_ms = self._config.min_compaction_lag_ms
         for place, span in enumerate(self._spans):
             if lag_ms and span.segment.newest_timestamp(wait=True) > self._now_ms - lag_ms:
@@ -135,7 +140,7 @@ class Compaction:
         )
 
     def _oldest_timestamp(self, dirty: list[_Span]) -> int:
-        """Of the first batch no pass has seen; now, where there is none."""
+        """Timestamp of the first batch that no pass has seen; now, if there is none."""
         for segment, _ in dirty:
             _, header = segment.locate(self._dirty_from, segment.size, wait=True)
             if header is not None:
@@ -143,7 +148,7 @@ class Compaction:
         return self._now_ms
 
     def _read_keys(self) -> Generator[Progress, None, int]:
-        """Learn the keys of what no pass has seen; returns up to which offset they fitted."""
+        """Collect the keys that no pass has seen; return the offset up to which they fitted."""
         for segment, end_offset in self._spans:
             if end_offset <= self._dirty_from:
                 continue
@@ -165,13 +170,13 @@ class Compaction:
         try:
             records = list(iterate(batch, header, max_decompressed_bytes=limit))
         except InvalidBatch:
-            return  # nobody can read its records, so they outdate nothing; it stays as it is
+            return  # its records cannot be read, so they replace nothing; the batch stays
         for record in records:
             if record.key is not None:
                 self._keys.record(record.key, record.offset)
 
     def _groups(self, end_offset: int) -> Iterator[list[_Span]]:
-        """The segments to rewrite, neighbours that fit into one together."""
+        """The segments to rewrite, in groups of neighbours that fit into one segment."""
         group: list[_Span] = []
         size = 0
         for span in self._spans:
@@ -202,7 +207,7 @@ class Compaction:
         )
 
     def _clean(self, group: list[_Span], batch_filter: BatchFilter) -> Iterator[Progress]:
-        """Write what stays of the group; only where that is less is it put in place."""
+        """Write the remaining records of the group; put the new segment in place only if it is smaller."""
         replaced = tuple(span.segment for span in group)
         self.cleaned = cleaned = CleanedSegment(
             self._files,
@@ -237,7 +242,7 @@ class Compaction:
 
 
 def _read_checked(segment: Segment, position: int, header: BatchHeader) -> memoryview:
-    """The batch; damage ends the pass, for a new CRC over it would hide it from readers."""
+    """Read a batch. Damage ends the pass, because a new CRC over it would hide it from readers."""
     batch = read_batch(segment.file, position, header)
     if not crc_matches(batch, header):
         raise CorruptLog(f"{segment.log_file.path}: the CRC of the batch at {position} does not match")

@@ -1,8 +1,11 @@
 """Damage of a log: ranges of offsets whose records were stored and cannot be read any more.
 
-A log keeps its damaged ranges in order, without overlaps, as a tuple that is replaced and never changed. A read at an
-offset inside a range is an error: a reader must never step over lost records silently. Records behind a range stay
-readable. Truncation below a range and a log start above it end the damage. Any thread may read a tuple of ranges.
+A log keeps its damaged ranges in order, without overlaps, as a tuple that is replaced and never changed. A
+read at an
+offset inside a range is an error: a reader must never skip lost records silently. Records behind a range
+stay
+readable. A truncation below a range or a log start above it ends the damage. Any thread may read a tuple
+of ranges.
 """
 
 from __future__ import annotations
@@ -15,12 +18,12 @@ from penstock.model import Offset
 
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
-    """Offsets from `base_offset` up to, and without, `end_offset`."""
+    """The offsets from `base_offset` up to, and without, `end_offset`."""
 
     base_offset: Offset
     end_offset: Offset
     reason: str
-    """What was found, for log lines and `/health`."""
+    """Finding in words, for log lines and `/health`."""
 
     def __contains__(self, offset: int) -> bool:
         return self.base_offset <= offset < self.end_offset
@@ -34,7 +37,7 @@ NO_DAMAGE: Damage = ()
 
 
 def merge_damage(ranges: Iterable[DamagedRange]) -> Damage:
-    """The ranges in order. Where two overlap, the later one is cut to what the earlier one does not cover."""
+    """The ranges in order. If two overlap, the later one keeps only what the earlier one does not cover."""
     merged: list[DamagedRange] = []
     for each in sorted(ranges, key=lambda damaged: (damaged.base_offset, -damaged.end_offset)):
         base_offset = max(each.base_offset, merged[-1].end_offset) if merged else each.base_offset
@@ -44,7 +47,7 @@ def merge_damage(ranges: Iterable[DamagedRange]) -> Damage:
 
 
 def clip_damage(damage: Damage, start_offset: Offset, end_offset: Offset) -> Damage:
-    """The damage within a log of these bounds."""
+    """The damage between a log start and a log end."""
     clipped = (
         replace(
             each,
@@ -57,7 +60,7 @@ def clip_damage(damage: Damage, start_offset: Offset, end_offset: Offset) -> Dam
 
 
 def before_damage(damage: Damage, offset: Offset) -> Offset:
-    """The start of the damage around an offset; the offset itself where it is not damaged."""
+    """The start of the damage around an offset; the offset itself if it is not damaged."""
     for each in reversed(damage):
         if offset in each:
             offset = each.base_offset

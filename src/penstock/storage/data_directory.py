@@ -1,11 +1,16 @@
-"""The owner of a data directory, and what the directory proves about its last use.
+"""The owner of a data directory, and the evidence of its last use.
 
-`meta.json` is written at the first start and names node, cluster and directory; any other broker is refused, so that
-no two brokers write the same logs. `clean-stop` holds the broker epoch of a clean stop and is removed at start.
+`meta.json` is written at the first start and names node, cluster and directory; any other broker is
+refused, so that
+no two brokers write the same logs. `clean-stop` holds the broker epoch of a clean stop and is removed at
+start.
 
-`boot-id` is written when the broker has registered. It names the boot of the machine, the broker epoch and the status
-(device, inode, change time) of the marker file `logs/marker-<broker epoch>`. In the same boot, whatever a broker wrote
-is still there, in the kernel's memory if not on the disk, however its process ended. A copy of the directory has a
+`boot-id` is written when the broker has registered. It names the boot of the machine, the broker epoch and
+the status
+(device, inode, change time) of the marker file `logs/marker-<broker epoch>`. In the same boot, whatever a
+broker wrote
+is still there, in the kernel's memory if not on the disk, however its process ended. A copy of the
+directory has a
 marker with another status: it is another disk, may be older than the last write, and proves nothing.
 """
 
@@ -52,7 +57,7 @@ class _Use(msgspec.Struct, frozen=True):
 
 
 def open_directory(disk: Disk, node_id: BrokerId, new_directory_id: UUID) -> DirectoryMeta:
-    """Claim the directory for this process and this broker; ConfigError where it is another's."""
+    """Claim the directory for this process and this broker; ConfigError if it belongs to another."""
     if not disk.lock():
         raise ConfigError("the data directory is in use by another broker; give each its own --data-dir")
     try:
@@ -77,7 +82,7 @@ def open_directory(disk: Disk, node_id: BrokerId, new_directory_id: UUID) -> Dir
 
 
 def join_cluster(disk: Disk, meta: DirectoryMeta, cluster_id: str) -> DirectoryMeta:
-    """The broker found out which cluster it is in; ConfigError where its data is another cluster's."""
+    """Record the cluster of this directory; ConfigError if its data belongs to another cluster."""
     if meta.cluster_id == cluster_id:
         return meta
     if meta.cluster_id is not None:
@@ -88,8 +93,7 @@ def join_cluster(disk: Disk, meta: DirectoryMeta, cluster_id: str) -> DirectoryM
 
 
 def take_clean_stop(disk: Disk) -> BrokerEpoch | None:
-    """The epoch under which the broker stopped cleanly, else None. The mark is durably gone when this
-    returns."""
+    """The broker epoch of the last clean stop, or None. The file is durably removed when this returns."""
     epoch: BrokerEpoch | None = None
     with suppress(FileNotFoundError, msgspec.MsgspecError):
         epoch = BrokerEpoch(msgspec.json.decode(disk.read(CLEAN_STOP_FILE), type=_CleanStop).broker_epoch)
@@ -100,16 +104,22 @@ def take_clean_stop(disk: Disk) -> BrokerEpoch | None:
 
 @dataclass(frozen=True, slots=True)
 class LastUse:
-    """What a data directory proves about its last use."""
+    """Evidence of the last use of a data directory."""
 
     is_copy: bool = False
-    """Whether the directory, or a part of it, was restored from a copy since a broker last registered with it."""
+    """Whether the directory, or a part of it, was restored from a copy since a broker last registered with
+    it.
+    """
     epoch_in_boot: BrokerEpoch | None = None
     """Broker epoch of the last registration, if that was in this boot of the machine."""
 
 
 def read_last_use(disk: Disk, boot_id: str) -> LastUse:
-    """Read it before anything is written: recovery hides the traces of a copy. An empty boot id is never the same."""
+    """Read the evidence of the last use. Call this before anything is written: recovery hides the traces of a
+    copy.
+
+    An empty boot id equals no other.
+    """
     use = _read_use(disk)
     if use is None:
         return LastUse()
@@ -121,7 +131,7 @@ def read_last_use(disk: Disk, boot_id: str) -> LastUse:
 
 
 def rename_copy(disk: Disk, meta: DirectoryMeta, new_directory_id: UUID) -> DirectoryMeta:
-    """Give a copy a directory id of its own: the cluster then treats it as another disk."""
+    """Give a copy a directory id of its own, so that the cluster treats it as another disk."""
     meta = msgspec.structs.replace(meta, directory_id=new_directory_id)
     disk.replace(META_FILE, msgspec.json.encode(meta))
     disk.remove(BOOT_FILE)
@@ -129,9 +139,10 @@ def rename_copy(disk: Disk, meta: DirectoryMeta, new_directory_id: UUID) -> Dire
 
 
 def record_use(disk: Disk, boot_id: str, broker_epoch: BrokerEpoch) -> None:
-    """The broker has registered: the cluster does not count on anything that the directory lacks.
+    """Record the registration of the broker: the cluster does not count on anything that the directory lacks.
 
-    The former marker stays until the new record is durable, so that a crash in between leaves the former record true.
+    The former marker stays until the new record is durable, so that a crash in between leaves the former
+    record true.
     """
     marker = _marker_path(broker_epoch)
     file = disk.open(marker, create=True)
@@ -147,7 +158,7 @@ def record_use(disk: Disk, boot_id: str, broker_epoch: BrokerEpoch) -> None:
 
 
 def distrust_boot(disk: Disk) -> None:
-    """The disk has lost something in this boot: the next start must not assume that everything is still there.
+    """Make the next start assume that something was lost in this boot.
 
     This need not be durable: after a power loss the boot is another one.
     """
@@ -156,7 +167,9 @@ def distrust_boot(disk: Disk) -> None:
 
 
 def _read_use(disk: Disk) -> _Use | None:
-    """None where no broker has registered, or one of a version that wrote the boot id alone."""
+    """The record of the last registration; None without one, or if an earlier version wrote the boot id
+    alone.
+    """
     with suppress(FileNotFoundError, msgspec.MsgspecError):
         return msgspec.json.decode(disk.read(BOOT_FILE), type=_Use)
     return None
@@ -177,10 +190,12 @@ def _has_marker(disk: Disk, use: _Use, *, is_same_boot: bool) -> bool:
 
 
 def _restored_logs(disk: Disk) -> dict[str, int]:
-    """The logs that a tool that preserves times has put back in place: their paths and change times.
+    """Logs that a tool which preserves times has restored: their paths and change times.
 
-    Such a tool skips the marker, which is the same in the copy, but what it writes has an older modification time than
-    change time. Appends and new files set both times of the newest segment and of its directory. A log that was
+    Such a tool skips the marker, which is the same in the copy, but the files it writes have an older
+    modification time
+    than change time. Appends and new files set both times of the newest segment and of its directory. A
+    log that was
     restored before the last registration, and not written since, is in the record of that registration.
     """
     if not disk.exists(LOGS):

@@ -1,8 +1,10 @@
-"""The disk, as a seam: every file Penstock touches is reached through a `Disk`.
+"""The disk as a seam: every file of a broker is reached through a `Disk`.
 
-Paths are relative to the data directory, with forward slashes. Writes land in the operating system's cache;
-only `File.sync`, `Disk.sync_all`, `Disk.sync_dir` and `Disk.replace` make anything durable, and a name
-(created, renamed or removed) is durable only after `sync_dir` of its directory. Any thread may call.
+Paths are relative to the data directory, with forward slashes. Writes go to the operating system's cache;
+only
+`File.sync`, `Disk.sync_all`, `Disk.sync_dir` and `Disk.replace` make anything durable, and a name
+(created, renamed or
+removed) is durable only after `sync_dir` of its directory. Any thread may call.
 """
 
 from __future__ import annotations
@@ -23,15 +25,16 @@ from typing_extensions import Buffer
 _LINUX = sys.platform == "linux"
 _LOCK_FILE = "lock"
 _CACHE_PROBE_BYTES = 256 * 1024
-_MAX_BUFFERS = 1024  # IOV_MAX, on every system we run on
+_MAX_BUFFERS = 1024  # IOV_MAX of all supported systems
 _SYNC_FILE_RANGE_WRITE = 2
 
 
 class FileStatus(NamedTuple):
-    """What the file system says of a file or directory, beyond its content.
+    """Status of a file or directory in the file system.
 
-    A copy has another inode or a later `changed_ns`, whatever tool made it; only a copy of the whole block device has
-    the same ones. A tool that preserves modification times leaves `modified_ns` behind `changed_ns`.
+    A copy has another inode or a later `changed_ns`, whatever tool made it; only a copy of the whole block
+    device has the
+    same ones. A tool that preserves modification times leaves `modified_ns` behind `changed_ns`.
     """
 
     device: int
@@ -44,24 +47,24 @@ class FileStatus(NamedTuple):
 
 
 class File(Protocol):
-    """An open file. Closed by `close` or when the last reference goes."""
+    """An open file. Closed by `close` or with its last reference."""
 
     def size(self) -> int: ...
 
     def pread(self, position: int, length: int) -> bytes:
-        """Up to `length` bytes; fewer only at the end of the file. May wait for the disk."""
+        """Read up to `length` bytes; fewer only at the end of the file. May wait for the disk."""
         ...
 
     def pread_cached(self, position: int, length: int) -> bytes | None:
-        """As pread, or None where it would have to wait for the disk."""
+        """Read as `pread` does, or return None if that would wait for the disk."""
         ...
 
     def is_cached(self, position: int, length: int) -> bool:
-        """Whether the range is (very likely) in memory, so that sendfile will not stall the loop."""
+        """Whether the range is (very likely) in memory, so that sendfile does not stall the loop."""
         ...
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """Write all of the buffers at `position` or raise OSError; how much was written is then not known."""
+        """Write all buffers at `position`. After an OSError it is unknown how much was written."""
         ...
 
     def truncate(self, length: int) -> None: ...
@@ -71,11 +74,11 @@ class File(Protocol):
         ...
 
     def start_writeback(self, position: int, length: int) -> None:
-        """Begin writing the range to disk without waiting; a hint."""
+        """Hint to begin writing the range to disk; does not wait."""
         ...
 
     def fileno(self) -> int | None:
-        """For sendfile; None where there is no such thing."""
+        """Descriptor for sendfile; None if the file has none."""
         ...
 
     def close(self) -> None: ...
@@ -89,11 +92,11 @@ class Disk(Protocol):
     def read(self, path: str) -> bytes: ...
 
     def replace(self, path: str, content: bytes) -> None:
-        """Durably put a whole file in place: temporary file, sync, rename, sync of the directory."""
+        """Put a whole file in place durably: temporary file, sync, rename, sync of the directory."""
         ...
 
     def list(self, path: str) -> list[str]:
-        """The names in a directory, sorted; empty where it does not exist."""
+        """The names in a directory, sorted; empty if it does not exist."""
         ...
 
     def size(self, path: str) -> int: ...
@@ -101,7 +104,7 @@ class Disk(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def status(self, path: str) -> FileStatus:
-        """The status of a file or directory; FileNotFoundError where there is none."""
+        """The status of a file or directory; FileNotFoundError if there is none."""
         ...
 
     def make_dir(self, path: str) -> None:
@@ -111,7 +114,7 @@ class Disk(Protocol):
     def rename(self, source: str, target: str) -> None: ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; nothing happens where there is none."""
+        """Remove a file; a missing file is no error."""
         ...
 
     def remove_tree(self, path: str) -> None: ...
@@ -119,14 +122,13 @@ class Disk(Protocol):
     def sync_dir(self, path: str) -> None: ...
 
     def sync_all(self) -> bool:
-        """Make everything written so far on this disk durable at once; False where the system has no such
-        call."""
+        """Make everything written so far on this disk durable at once; False if the system has no such call."""
         ...
 
     def free_bytes(self) -> int: ...
 
     def lock(self) -> bool:
-        """Claim the whole disk for this process until `close`; False where another has it."""
+        """Claim the whole disk for this process until `close`; False if another process has it."""
         ...
 
     def close(self) -> None:
@@ -135,8 +137,9 @@ class Disk(Protocol):
 
 
 class RealFile:
-    """A file descriptor. Closing is left to the last reference, so that a slice being sent outlives
-    eviction."""
+    """A file descriptor. It is closed with its last reference, so that a slice being sent outlives an
+    eviction.
+    """
 
     __slots__ = ("_fd",)
 
@@ -209,7 +212,9 @@ class RealFile:
         return total
 
     def _write_rest(self, position: int, views: list[memoryview], written: int) -> None:
-        """After a short write, which is not an error, or with more buffers than one call takes."""
+        """Write the rest after a short write, which is no error, or if there are more buffers than one call
+        takes.
+        """
         for view in views:
             skipped = min(written, len(view))
             written -= skipped
@@ -245,7 +250,7 @@ class RealFile:
 
 
 class RealDisk:
-    """A directory of the file system. Names that would lead out of it are refused."""
+    """A directory of the file system. Paths that lead out of it are refused."""
 
     def __init__(self, root: str) -> None:
         os.makedirs(root, exist_ok=True)
@@ -355,10 +360,12 @@ class RealDisk:
 
 
 def _no_wait_flag() -> int | None:
-    """The flag of preadv2 for reads that never wait; None where Python was built without it.
+    """The flag of preadv2 for reads that never wait; None if Python was built without it.
 
-    Python builds against an old libc, such as python-build-standalone, lack the flag. Whether bytes are in memory is
-    then unknown, so they count as not cached: callers read them in a pool, and the event loop never waits for the disk.
+    Python builds against an old libc, such as python-build-standalone, lack the flag. Whether bytes are in
+    memory is then
+    unknown, so they count as not cached: callers read them in a pool, and the event loop never waits for
+    the disk.
     """
     return getattr(os, "RWF_NOWAIT", None)
 
@@ -378,7 +385,7 @@ def _load_libc() -> ctypes.CDLL | None:
 
 
 def _syncfs_reports_errors() -> bool:
-    """Linux 5.8 and later; before, syncfs returned success even when pages could not be written."""
+    """Whether syncfs reports failed writes, as it does from Linux 5.8 on."""
     version = os.uname().release.split(".")
     try:
         return (int(version[0]), int(version[1])) >= (5, 8)

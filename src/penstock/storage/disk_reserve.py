@@ -1,4 +1,4 @@
-"""A file of zeros whose space a broker gives back when it starts, so that a start can write on a full disk."""
+"""A file of zeros whose space a broker frees when it starts, so that a start can write on a full disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def release_reserve(disk: Disk) -> None:
 
 
 def keep_reserve(disk: Disk) -> None:
-    """Take the space again for the next start, as far as there is any; it need not be durable."""
+    """Take the space again for the next start, if there is any; it need not be durable."""
     try:
         disk.open(RESERVE_FILE, create=True).pwrite(0, (bytes(RESERVE_BYTES),))
     except OSError:

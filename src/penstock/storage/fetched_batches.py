@@ -1,8 +1,10 @@
-"""What a follower may append: the whole batches of a fetched range, checked before any of them is written.
+"""Checks on the batches that a follower fetched, before any of them is written.
 
-The leader has decided what they are, so nothing of a client's rules counts here: there may be gaps between them
-that compaction left, control batches, any state of a producer, attributes that only a cleaner sets. What must hold
-is that they are whole, that they follow on what is there, and that no epoch goes back or is later than the leader's.
+The leader has accepted the batches, so the rules for clients do not apply: there may be gaps that
+compaction left,
+control batches, any state of a producer, and attributes that only compaction sets. Each batch must be
+whole and follow
+the log end, and its leader epoch must be neither below the last one nor above the leader's.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from penstock.records.iteration import read_batches
 from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET
 
 MAX_GAP = 1 << 42
-"""Offsets between two batches. A wider gap is a damaged base offset, which the CRC of a batch does not cover."""
+"""Maximum number of offsets between two batches. A wider gap is a damaged base offset, which the CRC does not
+cover.
+"""
 
 
 class FetchedBatch(NamedTuple):
@@ -28,9 +32,10 @@ class FetchedBatch(NamedTuple):
 def check_fetched(
     records: memoryview, log_end: Offset, last_epoch: LeaderEpoch, leader_epoch: LeaderEpoch
 ) -> list[FetchedBatch]:
-    """The batches to append at `log_end`, after a record of `last_epoch`. A batch that is cut at the end is left out.
+    """The batches to append at `log_end`, after a record of `last_epoch`. An incomplete last batch is
+    skipped.
 
-    Batches before a damaged one are returned; CORRUPT_MESSAGE where the damaged batch is the first.
+    Batches before a damaged one are returned; CORRUPT_MESSAGE if the first batch is damaged.
     """
     found: list[FetchedBatch] = []
     position = 0
@@ -76,9 +81,11 @@ def _check(
 def fill_gap(
     log_end: Offset, last_epoch: LeaderEpoch, behind: BatchHeader
 ) -> tuple[memoryview, FetchedBatch]:
-    """An empty batch that covers the offsets from the log end up to the batch `behind`, as far as one batch can.
+    """An empty batch that covers the offsets from the log end up to the batch `behind`, as far as one batch
+    can.
 
-    Compaction leaves such batches too, so clients know them. The epoch is that of the record before the gap.
+    Compaction leaves such batches too, so clients know them. The epoch is that of the record before the
+    gap.
     """
     header = BatchHeader(
         base_offset=log_end,

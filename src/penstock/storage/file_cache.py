@@ -1,9 +1,12 @@
-"""How thousands of segments share a bounded number of file descriptors.
+"""A bounded number of file descriptors, shared by thousands of segments.
 
-A `CachedFile` opens when first used and stays open until others need its place; who still holds the `File`
-keeps it. A file with unsynced bytes is pinned by its segment instead: an error while writing it back reaches
-only descriptors that were open before. Any thread may read through the cache (every step is one atomic
-operation on a deque or an attribute); pins are counted on the loop thread.
+A `CachedFile` opens when first used and stays open until others need its place; a caller that still holds
+the `File`
+keeps it open. A file with unsynced bytes is pinned by its segment instead: an error while writing it back
+reaches only
+descriptors that were open before. Any thread may read through the cache (every step is one atomic
+operation on a deque
+or an attribute); pins are counted on the loop thread.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ DEFAULT_MAX_OPEN_FILES = 4096
 
 
 class FileCache:
-    """Closes files in the order they were opened, sparing once each that was used since (second chance)."""
+    """A cache that closes files in the order they were opened, and spares each used file once (second
+    chance).
+    """
 
     def __init__(self, disk: Disk, max_open: int = DEFAULT_MAX_OPEN_FILES) -> None:
         self.disk = disk
@@ -31,7 +36,7 @@ class FileCache:
 
     @property
     def crowded(self) -> bool:
-        """More files are pinned than may be open."""
+        """Whether more files are pinned than may be open."""
         return self.pinned > self.max_open
 
     def add(self, opened: CachedFile) -> None:
@@ -78,10 +83,10 @@ class CachedFile:
         return file
 
     def retire(self) -> None:
-        """The path is about to be removed or to name another file: hold on to the file that is there now."""
+        """Keep the present file, because its path is about to be removed or to name another file."""
         self.retired = self.get()
 
     def discard(self) -> None:
-        """The file is gone: give its place to others, and its space back when the last reader is done."""
+        """Give up a file that was removed; its space is freed after its last reader is done."""
         self.file = None
         self._cache.remove(self)

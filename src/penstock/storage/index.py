@@ -1,13 +1,17 @@
-"""The sparse index of a segment: from an offset or a time to where in the file to start looking.
+"""Sparse index of a segment: from an offset or a time to the position at which a scan starts.
 
     relative offset 4 | position 4 | max timestamp 8 | crc 4             little endian, every entry 20 bytes
 
-An entry is a boundary between two batches: those before `position` have offsets below `base + relative
-offset` and `max timestamp` is the greatest of theirs; those from it on have offsets at or above. A closed
-segment's index ends with the boundary at the end of its log. New entries live in memory until a checkpoint
-has written them; a crash loses or keeps them as it likes, for recovery drops all above its starting point.
-The CRC is seeded with the base offset, so that damage, and an index that belongs to another segment, are
-noticed when an entry is used and the index is made again from the log.
+An entry is a boundary between two batches: batches before `position` have offsets below `base + relative
+offset`, and
+`max timestamp` is their greatest; batches from there on have offsets at or above. The index of a closed
+segment ends
+with the boundary at the end of its log. New entries are in memory until a checkpoint has written them; a
+crash may lose
+or keep them, because recovery drops all entries above its starting point. The CRC is seeded with the base
+offset, so
+that damage, and an index of another segment, are noticed when an entry is used; the index is then rebuilt
+from the log.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ _Columns = tuple["array[int]", "array[int]", "array[int]"]
 
 
 class IndexDamaged(Exception):
-    """What is stored cannot be trusted; make it again from the log."""
+    """The stored index cannot be trusted and has to be rebuilt from the log."""
 
 
 def encode_entries(base_offset: int, entries: Iterable[tuple[int, int, int]]) -> bytes:
@@ -59,10 +63,12 @@ def decode_entry(base_offset: int, content: bytes, position: int = 0) -> IndexEn
 
 
 class SegmentIndex:
-    """Entries are added and marked as saved on the loop thread; any thread may look up.
+    """The index of one segment. Entries are added and marked as saved on the loop thread; any thread may look
+    up.
 
-    `stored` is how many entries the file has, None until a segment found at start is first looked into.
-    `repaired` stands in for the file's content until a checkpoint has written it.
+    `stored` is the number of entries in the file, None until a segment found at start is first used.
+    `repaired` replaces
+    the file's content until a checkpoint has written it.
     """
 
     __slots__ = ("_base_offset", "_columns", "file", "repaired", "stored")
@@ -78,8 +84,7 @@ class SegmentIndex:
         columns = self._columns
         if columns is None:
             columns = self._columns = (array("I"), array("I"), array("q"))
-        # Readers search one column and then look into the others at the same place: theirs must be there
-        # first.
+        # Readers search one column and then use the same place of the others, so these must be there first.
         columns[POSITION].append(position)
         columns[MAX_TIMESTAMP].append(max_timestamp)
         columns[RELATIVE_OFFSET].append(relative_offset)
@@ -90,18 +95,18 @@ class SegmentIndex:
 
     @property
     def unsaved_from(self) -> int | None:
-        """Where the first entry that is only in memory points."""
+        """Position of the first entry that is only in memory."""
         columns = self._columns
         return columns[POSITION][0] if columns else None
 
     def repair(self, content: bytes) -> None:
-        """Use these entries, made from the log, instead of what the file has."""
+        """Use these entries, rebuilt from the log, instead of the file's."""
         self.repaired = content
         self.stored = len(content) // ENTRY_SIZE
 
     def saved(self, count: int, stored: int) -> None:
-        """The oldest `count` entries in memory are now in the file, which has `stored` in all."""
-        self.stored = stored  # before the columns: a reader looks at these first
+        """Note that the oldest `count` entries in memory are in the file, which has `stored` entries now."""
+        self.stored = stored  # before the columns, because a reader looks at these first
         self.repaired = None
         columns = self._columns
         if columns is not None:
@@ -109,7 +114,7 @@ class SegmentIndex:
             self._columns = rest if rest[0] else None
 
     def truncate(self, position: int) -> None:
-        """Drop every entry above `position`; the file is left as it is."""
+        """Drop every entry above `position`; the file is not changed."""
         columns = self._columns
         if columns is not None:
             keep = bisect_left(columns[POSITION], position + 1)
@@ -122,7 +127,7 @@ class SegmentIndex:
             self.repaired = self.repaired[: self.stored * ENTRY_SIZE]
 
     def find(self, field: int, limit: int, wait: bool) -> IndexEntry:
-        """The last entry whose `field` is below `limit`; IndexDamaged or WouldBlock may come instead."""
+        """The last entry whose `field` is below `limit`; may raise IndexDamaged or WouldBlock."""
         columns = self._columns
         if columns is not None:
             place = bisect_left(columns[field], limit, 0, len(columns[RELATIVE_OFFSET])) - 1
@@ -139,7 +144,9 @@ class SegmentIndex:
         return self._read(stored - 1, 1, wait)[0] if stored else FIRST_ENTRY
 
     def _count_stored(self, field: int, limit: int, wait: bool) -> int:
-        """How many stored entries have a `field` below `limit`, by binary search; a misled one is noticed."""
+        """Number of stored entries with a `field` below `limit`, by binary search; entries out of order are
+        noticed.
+        """
         low, high = 0, self._stored()
         if high == 0:
             return 0

@@ -1,6 +1,6 @@
-"""Looking into a segment file from outside: for `penstock log show` and `penstock log check`.
+"""Inspection of a segment file from outside: for `penstock log show` and `penstock log check`.
 
-Reads only, on a broker's files or on a copy of them; damage is described and stepped over.
+Reads only, on a broker's files or on a copy of them; damage is reported and skipped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SegmentReport:
 
 
 def describe_segment(disk: Disk, path: str) -> Iterator[tuple[int, BatchHeader | SegmentProblem]]:
-    """Every batch with where it starts; in the place of damage, a problem."""
+    """Every batch with its position; for damage, a problem."""
     base_offset, file = segment_base_offset(path), disk.open(path)
     position, end, min_offset = 0, file.size(), base_offset
     while position < end:
@@ -58,7 +58,7 @@ def describe_segment(disk: Disk, path: str) -> Iterator[tuple[int, BatchHeader |
 def check_segment(
     disk: Disk, path: str, on_progress: Callable[[int], None] = lambda position: None
 ) -> SegmentReport:
-    """Read the whole segment and its index, and check all that can be checked."""
+    """Read the whole segment and its index, and check both."""
     file = disk.open(path)
     problems, indexed = _read_index(disk, path)
     batches, records, max_timestamp = 0, 0, -1
@@ -109,9 +109,10 @@ def _check_batch(
 
 
 def _read_index(disk: Disk, log_path: str) -> tuple[list[SegmentProblem], dict[int, SegmentProblem]]:
-    """What is wrong with the index in itself; and by the places it points at, what is wrong if no batch is there.
+    """Problems of the index itself; and, by position, the problem of each entry if no batch is at its
+    position.
 
-    A missing index is no problem: it is made again when it is needed.
+    A missing index is no problem: it is rebuilt when it is needed.
     """
     path, base_offset = log_path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX, segment_base_offset(log_path)
     problems: list[SegmentProblem] = []

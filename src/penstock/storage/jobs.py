@@ -1,8 +1,10 @@
-"""What a log has to do off the loop: syncing, checkpointing, deleting files.
+"""Work of a log off the loop: syncing, checkpointing, deleting files.
 
 A job is begun on the loop, which gives it everything it needs; its `work` runs in a pool and touches only
-files; then the log finishes it on the loop. A failed sync is final: what the pages lost cannot be known, so
-the same bytes are never synced again into an acknowledgement.
+files; then
+the log finishes it on the loop. A failed sync is final: it is unknown which pages were lost, so the same
+bytes are
+never synced again into an acknowledgement.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from penstock.storage.index import ENTRY_SIZE, IndexEntry, encode_entries
 from penstock.storage.segment import Segment
 from penstock.storage.snapshot import KEPT_SNAPSHOTS, Snapshot, snapshot_name
 
-SYNC_ALL_ABOVE = 4  # from there on one sync of the whole disk costs less; docs/decisions/0002
+SYNC_ALL_ABOVE = 4  # above this number one sync of the whole disk costs less; docs/decisions/0002
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +31,15 @@ class FlushJob:
     generation: int
     end_offset: Offset
     segments: tuple[tuple[Segment, int], ...]
-    """Those with unsynced bytes, and how far they were written."""
+    """Segments with unsynced bytes, and their sizes."""
     files: tuple[File, ...]
     new_directories: tuple[str, ...]
     """Directories with names that are not durable yet."""
     failures: list[OSError]
-    """Shared by all jobs of the log. Whoever syncs after a sync that failed finds clean pages and is told that all is
-    well, perhaps before the loop hears of the failure."""
+    """Failed syncs, shared by all jobs of the log. A sync after a failed one finds clean pages and succeeds,
+    perhaps before
+    the loop knows of the failure.
+    """
 
     def work(self) -> None:
         try:
@@ -49,24 +53,24 @@ class FlushJob:
 
 
 def sync_together(disk: Disk, jobs: Sequence[FlushJob]) -> bool:
-    """The work of many flushes in one sync; False where the system cannot."""
+    """Do the work of many flushes with one sync; False if the system cannot."""
     try:
         return disk.sync_all()
     except OSError as error:
-        for job in jobs:  # which of them it hit is not known
+        for job in jobs:  # the file that failed is not known
             job.failures.append(error)
         raise
 
 
 @dataclass(slots=True)
 class IndexWrite:
-    """Entries on their way to an index file; after damage the whole of it."""
+    """Entries to be written to an index file; after damage, the whole index."""
 
     segment: Segment
     repaired: bytes
     entries: list[IndexEntry]
     stored: int
-    """How many entries are in the file before the new ones, those of `repaired` included."""
+    """Number of entries in the file before the new ones, those of `repaired` included."""
 
     def write(self, disk: Disk) -> File:
         content = self.repaired + encode_entries(self.segment.base_offset, self.entries)
@@ -79,22 +83,22 @@ class IndexWrite:
 
 @dataclass(slots=True)
 class CheckpointJob:
-    """Make a recovery start at the present end of the log: log, indexes and snapshot durable up to there."""
+    """Move the recovery point to the log end: log, indexes and snapshot become durable up to there."""
 
     disk: Disk
     directory: str
     flush: FlushJob
     index_writes: tuple[IndexWrite, ...]
     snapshot: Snapshot | None
-    """None where the newest snapshot is of this offset already."""
+    """Snapshot to write; None if the newest snapshot is of this offset already."""
     old_snapshots: tuple[Offset, ...]
     mark: RecoveryMark
     closed: ClosedSegments
-    """The list of closed segments; `write` adds those that were closed since it was made."""
+    """The list of closed segments; `write` adds those that were closed since."""
     newly_closed: tuple[tuple[Segment, int], ...]
     """Closed segments that are not listed, with their end offsets."""
     syncing: bool = False
-    """Set while syncs are under way, whose failure is final."""
+    """Whether syncs are under way; their failure is final."""
     done: bool = False
     error: OSError | None = None
     _written: list[File] = field(default_factory=list)
@@ -113,13 +117,13 @@ class CheckpointJob:
                 self.error = error
 
     def sync_log(self) -> None:
-        """First, so that an index never points past what is durable."""
+        """Sync the log first, so that an index never points past durable bytes."""
         self.syncing = True
         self.flush.work()
         self.syncing = False
 
     def write(self) -> None:
-        """Indexes and snapshot, into the page cache only; recovery believes them, so never after a failed sync."""
+        """Write indexes and snapshot into the page cache, never after a failed sync: recovery trusts them."""
         if self.flush.failures:
             raise self.flush.failures[0]
         for index_write in self.index_writes:
@@ -143,7 +147,7 @@ class CheckpointJob:
         self.syncing = False
 
     def tidy(self) -> None:
-        """Put the list of closed segments in place, and remove snapshots that were kept until now."""
+        """Put the list of closed segments in place, and remove the oldest snapshot."""
         self._written.clear()
         if self.newly_closed:
             publish_list(self.disk, self.directory)
@@ -153,7 +157,7 @@ class CheckpointJob:
 
 
 def work_together(disk: Disk, jobs: Sequence[CheckpointJob]) -> None:
-    """The work of many checkpoints with few syncs; afterwards each says in `error` what it died of."""
+    """Do the work of many checkpoints with few syncs; afterwards `error` of each says why it failed."""
     _sync_checkpoints(disk, jobs, CheckpointJob.sync_log)
     for job in jobs:
         job.attempt(CheckpointJob.write)
@@ -179,17 +183,18 @@ def _sync_checkpoints(
 
 @dataclass(slots=True)
 class DeleteJob:
-    """Remove the files of segments that are no longer part of the log, oldest first so that no hole can
-    stay."""
+    """Remove the files of segments that are no longer part of the log, oldest first so that no hole can stay."""
 
     disk: Disk
     directory: str
     segments: tuple[Segment, ...]
     checkpoint: CheckpointJob | None
-    """Comes first where the recovery point lies below what stays. Recovery takes a log that starts above its
-    recovery point for one whose first files were lost, unless a snapshot shows that more had been durable."""
+    """A checkpoint to do first if the recovery point lies below the first segment that stays. Otherwise
+    recovery would take
+    the log for one that lost its first files, unless a snapshot shows that more was durable.
+    """
     keep_list: Callable[[ClosedSegments | None], None]
-    """Write the list of closed segments without those that are removed. It is given the checkpoint's list."""
+    """Write the list of closed segments without the removed ones. Its argument is the checkpoint's list."""
 
     @property
     def size_bytes(self) -> int:

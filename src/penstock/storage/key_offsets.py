@@ -1,6 +1,6 @@
 """The newest offset of each key, for one compaction: bounded, by the hash of the key.
 
-Keys that share a 128-bit hash would be taken for one; that this does not happen is what the hash is for.
+Keys that share a 128-bit hash would be taken for one; such a collision is improbable enough.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 BYTES_PER_KEY = 200
-"""What an entry takes in memory, the growth of the table included."""
+"""Memory of an entry in bytes, the growth of the table included."""
 _HASH_BYTES = 16
 
 
@@ -25,7 +25,7 @@ class KeyOffsets:
         return len(self._offsets) >= self._max_keys
 
     def record(self, key: bytes, offset: int) -> None:
-        """Offsets come in order."""
+        """Record the offset of a key; offsets come in order."""
         self._offsets[blake2b(key, digest_size=_HASH_BYTES).digest()] = offset
 
     def is_outdated(self, key: bytes, offset: int) -> bool:

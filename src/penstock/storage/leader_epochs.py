@@ -1,7 +1,8 @@
-"""Which leader epoch wrote from which offset on: a partition's short history of leaders.
+"""The leader epochs of a partition with their start offsets.
 
-Epochs and start offsets both increase. Answers where a follower's log and ours part (KIP-101, KIP-279). The
-log itself says the same in every batch header, so this is rebuilt from there when its snapshot is lost.
+Epochs and start offsets both increase. They tell where a follower's log diverges from the leader's
+(KIP-101, KIP-279).
+Every batch header has its epoch too, so this is rebuilt from the log if its snapshot is lost.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """Loop thread only; `entries` is replaced, never changed, so a copy of the reference is a snapshot."""
+    """Leader epochs of one log. Loop thread only; `entries` is replaced and never changed, so a reference is
+    a snapshot.
+    """
 
     __slots__ = ("entries",)
 
@@ -33,22 +36,26 @@ class LeaderEpochs:
         return self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """From `start_offset` on this epoch writes. One that is not newer than what wrote before changes nothing,
-        except that epochs which were to begin here have written nothing."""
+        """Note that this epoch writes from `start_offset` on.
+
+        An epoch that is not newer than the one before adds nothing. Epochs that were to begin at or after
+        this offset have
+        written nothing and are removed.
+        """
         kept = tuple(entry for entry in self.entries if entry.start_offset < start_offset)
         if not kept or epoch > kept[-1].epoch:
             kept = (*kept, EpochEntry(epoch, start_offset))
         self.entries = kept
 
     def end_of(self, epoch: LeaderEpoch, log_end_offset: Offset) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch not above `epoch` and where it ends; (-1, -1) where that is not known."""
+        """The largest epoch not above `epoch` and its end offset; (-1, -1) if unknown."""
         entries = self.entries
         if not entries or epoch > entries[-1].epoch or epoch < 0:
             return NO_LEADER_EPOCH, NO_OFFSET
         if epoch == entries[-1].epoch:
             return epoch, log_end_offset
         place = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
-        # An epoch before the first known one ends where that starts, as Kafka answers it.
+        # An epoch before the first known one ends where that one starts, as Kafka responds.
         return (entries[place - 1].epoch if place else epoch), entries[place].start_offset
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
@@ -56,11 +63,11 @@ class LeaderEpochs:
         return self.entries[place - 1].epoch if place else NO_LEADER_EPOCH
 
     def truncate_from_end(self, end_offset: Offset) -> None:
-        """The log now ends at `end_offset`."""
+        """Forget epochs that start at or after the log end."""
         self.entries = tuple(entry for entry in self.entries if entry.start_offset < end_offset)
 
     def truncate_from_start(self, start_offset: Offset) -> None:
-        """The log now starts at `start_offset`; the epoch that wrote there is remembered from there on."""
+        """Forget epochs below the log start; the epoch that wrote at the log start is kept from there on."""
         place = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
         if place:
             current = EpochEntry(self.entries[place - 1].epoch, start_offset)

@@ -36,14 +36,16 @@ from penstock.storage.segment import Segment
 from penstock.storage.segment_list import SegmentList
 
 _TRUNCATED_SEGMENT_BYTES = 1024 * 1024
-"""Size from which an active segment ends when the log start moves into it; a smaller one goes on taking records."""
+"""Size from which an active segment ends when the log start moves into it; a smaller one goes on taking
+records.
+"""
 
 
 class AppendInfo(NamedTuple):
     base_offset: Offset
     last_offset: Offset
     log_append_time_ms: int
-    """-1 where records keep the time their producer gave them."""
+    """Append time in milliseconds; -1 if records keep the time of their producer."""
     log_start_offset: Offset
     duplicate: bool = False
 
@@ -128,7 +130,8 @@ class Log:
         self.config = config
         self.jobs = LogJobs(self)
         reader = LogReader(self)
-        # The methods themselves, because every fetch calls them: a method here would add a call.
+        # The bound methods themselves, because every fetch calls one: a method of this class would add a
+        # call.
         self.read = reader.read
         self.read_committed = reader.read_committed
         self.find_timestamp = reader.find_timestamp
@@ -143,7 +146,7 @@ class Log:
         topic_id: TopicId,
         config: LogConfig,
     ) -> Log:
-        """A new, empty log. Its directory becomes durable with the first flush.
+        """Create a new, empty log. Its directory becomes durable with the first flush.
 
         Its list of closed segments is written by `LogManager.create`.
         """
@@ -234,11 +237,13 @@ class Log:
     # --- leader epochs
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """OffsetForLeaderEpoch: the largest epoch not above this one and its end; (-1, -1) if unknown."""
+        """The largest epoch not above this one and its end offset (OffsetForLeaderEpoch); (-1, -1) if
+        unknown.
+        """
         return self.leader_epochs.end_of(epoch, self.log_end_offset)
 
     def assign_epoch(self, epoch: LeaderEpoch) -> None:
-        """A leader of this epoch takes over; what it appends starts at the present end."""
+        """Note that a leader of this epoch takes over; its records start at the present log end."""
         self.leader_epochs.assign(epoch, self.log_end_offset)
         self._epoch = self.leader_epochs.latest
 
@@ -252,8 +257,11 @@ class Log:
     def append(
         self, batch: memoryview, header: BatchHeader, leader_epoch: LeaderEpoch, now_ms: int
     ) -> AppendInfo:
-        """Append one batch that passed `check_batch`, or a marker that passed `producers.check_marker`, changing
-        its bytes in place; BrokerError says why not, and then nothing has changed."""
+        """Append one batch that passed `check_batch`, or a marker that passed `producers.check_marker`.
+
+        Offsets, epoch and perhaps the append time are written into its bytes. After a BrokerError nothing
+        has changed.
+        """
         if self.failure is not None or self.context.full:
             raise self._refusal()
         timestamp = header.max_timestamp
@@ -298,7 +306,8 @@ class Log:
                 self._apply_control(batch, header, base_offset, now_ms)
             else:
                 self.producers.record(header, base_offset, timestamp, now_ms)
-        # In this order: whoever reads the size first and finds the end unmoved has a size that goes with it.
+        # In this order: a reader that takes the size first and then finds the log end unmoved has a size that
+        # fits it.
         self.log_end_offset = Offset(last_offset + 1)
         segment.size = position + len(batch)
         return AppendInfo(
@@ -306,7 +315,7 @@ class Log:
         )
 
     def append_as_follower(self, records: memoryview, leader_epoch: LeaderEpoch, now_ms: int) -> None:
-        """Append the whole batches of a range fetched from the leader, with the offsets and epochs they have."""
+        """Append the whole batches of a range fetched from the leader, with their offsets and epochs."""
         if self.failure is not None or self.context.full:
             raise self._refusal()
         batches = check_fetched(records, self.log_end_offset, self.last_epoch, leader_epoch)
@@ -316,7 +325,7 @@ class Log:
             place = self._append_run(records, batches, place, now_ms)
 
     def _fill_gap_before(self, header: BatchHeader, now_ms: int) -> None:
-        """Append empty batches where a batch is too far above the log end for the relative offsets of a segment."""
+        """Append empty batches if a batch is too far above the log end for the relative offsets of a segment."""
         while (
             header.last_offset - self.log_end_offset > self._max_relative_offset
             and header.base_offset > self.log_end_offset
@@ -325,9 +334,11 @@ class Log:
             self._append_run(filler, [fetched], 0, now_ms)
 
     def _append_run(self, records: memoryview, batches: list[FetchedBatch], place: int, now_ms: int) -> int:
-        """Write as many batches as go into one segment, by one call; the place of the first that did not.
+        """Write as many batches as fit into one segment, with one call; return the place of the first that
+        did not fit.
 
-        A new segment is named after the log end, not after its first batch: compaction leaves gaps between batches, and
+        A new segment is named after the log end, not after its first batch: compaction leaves gaps between
+        batches, and
         recovery takes a gap between the log end and the next segment's name for a lost file.
         """
         start, first = batches[place]
@@ -365,7 +376,7 @@ class Log:
         return after
 
     def _remember(self, segment: Segment, position: int, header: BatchHeader, now_ms: int) -> None:
-        """A batch that came with its offsets was written at `position`."""
+        """Update index, epochs and producers after a fetched batch was written at `position`."""
         if position - segment.indexed_size >= self._index_interval_bytes:
             segment.index.add(header.base_offset - segment.base_offset, position, segment.max_timestamp)
             segment.indexed_size = position
@@ -382,7 +393,7 @@ class Log:
             self.producers.end_transaction(marker, offset, now_ms)
             self.producers.unstable.first(
                 self.high_watermark
-            )  # where nobody reads, nobody else asks it to forget
+            )  # without readers nothing else makes it forget committed transactions
 
     def _refusal(self) -> BrokerError:
         if self.failure is not None:
@@ -423,13 +434,14 @@ class Log:
     def _ends_by_truncation(self, size: int) -> bool:
         """Whether an active segment that begins below the log start takes no more records.
 
-        Its file can be deleted once all of its records are below the log start; a segment that went on taking records
-        would keep its space until it is full.
+        Its file can be deleted once all of its records are below the log start; a segment that went on
+        taking records would
+        keep its space until it is full.
         """
         return self.log_start_offset == self.log_end_offset or size >= _TRUNCATED_SEGMENT_BYTES
 
     def _write_failed(self, error: OSError) -> BrokerError:
-        """Nothing of the batch may stay behind the end of the log, where a crash would make it one."""
+        """Remove what the failed write left behind the log end, where a crash would make it a batch."""
         active = self.segment_list.active
         if error.errno not in PASSING_ERRORS:
             self.fail(error)

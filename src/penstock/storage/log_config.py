@@ -1,6 +1,6 @@
-"""The settings one log runs by: plain values, resolved from the topic's and the broker's configuration.
+"""Settings of one log: plain values, resolved from the topic's and the broker's configuration.
 
-Defaults are those of the option declarations, so that a log made in a test behaves as one of a broker.
+Defaults are those of the option declarations, so that a log in a test behaves like a broker's.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from penstock.config.topic_options import CleanupPolicy, MessageTimestampType
 from penstock.storage.batch_scan import MAX_RELATIVE_OFFSET
 
 KEYED_SEGMENT_RECORDS = 1 << 18
-"""Of a segment with a key index at most: what is in memory of the one that is written, and the work of making its
-file, stay small."""
+"""Maximum number of records in a segment with a key index, which limits memory and the work of making its
+file.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,12 @@ class LogConfig:
 
     @property
     def max_relative_offset(self) -> int:
-        """Of the last record in a segment."""
+        """Maximum relative offset of the last record in a segment."""
         return KEYED_SEGMENT_RECORDS - 1 if self.index_by_key else MAX_RELATIVE_OFFSET
 
     @property
     def checks_records(self) -> bool:
-        """Whether the records inside a batch are looked at before it is appended."""
+        """Whether the records inside a batch are checked before it is appended."""
         return self.compacts
 
     @property
@@ -86,7 +87,9 @@ class LogConfig:
 
 
 def _segment_ms(topic_config: TopicConfig) -> int:
-    """A compacted log closes its segments in time for `max.compaction.lag.ms`."""
+    """`segment.ms`, shortened so that a compacted log closes its segments in time for
+    `max.compaction.lag.ms`.
+    """
     segment_ms = topic_config[topic.SEGMENT_MS]
     if CleanupPolicy.COMPACT in topic_config[topic.CLEANUP_POLICY]:
         return min(segment_ms, topic_config[topic.MAX_COMPACTION_LAG_MS])

@@ -1,7 +1,8 @@
-"""The names of the partitions' directories: `logs/<topic, at most 200 characters>-<partition>-<topic id>`.
+"""Names of the partitions' directories: `logs/<topic, at most 200 characters>-<partition>-<topic id>`.
 
-The topic id, in Kafka's base64 form, is what identifies a directory: a topic that was deleted and made again,
-or two names that differ only in case, never meet. The name is there for people.
+The topic id, in Kafka's base64 form, identifies a directory: a topic that was deleted and created again,
+or two names
+that differ only in case, never collide. The name is for people.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def log_directory(topic_partition: TopicPartition, topic_id: TopicId) -> str:
 
 
 def parse_log_directory(name: str) -> tuple[TopicPartition, TopicId] | None:
-    """None for a name that is not one of ours. A longer topic name comes back cut."""
+    """Parse the name of a directory; None if it is not a log's. A longer topic name is returned shortened."""
     rest, encoded_id = name[: -_ID_CHARACTERS - 1], name[-_ID_CHARACTERS:]
     topic, _, partition = rest.rpartition("-")
     if (

@@ -1,9 +1,11 @@
-"""All logs of a data directory: found and recovered at start, made and deleted with their topics, left in
-order.
+"""All logs of a data directory: recovered at start, created and deleted with their topics, closed at the
+stop.
 
-Looking logs up and beginning jobs is for the loop thread; `open`, `create`, `write_checkpoints` and `close`
-wait for the disk and run in a pool, one of them at a time. A directory is deleted only on request: one whose
-topic nobody knows stays.
+Lookups and the begin of jobs are for the loop thread; `open`, `create`, `write_checkpoints` and `close`
+wait for the
+disk and run in a pool, one of them at a time. A directory is deleted only on request: the log of an
+unknown topic is
+kept.
 """
 
 from __future__ import annotations
@@ -42,14 +44,13 @@ from penstock.storage.losses import LogKey, forget_losses, keep_losses, load_los
 from penstock.storage.recovery import RecoveryReport, load
 
 _ANY_CONFIG = LogConfig()
-"""Until the topic's own is set, before anything is appended."""
+"""Settings of a recovered log until its topic's are set, before anything is appended."""
 _LOGS_AT_A_TIME = 500  # each has a few files open until they are synced
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveJob:
-    """Delete whole directories. The rename is what counts: what a crash leaves of them goes at the next
-    start."""
+    """Delete whole directories. They are renamed first: the next start removes the rest after a crash."""
 
     disk: Disk
     directories: tuple[str, ...]
@@ -68,16 +69,18 @@ class LogManager:
     def __init__(self, disk: Disk, node_id: BrokerId, max_open_files: int = DEFAULT_MAX_OPEN_FILES) -> None:
         self.context = StorageContext(disk, FileCache(disk, max_open_files))
         self.was_clean: BrokerEpoch | None = None
-        """The broker epoch that stopped cleanly before this start; None for a copy of its directory."""
+        """Broker epoch that stopped cleanly before this start; None for a copy of the directory."""
         self.kept_epoch: BrokerEpoch | None = None
-        """The broker epoch of the last registration, if all that was ever written is there without a clean stop,
-        except for `lost_partitions`."""
+        """Broker epoch of the last registration, if everything written is still there without a clean stop,
+        except for
+        `lost_partitions`.
+        """
         self.is_copy = False
         """Whether the data directory was restored from a copy since its last use."""
         self._boot_id = ""
         self._is_same_boot = False
         self.reports: list[RecoveryReport] = []
-        """What recovery had to do, for the logs where it had to do anything."""
+        """Findings of recovery, for the logs with any."""
         self.problems: list[str] = []
         self.lost_partitions: frozenset[LogKey] = frozenset()
         """Partitions of which this disk lost records that it had before this start."""
@@ -88,7 +91,7 @@ class LogManager:
         self._checkpoints = Checkpoints(disk)
         self._topics: dict[TopicId, dict[int, Log]] = {}
         self._without_directory: dict[LogKey, LogCheckpoint] = {}
-        """Of topics that were deleted, or whose directory was lost."""
+        """Checkpoints of logs that were deleted, or whose directory was lost."""
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))
@@ -101,7 +104,7 @@ class LogManager:
         return self._topics.get(topic_id, {}).get(partition)
 
     def orphans(self, known: Container[TopicId]) -> list[Log]:
-        """Logs whose topic is not among the known ones; they are kept."""
+        """Logs of unknown topics; they are kept."""
         return [log for log in self if log.topic_id not in known]
 
     @property
@@ -111,7 +114,9 @@ class LogManager:
 
     @property
     def full(self) -> bool:
-        """Set by whoever watches the free space: while it is true every append is refused."""
+        """Whether free space is below the limit, so that every append is refused; set by the broker's
+        maintenance.
+        """
         return self.context.full
 
     @full.setter
@@ -120,13 +125,15 @@ class LogManager:
 
     @property
     def crowded(self) -> bool:
-        """More files have unsynced bytes than may be open: checkpoints of some logs are due at once."""
+        """Whether more files have unsynced bytes than may be open: checkpoints of some logs are due at once."""
         return self.context.files.crowded
 
     # --- start and stop
 
     def open(self, now_ms: int, new_directory_id: UUID, boot_id: str = "") -> None:
-        """Claim the data directory and recover every log in it. Of an unknown boot nothing is known."""
+        """Claim the data directory and recover every log in it. An empty boot id means that the boot is
+        unknown.
+        """
         self._meta = open_directory(self._disk, self._node_id, new_directory_id)
         last_use = read_last_use(self._disk, boot_id)
         release_reserve(self._disk)
@@ -144,7 +151,8 @@ class LogManager:
             elif (identity := parse_log_directory(name)) is not None:
                 self._load(f"{LOGS}/{name}", *identity, checkpoints, now_ms)
         self._write_outdated_lists()
-        # A directory made just before a crash is in use from now on: its name has to be durable as well.
+        # A directory that was created just before a crash is in use from now on, so its name has to be
+        # durable.
         self._disk.sync_dir(LOGS)
         for key, checkpoint in (checkpoints or {}).items():
             if self.get(*key) is None:
@@ -157,13 +165,14 @@ class LogManager:
         if not self.problems:
             self.kept_epoch = last_use.epoch_in_boot
         if self.kept_epoch is None:
-            # The process may be killed before the cluster knows of it: the next start must not trust this boot.
+            # The process may be killed before the cluster knows of the loss: the next start must not trust
+            # this boot.
             distrust_boot(self._disk)
         self._boot_id = boot_id
         self._is_open = True
 
     def record_use(self, broker_epoch: BrokerEpoch) -> None:
-        """The broker has registered: no replica set counts on records that this disk lacks."""
+        """Record the registration of the broker: the cluster does not count on records that this disk lacks."""
         forget_losses(self._disk)
         if not any(log.failed for log in self):
             record_use(self._disk, self._boot_id, broker_epoch)
@@ -232,14 +241,15 @@ class LogManager:
             log.is_list_outdated = False
 
     def join_cluster(self, cluster_id: str) -> None:
-        """Remember the cluster; ConfigError where the data belongs to another."""
+        """Record the cluster; ConfigError if the data belongs to another."""
         assert self._meta is not None, "the data directory is not open"
         self._meta = join_cluster(self._disk, self._meta, cluster_id)
 
     def close(self, broker_epoch: BrokerEpoch | None) -> None:
-        """Make everything durable, so that the next start has nothing to check. No more calls after this.
+        """Make everything durable, so that the next start has nothing to check. No calls are allowed after
+        this.
 
-        Without a broker epoch there is no mark of a clean stop: the broker has not been in its cluster.
+        Without a broker epoch the stop does not count as clean: the broker has not registered.
         """
         try:
             if not self._is_open:
@@ -270,26 +280,28 @@ class LogManager:
     # --- checkpoints
 
     def write_checkpoints(self, *, both: bool = False) -> None:
-        """Keep where logs start, what was committed, and from where recovery checks. OSError: not kept.
+        """Write log starts, high watermarks and recovery marks durably; OSError if they could not be written.
 
-        `both` copies, where a crash together with the loss of one may not undo it: after a log start moved on
-        request, and before a log is truncated.
+        `both` writes both copies, for changes that must survive the loss of one: a log start moved on
+        request, and a
+        truncation.
         """
         self._checkpoints.write([log.checkpoint() for log in self], both=both)
 
     def truncate(self, log: Log, offset: Offset, now_ms: int) -> None:
-        """Drop everything from `offset` on. The recovery point goes back first: else recovery trusts what is
-        gone."""
+        """Remove everything from `offset` on. The recovery point is lowered first: recovery must not trust
+        what is gone.
+        """
         truncate_log(log, offset, now_ms, lambda: self.write_checkpoints(both=True))
 
     def restart(self, log: Log, offset: Offset, now_ms: int) -> None:
-        """Drop everything and go on at `offset`."""
+        """Remove everything and go on at `offset`."""
         restart_log(log, offset, now_ms, lambda: self.write_checkpoints(both=True))
 
     # --- topics
 
     def create(self, topic: str, topic_id: TopicId, partitions: Iterable[int], config: LogConfig) -> None:
-        """Make empty logs; their directories are durable when this returns."""
+        """Create empty logs; their directories are durable when this returns."""
         made: dict[int, Log] = {}
         try:
             for partition in partitions:
@@ -309,8 +321,9 @@ class LogManager:
         self._topics.setdefault(topic_id, {}).update(made)
 
     def _go_on_after(self, lost: LogCheckpoint, new: Log) -> Log:
-        """A log in place of one whose directory has vanished: its records are damage, its offsets are not given out
-        again."""
+        """A log in place of one whose directory has vanished: its records are damage, its offsets are not
+        used again.
+        """
         write_list(self._disk, new.directory, ClosedSegments(lost.log_start_offset))
         log, _ = load(self.context, new.directory, new.topic_partition, new.topic_id, new.config, lost, 0)
         if log.log_end_offset > 0:
@@ -323,12 +336,13 @@ class LogManager:
         return key in self._without_directory or key in self.lost_partitions
 
     def forget(self, topic_id: TopicId, partition: int) -> None:
-        """A log that is made for this partition begins at 0, whatever there was before."""
+        """Let a new log of this partition begin at 0, whatever there was before."""
         self._without_directory.pop((topic_id, partition), None)
 
     def begin_delete(self, topic_id: TopicId, partitions: Iterable[int] | None = None) -> RemoveJob:
-        """Take the logs of a topic, or of some of its partitions, out of use; the job's work removes their
-        directories."""
+        """Take the logs of a topic, or of some of its partitions, out of use; the job removes their
+        directories.
+        """
         logs = self._topics.pop(topic_id, {})
         gone = list(logs) if partitions is None else [index for index in partitions if index in logs]
         deleted = [logs.pop(index) for index in gone]
@@ -340,7 +354,7 @@ class LogManager:
 
 
 def _empty_checkpoint(topic_partition: TopicPartition, topic_id: TopicId) -> LogCheckpoint:
-    """Of a log that was made after the checkpoint was written."""
+    """The checkpoint of a log that was created after the checkpoint file was written."""
     zero = Offset(0)
     return LogCheckpoint(
         topic_partition.topic, topic_id.bytes, topic_partition.partition, zero, zero, zero, RecoveryMark()

@@ -1,4 +1,6 @@
-"""What a log is made from: what all logs of a data directory share, and the state it starts in."""
+"""State from which a log is made: the context that all logs of a data directory share, and its own initial
+state.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ from penstock.storage.segment import Segment
 
 @dataclass(slots=True)
 class StorageContext:
-    """What the logs of a data directory share."""
+    """Context shared by the logs of a data directory."""
 
     disk: Disk
     files: FileCache
     full: bool = False
-    """Less space is free than the floor allows: nothing is appended, everything can be read."""
+    """Whether free space is below the limit: nothing is appended, everything can be read."""
 
 
 _START = Offset(0)
@@ -30,7 +32,7 @@ _START = Offset(0)
 
 @dataclass(slots=True)
 class LogState:
-    """What a new or recovered log starts from."""
+    """Initial state of a new or recovered log."""
 
     segments: tuple[Segment, ...] = ()
     log_start_offset: Offset = _START
@@ -45,4 +47,4 @@ class LogState:
     damage: Damage = NO_DAMAGE
     closed: ClosedSegments = field(default_factory=ClosedSegments)
     is_list_outdated: bool = False
-    """Whether the list of closed segments on the disk is another than `closed`."""
+    """Whether the list of closed segments on the disk differs from `closed`."""

@@ -1,8 +1,10 @@
 """Partitions that lost records on this disk, kept in a file until the cluster knows.
 
-Recovery finds a loss once: when the log was truncated or a file set aside, the next start finds nothing wrong. Between
-recovery and registration the process may be killed, so the file is durable before the broker registers and is removed
-afterwards. Each entry is a topic id and a partition.
+Recovery finds a loss once: after a log was truncated or a file set aside, the next start finds nothing
+wrong. The
+process may be killed between recovery and registration, so the file is durable before the broker registers
+and is
+removed afterwards. Each entry is a topic id and a partition.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ LogKey = tuple[TopicId, int]
 
 
 def load_losses(disk: Disk) -> frozenset[LogKey]:
-    """Losses that an earlier start found and could not report; StorageError where the file is damaged."""
+    """Losses that an earlier start found and could not report; StorageError if the file is damaged."""
     try:
         entries = msgspec.json.decode(disk.read(LOST_FILE), type=list[tuple[UUID, int]])
     except FileNotFoundError:
@@ -34,11 +36,13 @@ def load_losses(disk: Disk) -> frozenset[LogKey]:
 
 
 def keep_losses(disk: Disk, losses: Iterable[LogKey]) -> None:
-    """Durable when this returns."""
+    """Write the losses durably."""
     disk.replace(LOST_FILE, msgspec.json.encode(sorted(losses)))
 
 
 def forget_losses(disk: Disk) -> None:
-    """The cluster knows. A file that comes back after a power loss only takes replicas out of sync once more."""
+    """Remove the file, because the cluster knows. If it comes back after a power loss, replicas leave the ISR
+    once more.
+    """
     with suppress(OSError):
         disk.remove(LOST_FILE)

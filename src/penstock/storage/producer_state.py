@@ -1,10 +1,11 @@
-"""What a partition remembers of its producers, so that a retry is recognised, a gap refused, and a transaction
-ended by its marker (KIP-98, KIP-890).
+"""Producer state of a partition: recognises retries, refuses gaps, and ends transactions by their markers
+(KIP-98, KIP-890).
 
-Checking and recording are two steps: a batch is checked before it is written and recorded once it is. Producers
-are kept in the order of their last write; the longest silent go first when their time is over or there are too
-many, though none with an open transaction. Loop thread only; entries are immutable, so a copy of the mapping is a
-snapshot.
+Checking and recording are two steps: a batch is checked before it is written and recorded afterwards.
+Producers are
+kept in the order of their last write; the longest silent are removed when they expire or there are too
+many, but none
+with an open transaction. Loop thread only; entries are immutable, so a copy of the mapping is a snapshot.
 """
 
 from __future__ import annotations
@@ -36,16 +37,18 @@ class ProducerEntry(NamedTuple):
     epoch: int
     last_write_ms: int
     batches: tuple[AppendedBatch, ...]
-    """The newest of this epoch, oldest first; none after a marker that began the epoch."""
+    """The newest batches of this epoch, oldest first; none after a marker that began the epoch."""
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
-    """Of the last marker."""
+    """Coordinator epoch of the last marker."""
     transaction_start: int = NO_TRANSACTION
-    """The first offset of its open transaction."""
+    """First offset of the open transaction."""
     marker_offset: int = NO_MARKER
-    """Of the last marker."""
+    """Offset of the last marker."""
     first_sequence: int | None = None
-    """Where the run of sequences begins that this log has stored of the epoch without a gap; None where that is not
-    known, as after a start from a snapshot of an earlier version."""
+    """First sequence of the run that this log has stored of the epoch without a gap; None if unknown, as
+    after a start from a
+    snapshot of an earlier version.
+    """
 
 
 class ProducerStates:
@@ -79,12 +82,12 @@ class ProducerStates:
         self.aborted = AbortedTransactions(aborted)
 
     def ongoing(self, producer_id: int) -> int | None:
-        """The first offset of the producer's open transaction."""
+        """First offset of the producer's open transaction."""
         entry = self._entries.get(producer_id)
         return None if entry is None or entry.transaction_start < 0 else entry.transaction_start
 
     def is_in_transaction(self, header: BatchHeader) -> bool:
-        """Whether a transaction of the batch's producer, in the same epoch, is open here."""
+        """Whether a transaction of the batch's producer is open in the same epoch."""
         entry = self._entries.get(header.producer_id)
         return entry is not None and entry.transaction_start >= 0 and entry.epoch == header.producer_epoch
 
@@ -93,10 +96,10 @@ class ProducerStates:
         self._expiration_ms = expiration_ms
 
     def check(self, header: BatchHeader) -> AppendedBatch | None:
-        """None when the batch is the next of its producer; the earlier one when this is a retry of it."""
+        """None if the batch is the next of its producer; the earlier batch if this is a retry of it."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            return None  # its records may have been removed: any sequence is a fair start (KIP-360)
+            return None  # its records may have been removed, so any sequence is accepted (KIP-360)
         if entry.transaction_start >= 0 and not header.attributes & TRANSACTIONAL_FLAG:
             raise BrokerError(
                 ErrorCode.invalid_txn_state,
@@ -106,7 +109,7 @@ class ProducerStates:
             return self._check_new_epoch(header, entry)
         sequence = header.base_sequence
         if sequence < 0:
-            return None  # of a coordinator, which writes on behalf of the producer: it repeats nothing
+            return None  # a coordinator writes this for the producer and never repeats it
         expected = (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE if entry.batches else 0
         if sequence == expected:
             return None
@@ -114,8 +117,10 @@ class ProducerStates:
         for batch in entry.batches:
             if batch.base_sequence == sequence and batch.last_sequence == last_sequence:
                 return batch
-        # Earlier than those is not the same as stored: a batch may have been lost with a leader that was deposed, while
-        # the next one of its producer was the first to reach this log. Clients take a duplicate for stored.
+        # A sequence below the known ones is not proof that the batch was stored: it may have been lost with a
+        # fenced leader,
+        # while the next batch of its producer was the first to reach this log. Clients take a duplicate for
+        # stored.
         first = entry.first_sequence
         if first is not None and self._is_within(first, sequence, last_sequence, expected):
             raise BrokerError(
@@ -142,12 +147,14 @@ class ProducerStates:
 
     @staticmethod
     def _is_within(first: int, sequence: int, last_sequence: int, end: int) -> bool:
-        """Sequences wrap around; where they have, less is known to be within than is."""
+        """Whether a sequence is in the stored run. After the sequences wrapped around, fewer are known than
+        were stored.
+        """
         begin, last, length = ((value - first) & MAX_SEQUENCE for value in (sequence, last_sequence, end))
         return begin <= last < length
 
     def record(self, header: BatchHeader, base_offset: int, timestamp: int, now_ms: int) -> None:
-        """The batch was written at `base_offset`."""
+        """Record a batch that was written at `base_offset`."""
         entries = self._entries
         producer_id, delta = header.producer_id, header.last_offset_delta
         batches: tuple[AppendedBatch, ...] = ()
@@ -182,10 +189,11 @@ class ProducerStates:
         )
 
     def check_marker(self, marker: Marker, *, is_epoch_new: bool) -> bool:
-        """Whether there is anything left for the marker to do; BrokerError where it may not.
+        """Whether the marker has to be written; BrokerError if it is not allowed.
 
-        Since transaction version 2 a marker has the epoch of what the producer writes next (`is_epoch_new`): one
-        that comes late finds that epoch in use, and cannot end a transaction that is not its own.
+        Since transaction version 2 a marker has the epoch of the producer's next batches (`is_epoch_new`):
+        a late marker finds
+        that epoch in use, and cannot end a transaction that is not its own.
         """
         entry = self._entries.get(marker.producer_id)
         if entry is None:
@@ -206,14 +214,16 @@ class ProducerStates:
         return not is_epoch_new or marker.producer_epoch > entry.epoch
 
     def superseded(self, header: BatchHeader) -> Marker | None:
-        """What ends the open transaction of an earlier epoch of the batch's producer, if there is one."""
+        """A marker that ends the open transaction of an earlier epoch of the batch's producer, if there is
+        one.
+        """
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.transaction_start < 0 or entry.epoch >= header.producer_epoch:
             return None
         return Marker(header.producer_id, entry.epoch, False, entry.coordinator_epoch)
 
     def end_transaction(self, marker: Marker, offset: int, now_ms: int) -> None:
-        """The marker was written at `offset`."""
+        """Record a marker that was written at `offset`."""
         entry = self._entries.pop(marker.producer_id, None)
         batches: tuple[AppendedBatch, ...] = ()
         first_sequence: int | None = None
@@ -241,7 +251,7 @@ class ProducerStates:
             self.aborted.add(AbortedRange(marker.producer_id, first_offset, offset, later_from))
 
     def _make_room(self, now_ms: int) -> None:
-        """Called for each new producer: at most two go for one that comes, so no append pays for many."""
+        """Remove expired producers, at most two for each new one, so that no append pays for many."""
         entries = self._entries
         for _ in range(2):
             if not entries:

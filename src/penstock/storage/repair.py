@@ -1,8 +1,11 @@
-"""Repairing a damaged range of a log in place, with the bytes that another replica has.
+"""Repair of a damaged range of a log in place, with the bytes of another replica.
 
-Replicas of a partition hold the same batches, so the bytes of the range are written over the damaged ones. Nothing
-else of the log is touched or removed: a repair that fails, or ends in a crash, leaves a range that is still damaged.
-`locate`, `Patch.work` wait for the disk; the log's job (`begin_patch`) keeps others from changing its files meanwhile.
+Replicas of a partition hold the same batches, so the bytes of the range are written over the damaged ones.
+Nothing
+else of the log is changed or removed: a repair that fails, or ends in a crash, leaves a range that is
+still damaged.
+`locate` and `Patch.work` wait for the disk; the log's job (`begin_patch`) keeps others from changing its
+files.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from penstock.storage.segment import Segment
 
 
 def extent_of(log: Log, damaged: DamagedRange) -> Extent | None:
-    """The segment in which a range lies as a whole; None where the range has no bytes of its own. Loop thread."""
+    """The segment that contains the whole range; None if the range has no bytes of its own. Loop thread."""
     segments = log.segments
     place = floor_segment(segments, damaged.base_offset)
     if place < 0:
@@ -35,7 +38,7 @@ def extent_of(log: Log, damaged: DamagedRange) -> Extent | None:
 
 
 def locate(extent: Extent, damaged: DamagedRange) -> Damaged:
-    """The bytes of a damaged range; CorruptLog where its bounds are not batch boundaries."""
+    """The bytes of a damaged range; CorruptLog if its bounds are not batch boundaries."""
     segment, start, end = extent.segment, 0, extent.size
     if damaged.base_offset > segment.base_offset:
         position, header = segment.locate(damaged.base_offset - 1, extent.size, wait=True)
@@ -54,7 +57,8 @@ def locate(extent: Extent, damaged: DamagedRange) -> Damaged:
 
 
 def check_copy(content: memoryview, damaged: DamagedRange, epochs: LeaderEpochs, *, is_sparse: bool) -> None:
-    """StorageError unless the batches are those of the range, whole and of the leader epochs that this log knows.
+    """StorageError unless the batches are those of the range, whole and of the leader epochs that this log
+    knows.
 
     A log that was compacted (`is_sparse`) may have gaps between batches.
     """
@@ -87,7 +91,7 @@ class Patch:
         return self.target.segment
 
     def work(self) -> None:
-        """Write, sync and read back. OSError: the range may hold anything."""
+        """Write, sync and read back. After an OSError the range may hold anything."""
         file = self.disk.open(self.segment.log_file.path)
         try:
             file.pwrite(self.target.position, (self.content,))

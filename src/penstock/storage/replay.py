@@ -1,8 +1,9 @@
-"""A log's leader epochs, producers and transactions, made again from the newest snapshot that can be read and the
+"""Rebuilding a log's leader epochs, producers and transactions from the newest readable snapshot and the
 batches after it.
 
-Used at start and after a truncation; waits for the disk. Damage on the way is reported, not fatal: a replay
-reads headers of batches that a reader may never ask for.
+Used at start and after a truncation; waits for the disk. Damage on the way is reported and not fatal: a
+replay reads
+headers of batches that a reader may never ask for.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from penstock.storage.snapshot import Snapshot, snapshot_name
 
 
 class Replay:
-    """`apply` takes every batch in order, whatever found it."""
+    """State that is being rebuilt. `apply` must be called for every batch in order."""
 
     def __init__(self, config: LogConfig, now_ms: int) -> None:
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates(config.max_producers, config.producer_id_expiration_ms)
         self.problems: list[str] = []
         self.unreadable_snapshots = 0
-        """Number of `problems` that are about snapshots. The end of a process may leave half of a snapshot."""
+        """Number of `problems` that are about snapshots. A process that ends may leave half of a snapshot."""
         self._now_ms = now_ms
 
     def apply(self, segment: Segment, position: int, header: BatchHeader) -> None:
         self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-        # When it was written is not known. Taking it for recent forgets nobody too early.
+        # The time of the write is unknown. Taking it for recent removes no producer too early.
         if header.is_control:
             marker = read_marker(read_batch(segment.file, position, header), header)
             if marker is not None:
@@ -54,7 +55,7 @@ class Replay:
         *,
         is_compacted: bool,
     ) -> None:
-        """Bring the state up to `end_offset`, where a batch of `segments` starts or the log ends."""
+        """Bring the state up to `end_offset`, which is a batch boundary of `segments` or the log end."""
         start_offset = self._load_snapshot(disk, directory, snapshots, end_offset)
         if is_compacted:
             self._forget_compacted(segments)
@@ -84,7 +85,9 @@ class Replay:
         return Offset(0)
 
     def _forget_compacted(self, segments: tuple[Segment, ...]) -> None:
-        """An older snapshot may have aborted transactions that compaction has removed since, with their markers."""
+        """Forget aborted transactions of an older snapshot that compaction has removed since, with their
+        markers.
+        """
         self.producers.aborted = AbortedTransactions(
             aborted for aborted in self.producers.aborted if _has_batch(segments, aborted.last_offset)
         )

@@ -1,7 +1,9 @@
-"""Retention: how much of a log is too old or too much. What it names is then deleted by `Log.begin_delete`.
+"""Retention: the offset up to which a log is too old or too large. `LogJobs.begin_delete` then deletes the
+segments.
 
-Whole segments go, oldest first, and nothing at or above the high watermark. The segment that is written goes
-only when all of the log has expired; the log then goes on in a new one. Waits for the disk: for a pool.
+Whole segments are deleted, oldest first, and nothing at or above the high watermark. The active segment is
+deleted only
+if the whole log has expired; the log then goes on in a new one. Waits for the disk: call it in a pool.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from penstock.storage.segment import NO_TIMESTAMP, Segment
 
 
 def retained_from(log: Log, now_ms: int, high_watermark: Offset) -> Offset:
-    """The offset the log shall start at; its present start when nothing is to go."""
+    """The new log start; the present one if nothing is to be deleted."""
     config = log.config
-    # The end before the segments: what is appended in between is then not taken for expired.
+    # The end before the segments: records appended in between are then not taken for expired.
     end_offset = log.log_end_offset
     segments = log.segments
     start_offset = log.log_start_offset
@@ -38,6 +40,6 @@ def _is_expired(segment: Segment, retention_ms: int, now_ms: int) -> bool:
         return False
     newest = segment.newest_timestamp(wait=True)
     if newest == NO_TIMESTAMP:
-        # Records without a time age from when the segment was begun; where that is not known they stay.
+        # Records without a timestamp age from the start of their segment; if that is unknown they stay.
         newest = segment.created_ms or now_ms
     return now_ms - newest > retention_ms

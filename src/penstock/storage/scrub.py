@@ -34,7 +34,7 @@ class Extent(NamedTuple):
     size: int
     end_offset: Offset
     epochs: LeaderEpochs = _NO_EPOCHS
-    """Leader epochs of the log; none where they are not to be verified."""
+    """Leader epochs of the log; empty if they are not verified."""
 
 
 class Place(NamedTuple):
@@ -43,9 +43,11 @@ class Place(NamedTuple):
     position: int
     offset: Offset
     last_position: int = 0
-    """Where the batch before `position` begins."""
+    """Position of the batch before `position`."""
     gap_start: Offset = Offset(-1)
-    """Where offsets are missing before that batch, if any are: compaction removes records, or its offset is wrong."""
+    """Offset at which a gap before that batch begins, if there is one: compaction removed records, or its
+    offset is wrong.
+    """
     suspect: Offset = Offset(-1)
     """Base offset of that batch, if it has another leader epoch than the log knows and the batch before it has not.
 
@@ -85,7 +87,7 @@ def extents(log: Log) -> list[Extent]:
 
 
 def scrub_piece(extent: Extent, place: Place) -> Piece:
-    """Verify some batches from `place` on, up to the first damaged one. OSError where the file cannot be read."""
+    """Verify some batches from `place` on, up to the first damaged one. OSError if the file cannot be read."""
     position, offset, last_position, gap_start, suspect, is_epoch_known = place
     file = extent.segment.file
     content = memoryview(file.pread(position, min(PIECE_BYTES, extent.size - position)))
@@ -129,7 +131,7 @@ def scrub_piece(extent: Extent, place: Place) -> Piece:
 def _wrong_epoch(
     extent: Extent, position: int, offset: Offset, last_position: int, suspect: Offset, read_bytes: int
 ) -> Piece:
-    """The batch before `position` is damaged."""
+    """Report that the batch before `position` is damaged."""
     damaged = DamagedRange(suspect, offset, _EPOCH)
     found = Damaged(damaged, extent.segment, last_position, position)
     return Piece(Place(position, offset), read_bytes, found)

@@ -1,8 +1,10 @@
-"""One segment of a log: a file of record batches, named after the offset it starts at, and its index.
+"""One segment of a log: a file of record batches, named after its first offset, and its index.
 
 Only the newest segment of a log is written. `size`, `max_timestamp` and the index move on the loop thread,
-after the bytes were written; any thread may read, within the bounds it was given. A segment that was closed
-before the broker started is not looked into before someone reads from it.
+after the
+bytes were written; any thread may read, within the bounds it was given. The file of a segment that was
+closed before
+the broker started is not opened before a reader needs it.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ NO_TIMESTAMP = -1
 UNKNOWN_TIMESTAMP = -2
 REBUILT_INTERVAL_BYTES = 4096
 UNREACHABLE_OFFSET = 2**32 - 1
-"""A relative offset no lookup asks for: the end of a segment that ends in damage, which is never stepped
-over."""
+"""A relative offset that no lookup asks for: the end of a segment that ends in damage, which no reader may
+skip.
+"""
 
 
 def segment_name(base_offset: int) -> str:
@@ -76,15 +79,15 @@ class Segment:
         self.size = size
         self.synced_size = size
         self.indexed_size = size
-        """From where the distance to the next index entry counts."""
+        """Position from which the distance to the next index entry counts."""
         self.max_timestamp = max_timestamp
-        """UNKNOWN_TIMESTAMP for a closed segment whose index was not read yet."""
+        """Greatest timestamp; UNKNOWN_TIMESTAMP for a closed segment whose index was not read yet."""
         self.created_ms = created_ms
-        """When the first batch was appended."""
+        """Time in milliseconds at which the first batch was appended."""
         self.has_keys = has_keys
-        """Whether there is a file with its keys (`keys.file`), valid or not."""
+        """Whether there is a key file (`keys.file`), valid or not."""
         self.writer: File | None = None
-        """The file while it has unsynced bytes: kept out of the reach of eviction."""
+        """The file while it has unsynced bytes, so that it is not evicted."""
 
     @property
     def file(self) -> File:
@@ -95,7 +98,7 @@ class Segment:
         return self.log_file.path.removesuffix(LOG_SUFFIX) + KEYS_SUFFIX
 
     def remove_files(self, disk: Disk) -> None:
-        """The log last: what is left without one is known to be of no use."""
+        """Remove the files, the log last: other files without a log are known to be leftovers."""
         if self.has_keys:
             self.remove_keys(disk)
         disk.remove(self.index.file.path)
@@ -106,10 +109,10 @@ class Segment:
         self.has_keys = False
 
     def locate(self, offset: int, end: int, wait: bool) -> tuple[int, BatchHeader | None]:
-        """The first batch in [0, end) that has `offset` or a later one, and where it is; (end, None) without
+        """The first batch in [0, end) that has `offset` or a later one, and its position; (end, None) without
         one.
 
-        CorruptLog where the batch that should have it cannot be read; damage before it is stepped over.
+        CorruptLog if the batch that should have it cannot be read; damage before it is skipped.
         """
         start = self.find(RELATIVE_OFFSET, offset - self.base_offset + 1, wait)
         while True:
@@ -133,9 +136,12 @@ class Segment:
                 start = after
 
     def boundary_before(self, offset: Offset) -> tuple[int, Offset]:
-        """Where to cut so that neither `offset` nor anything after it stays, and where the last batch before ends.
+        """Position at which to truncate so that neither `offset` nor anything after it stays, and the end
+        offset then.
 
-        A gap before the cut goes with it: no file would tell a start that the log ended within. Waits for the disk.
+        A gap before the position is removed too: no file would tell the next start that the log ended
+        within it. Waits for
+        the disk.
         """
         start = self.find(RELATIVE_OFFSET, offset - self.base_offset + 1, wait=True)
         while True:
@@ -150,7 +156,7 @@ class Segment:
             start = self.find(POSITION, start.position, wait=True)
 
     def after_damage(self, damage: IndexEntry, end: int) -> IndexEntry | None:
-        """Where right batches go on behind damage that begins at an entry; None where none do."""
+        """The first valid batch behind damage that begins at an entry; None if there is none."""
         found = find_batch(
             self.file,
             damage.position,
@@ -170,7 +176,7 @@ class Segment:
     def walk(
         self, end: int, start: IndexEntry = FIRST_ENTRY, *, wait: bool
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """The batches from an index entry on up to `end`. Nothing is opened where there are none."""
+        """The batches from an index entry on up to `end`. The file is not opened if there are none."""
         if start.position >= end:
             return iter(())
         return scan_batches(
@@ -196,11 +202,11 @@ class Segment:
         return self.max_timestamp
 
     def close(self, end_offset: int) -> None:
-        """Nothing more is written: complete the index."""
+        """Complete the index of a segment that takes no more batches."""
         self.index.add(end_offset - self.base_offset, self.size, self.max_timestamp)
 
     def truncate(self, position: int, disk: Disk) -> None:
-        """Drop everything from a batch boundary on; waits for the disk, for OSError leaves what is there."""
+        """Remove everything from a batch boundary on. Waits for the disk; an OSError leaves what is there."""
         while True:
             try:
                 self.index.truncate(position)
@@ -231,7 +237,9 @@ class Segment:
         return last if self.index.stored and last.position == self.size else None
 
     def trim_index(self, disk: Disk) -> None:
-        """Before a log is cut its index is: an entry that points to the end says the segment is complete."""
+        """Truncate the index before the log: an entry that points to the end says that the segment is
+        complete.
+        """
         index = self.index
         if index.repaired is not None or not index.stored:
             index.file.discard()
@@ -253,14 +261,16 @@ class Segment:
                 self._rebuild_index(wait)
 
     def _learn_end(self, wait: bool) -> None:
-        """The index of a closed segment ends with the boundary at the end, else it is not whole."""
+        """Read the greatest timestamp from the index, which ends with the end of the segment if it is
+        complete.
+        """
         last = self.index.last(wait)
         if last.position != self.size:
             raise IndexDamaged
         self.max_timestamp = last.max_timestamp
 
     def _rebuild_index(self, wait: bool) -> None:
-        """Make the stored part again from the batches; where they are damaged the index ends."""
+        """Rebuild the stored part from the batches; at damage the index ends."""
         if not wait:
             raise WouldBlock
         end = self.index.unsaved_from

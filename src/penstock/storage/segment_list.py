@@ -1,7 +1,8 @@
 """The segments of one log in order, and which of them have bytes or names that are not durable yet.
 
-Loop thread only, except that `all` may be read by any: it is replaced and never changed. A segment is pinned,
-its file kept open, from its first unsynced byte to the flush that covers its last.
+Loop thread only, except that any thread may read `all`: it is replaced and never changed. A segment is
+pinned, its file
+kept open, from its first unsynced byte to the flush that covers its last.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class SegmentList:
         self._files = files
         self.directory = directory
         self.all = segments
-        """Oldest first; the last is written to."""
+        """All segments, oldest first; the last is written to."""
         self.active = segments[-1] if segments else None
         self._dirty: tuple[Segment, ...] = ()
         self._new_directories = new_directories
@@ -64,7 +65,7 @@ class SegmentList:
         return file
 
     def start(self, base_offset: Offset, now_ms: int, content: memoryview) -> Segment:
-        """Go on in a new segment that begins with `content`; on an OSError nothing has changed."""
+        """Add a segment that begins with `content`; on an OSError nothing has changed."""
         segment = Segment(self._files, self.directory, base_offset, created_ms=now_ms)
         try:
             file = segment.log_file.get(create=True)
@@ -79,7 +80,7 @@ class SegmentList:
             self.active.close(base_offset)
         self.all = (*self.all, segment)
         self.active = segment
-        # Another tuple in any case: a flush that is under way may have synced the directory before this name.
+        # A new tuple in any case: a flush that is under way may have synced the directory before this name.
         others = (directory for directory in self._new_directories if directory != self.directory)
         self._new_directories = (*others, self.directory)
         if content:
@@ -101,7 +102,7 @@ class SegmentList:
         )
 
     def is_current(self, job: FlushJob) -> bool:
-        """Whether what the job synced is still what the log has."""
+        """Whether the log still has the bytes that the job synced."""
         return job.generation == self.generation
 
     def finish_flush(self, job: FlushJob) -> None:
@@ -138,7 +139,7 @@ class SegmentList:
         return dropped
 
     def drop_last(self, kept: int) -> tuple[Segment, ...]:
-        """Keep the first `kept`; a flush that is under way no longer counts."""
+        """Keep the first `kept` segments; a flush that is under way no longer counts."""
         dropped, self.all = self.all[kept:], self.all[:kept]
         self.active = self.all[-1] if self.all else None
         self.generation += 1

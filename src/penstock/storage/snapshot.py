@@ -1,5 +1,4 @@
-"""A log's derived state at an offset: leader epochs, producers and transactions, so that a start need not read
-the whole log.
+"""Snapshot of a log's derived state at an offset: leader epochs, producers and transactions.
 
     magic 4 | version 2 | offset 8 | epochs 4 | producers 4 | ended 4 | aborted 4 |
     each epoch: epoch 4, start offset 8 |
@@ -9,9 +8,11 @@ the whole log.
         first sequence 4, batches 1, each: sequences 4 + 4, offsets 8 + 8, timestamp 8 |
     crc32c 4                                                                               little endian
 
-Version 2, without the first sequence, is read too. An unknown first sequence is -1. A file `<offset>.snapshot` beside
-the segments, written whole under a name of its own. A damaged snapshot counts as missing: the next older one is taken,
-and the batch headers after it are replayed.
+With a snapshot a start need not read the whole log. Version 2, without the first sequence, can be read. An
+unknown
+first sequence is -1. The file `<offset>.snapshot` lies beside the segments. A damaged snapshot counts as
+missing: the
+next older one is used, and the batch headers after it are replayed.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Snapshot:
     offset: Offset
     epochs: tuple[EpochEntry, ...]
     producers: Mapping[int, ProducerEntry]
-    """In the order of their last write."""
+    """Producers in the order of their last write."""
     ended: tuple[EndedTransaction, ...] = ()
     aborted: AbortedTransactions = field(default_factory=AbortedTransactions)
 
@@ -83,7 +84,7 @@ class Snapshot:
 
     @classmethod
     def decode(cls, content: bytes) -> Snapshot:
-        """StorageError where these are not the bytes of a snapshot."""
+        """Decode a snapshot; StorageError if the bytes are not one."""
         try:
             (crc,) = _CRC.unpack(content[-_CRC.size :])
             magic, version, offset, *counts = _HEAD.unpack_from(content)

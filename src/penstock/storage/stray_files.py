@@ -1,11 +1,13 @@
-"""What a crash leaves in a partition's directory, put in order before the log is loaded.
+"""Files that a crash left in a partition's directory, tidied before the log is loaded.
 
 Compaction replaces segments in steps, so that a crash leaves either the old ones or the new one: it writes
-`<base>.log.cleaned` and `<base>.index.cleaned` (whose last entry says up to which offset segments are
-replaced) and syncs them; renames the index and then the log to `.swap`; removes the old segments from `base`
-up to that offset; renames the index and then the log to their names; with a `sync_dir` after every step. A
-`.log.swap` is therefore whole and is put in place here; what was not that far is removed. Names that are not
-ours are left alone.
+`<base>.log.cleaned` and `<base>.index.cleaned` (whose last entry is the offset up to which segments are
+replaced) and
+syncs them; renames the index and then the log to `.swap`; removes the old segments from `base` up to that
+offset;
+renames the index and then the log to their names; with a `sync_dir` after every step. A `.log.swap` is
+therefore
+complete and is put in place here; earlier stages are removed. Unknown names are left alone.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 TEMPORARY_SUFFIX = ".tmp"
 DAMAGED_SUFFIX = ".damaged"
-"""A file that is not the one that was written; kept for the operator."""
+"""Suffix of a file that is not the one that was written; kept for the operator."""
 _KNOWN_SUFFIXES = (
     LOG_SUFFIX,
     INDEX_SUFFIX,
@@ -36,7 +38,7 @@ _NAME_DIGITS = len(segment_name(0))
 
 
 def offsets_with(names: list[str], suffix: str) -> list[int]:
-    """The offsets in names like `<offset><suffix>`, in order."""
+    """The offsets in names of the form `<offset><suffix>`, in order."""
     stems = (name[: -len(suffix)] for name in names if name.endswith(suffix))
     return sorted(
         int(stem) for stem in stems if len(stem) == _NAME_DIGITS and stem.isascii() and stem.isdigit()
@@ -54,7 +56,7 @@ def pending_swaps(disk: Disk, directory: str, names: list[str]) -> list[tuple[in
 
 
 def tidy_directory(disk: Disk, directory: str, names: list[str]) -> list[str]:
-    """Finish or undo what was under way; the names that are there afterwards."""
+    """Finish or undo an interrupted swap; return the names that are there afterwards."""
     if all(name.endswith(_KNOWN_SUFFIXES) for name in names) and not _lonely(names):
         return names
     for name in names:
@@ -100,7 +102,9 @@ def _finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
 
 
 def _swap_end(disk: Disk, index: str, base_offset: int) -> int:
-    """Up to where old segments are replaced; without a readable index, the one of the same name alone."""
+    """Offset up to which old segments are replaced; without a readable index, only the one of the same name
+    is.
+    """
     try:
         content = disk.read(index)
         last = decode_entry(base_offset, content, len(content) - ENTRY_SIZE)

@@ -1,7 +1,7 @@
-"""Where transactions begin whose end is not certain: the last stable offset lies below the first of them.
+"""First offsets of transactions whose end is not certain; the last stable offset is the lowest of them.
 
-A transaction is open, or its marker is written but not below the high watermark yet: a marker that can still be
-lost decides nothing. Loop thread only.
+Such a transaction is open, or its marker is not below the high watermark yet and can still be lost. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class UnstableOffsets:
 
     def __init__(self, open_from: Iterable[int] = (), ended: Iterable[EndedTransaction] = ()) -> None:
         self._open = dict.fromkeys(sorted(open_from))
-        """First offsets, in order, as those of `_unstable`, which has them all."""
+        """First offsets of open transactions, in order. `_unstable` has them too."""
         self._ended = deque(sorted(ended))
         self._unstable = dict.fromkeys(sorted((*self._open, *(end.first_offset for end in self._ended))))
 
     @property
     def ended(self) -> tuple[EndedTransaction, ...]:
-        """Those whose marker may still be lost, and some others."""
+        """Ended transactions whose marker may still be lost, and some others."""
         return tuple(self._ended)
 
     def open(self, first_offset: int) -> None:
-        """Offsets come in order."""
+        """Add a transaction that begins at `first_offset`; offsets come in order."""
         self._open[first_offset] = self._unstable[first_offset] = None
 
     def end(self, first_offset: int, marker_offset: int) -> None:
@@ -42,7 +42,7 @@ class UnstableOffsets:
         return next(iter(self._open), None)
 
     def first(self, high_watermark: int) -> int | None:
-        """The first unstable offset; None where everything is stable."""
+        """The first unstable offset; None if everything is stable."""
         unstable = self._unstable
         if not unstable:
             return None

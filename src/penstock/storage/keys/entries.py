@@ -1,12 +1,15 @@
-"""What the key index keeps of a record: a hash of its key, and where it is.
+"""Entries of the key index: a hash of a record's key, and the place of the record.
 
     hash 8 | offset 4, from the segment's base | position of its batch 4 | place in that 4, behind its header and
     decompressed | crc 4 of the header and the record                   (big-endian, so that bytes sort right)
 
-The CRC lets a record be read without the rest of its batch; that of a record in a damaged batch is made not to match.
-A record with an idempotency key has a second entry, whose hash is of both its keys. Hashes can collide: who looks
-something up compares the record itself. A batch whose records cannot be read has no entries, as nobody can be shown
-any of them. No input or output.
+The CRC lets a record be read without the rest of its batch; for a record in a damaged batch it is made not
+to match.
+A record with an idempotency key has a second entry, whose hash is of both its keys. Hashes can collide: a
+lookup
+compares the record itself. A batch whose records cannot be read has no entries, because no reader can be
+shown any of
+them. No input or output.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from penstock.records.iteration import walk
 from penstock.records.varints import decode_int, decode_long
 
 OUR_HEADERS = "penstock-"
-"""What the names of headers begin with that senders have not given."""
+"""Prefix of the headers that Penstock adds to a record."""
 IDEMPOTENCY_HEADER = f"{OUR_HEADERS}idempotency-key"
 HASH_BYTES = 8
 ENTRY_SIZE = 24
@@ -39,7 +42,7 @@ _ALL_BITS = 0xFFFFFFFF
 
 
 class Place(NamedTuple):
-    """Where a record is."""
+    """The place of a record."""
 
     relative_offset: int
     position: int
@@ -52,7 +55,7 @@ def key_hash(key: bytes) -> bytes:
 
 
 def idempotency_hash(key: bytes | None, idempotency_key: bytes) -> bytes:
-    """Idempotency keys are those of a record key: others may have the same."""
+    """Hash of a record key and an idempotency key, which is unique among the records of that key only."""
     scoped = _KEY_LENGTH(len(key or b"")) + (key or b"") + idempotency_key
     return blake2b(scoped, digest_size=HASH_BYTES, person=b"idempotency").digest()
 
@@ -62,7 +65,7 @@ def idempotency_key(headers: Headers) -> bytes | None:
 
 
 def may_have_idempotency_key(batch: memoryview, header: BatchHeader) -> bool:
-    """Whether the records have to be looked at to know."""
+    """Whether the records have to be read to know their idempotency keys."""
     return bool(header.codec) or _IDEMPOTENCY_NAME in bytes(batch)
 
 
@@ -73,7 +76,9 @@ def batch_body(batch: memoryview, header: BatchHeader, max_decompressed_bytes: i
 def entries_of(
     batch: memoryview, header: BatchHeader, base_offset: int, position: int, max_decompressed_bytes: int
 ) -> list[bytes]:
-    """The entries of the batch at `position` of the segment that begins at `base_offset`, in the order of offsets."""
+    """The entries of the batch at `position` of the segment that begins at `base_offset`, in the order of
+    offsets.
+    """
     if header.is_control:
         return []
     try:
@@ -85,7 +90,7 @@ def entries_of(
         shift, last = header.base_offset - base_offset, -1
         for start, end, delta, key_start, key_length in _scan(body, header.record_count):
             if not last < delta <= header.last_offset_delta:
-                return []  # entries are in the order of offsets, whatever a producer makes up
+                return []  # entries are in the order of offsets, whatever a producer sends
             last = delta
             place = PLACE.pack(shift + delta, position, start, crc32c(body[start:end], header_crc) ^ damage)
             key = None if key_length < 0 else body[key_start : key_start + key_length]
@@ -102,7 +107,7 @@ def entries_of(
 
 
 def _scan(body: bytes, record_count: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Of each record: where it begins and ends, its offset delta, and where its key is."""
+    """Start, end, offset delta and key position of each record."""
     position = 0
     for _ in range(record_count):
         start = position
@@ -111,8 +116,9 @@ def _scan(body: bytes, record_count: int) -> Iterator[tuple[int, int, int, int, 
 
 
 def read_key(body: bytes | memoryview, place: int) -> tuple[int, int, int, int]:
-    """Of the record at a place: where it ends, its offset delta, and where its key is. IndexError or InvalidBatch where
-    there is no record."""
+    """End, offset delta and key position of the record at a place. IndexError or InvalidBatch if no record is
+    there.
+    """
     length, content = decode_int(body, place)
     end = content + length
     _, position = decode_long(body, content + 1)

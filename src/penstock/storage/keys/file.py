@@ -1,4 +1,4 @@
-"""The key index of a closed segment: one immutable file beside it, found again or made again.
+"""Key index file of a closed segment: immutable, beside the segment, rebuilt from the log if it is not valid.
 
     part      head page | filter pages | entry pages       as many as it took: one, but for large old segments
     page      content 4092 | crc 4, seeded with the segment's base offset
@@ -7,9 +7,11 @@
     filter    a Bloom filter, four bits a hash, all of them in one page
     entries   170 of `entries`, sorted; the last page is filled up with ones
 
-Size and last batch say which segment it was made from: of logs that have that batch in common all before it is the
-same. Everything is read page by page, whatever is read is checked, and nothing is kept: the memory that lookups take
-does not depend on how many keys there are. Any thread.
+Size and last batch identify the segment: two logs that have this batch in common are the same below it.
+Everything is
+read page by page, each page is checked, and nothing is cached: the memory of a lookup does not depend on
+the number of
+keys. Any thread.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ _SHIFT_MASK = 0x7FFF
 
 
 class KeysDamaged(StorageError):
-    """The file is not what was written, or not of this segment; make it again from the log."""
+    """The file is damaged, or belongs to another segment, and has to be rebuilt from the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class _Part:
 
 
 class KeyFileWriter:
-    """Writes a file part by part; waits for the disk."""
+    """Writer of a key file, part by part; waits for the disk."""
 
     def __init__(self, file: File, base_offset: int) -> None:
         self._file = file
@@ -75,7 +77,7 @@ class KeyFileWriter:
         file.truncate(0)
 
     def add(self, keys: KeyPart) -> None:
-        """The next entries, whose offsets are above all before."""
+        """Add the next entries, whose offsets are above all before."""
         first = self._parts[-1].end_page if self._parts else 0
         filter_pages = max(1, -(-keys.count * _BITS_PER_HASH // _FILTER_BITS))
         part = _Part(first + 1, filter_pages, -(-keys.count // _PAGE_ENTRIES), keys.count)
@@ -93,7 +95,7 @@ class KeyFileWriter:
         self._parts.append(part)
 
     def finish(self, segment: Segment, last_position: int) -> None:
-        """Everything of the segment is in, the last batch of which begins at `last_position`."""
+        """Complete the file; the last batch of the segment begins at `last_position`."""
         batch = (_NO_BATCH, 0) if last_position < 0 else (last_position, _batch_crc(segment, last_position))
         for part in self._parts:
             is_last = part is self._parts[-1]
@@ -110,7 +112,7 @@ class KeyFileWriter:
 
 
 class KeyFile:
-    """The file of a segment, checked against it; KeysDamaged says that it has to be made again."""
+    """The key file of a segment, checked against the segment; KeysDamaged if it has to be rebuilt."""
 
     __slots__ = ("_file", "_parts", "_seed")
 
@@ -136,7 +138,8 @@ class KeyFile:
     def _find(self, part: _Part, key_hash: bytes, from_offset: int) -> Iterator[Place]:
         wanted = key_hash + PLACE.pack(from_offset, 0, 0, 0)
         pages = range(part.entry_page, part.end_page)
-        # The last page that does not begin after it: there it is, or at the start of the next.
+        # The last page that does not begin after the hash: the hash is there, or at the start of the next
+        # page.
         place = bisect_left(pages, wanted, key=lambda page: self._read(page)[:ENTRY_SIZE])
         for page in pages[max(0, place - 1) :]:
             content = self._read(page)

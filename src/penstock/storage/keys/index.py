@@ -1,10 +1,13 @@
-"""The keys of a log: for every segment its entries, in a file beside it or, for the newest, in memory.
+"""The key index of a log: the entries of every segment, in a file beside it or, for the newest, in memory.
 
-The index follows the log: nothing is added by an append; whoever wants to look something up first has it catch up with
-what was appended since. So it is right whatever happens to the log: a cut makes it forget what it had in memory, and
-the file of a segment is used only where it was made from just that segment. A closed segment without a right file is
-`missing` until somebody has made one (`KeyFileJob`). `catch_up` and what looks up run in a pool, one at a time for a
-log; the rest is for the loop.
+The index follows the log: an append adds nothing; before a lookup, `catch_up` reads what was appended
+since. So the
+index is right whatever happens to the log: after a truncation it forgets its entries in memory, and the
+file of a
+segment is used only if it was made from exactly that segment. A closed segment without a valid file is
+`missing` until
+a `KeyFileJob` has made one. `catch_up` and lookups run in a pool, one at a time for a log; the rest runs
+on the loop.
 """
 
 from __future__ import annotations
@@ -29,13 +32,15 @@ from penstock.storage.segment import NO_TIMESTAMP, Segment
 from penstock.storage.stray_files import TEMPORARY_SUFFIX
 
 PART_ENTRIES = 1 << 19
-"""Of one part of a file at most: what is in memory while it is made."""
+"""Maximum number of entries in one part of a file, which limits the memory while the file is made."""
 _MAX_UNFILED = 4
-"""Closed segments whose entries are in memory, until they have files; those of others are read when these are made."""
+"""Maximum number of closed segments whose entries are kept in memory until they have files; others are read
+again.
+"""
 
 Source = KeyPart | KeyFile
 NewEntries = dict[bytes, int]
-"""The first new offset of each hash somebody waits for."""
+"""The first new offset of each awaited hash."""
 
 
 class KeysMissing(Exception):
@@ -44,23 +49,23 @@ class KeysMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """A log as it is at one moment."""
+    """A log at one moment."""
 
     segments: tuple[Segment, ...]
     end: int
-    """Of the last segment, in bytes."""
+    """Size of the last segment in bytes."""
     generation: int
     log_start_offset: Offset
     log_end_offset: Offset
     below: Offset
-    """Readers get no further."""
+    """Offset at which readers stop."""
     aborted: AbortedTransactions
     max_decompressed_bytes: int
     damage: Damage = NO_DAMAGE
 
     @classmethod
     def of(cls, log: Log) -> LogView:
-        """Loop thread."""
+        """The key index of one log. Loop thread, unless said otherwise."""
         segments = log.segments
         return cls(
             segments,
@@ -78,23 +83,28 @@ class LogView:
 class KeyIndex:
     def __init__(self, files: FileCache) -> None:
         self.end_offset = Offset(0)
-        """Everything below has been looked at."""
+        """Offset below which everything was read."""
         self.has_skipped = False
-        """Whether it fell so far behind that something was not looked at: whoever waits has to look again."""
+        """Whether the index fell so far behind that records were not read: waiting lookups have to start
+        again.
+        """
         self.suspects: set[Segment] = set()
-        """Segments with a batch whose CRC does not match, until they were scrubbed. Its keys may be wrong, and a lookup
-        would pass over its records without noticing."""
+        """Segments with a batch whose CRC does not match, until they were scrubbed. The keys of such a batch
+        may be wrong, and a
+        lookup would skip its records without noticing.
+        """
         self.outdated: set[Segment] = set()
-        """Segments whose batches have changed by a repair. Added to on the loop thread."""
+        """Segments whose batches were changed by a repair. Added to on the loop thread."""
         self._files = files
         self._sources: dict[Segment, Source] = {}
         self._generation = -1
         self._followed_from = 0
-        """The entries of segments that begin here or later are taken in as they come; of the others there are files, or
-        will be."""
+        """Base offset from which on entries are kept in memory as they come; older segments have files, or
+        will have.
+        """
 
     def catch_up(self, view: LogView, awaited: Container[bytes]) -> NewEntries:
-        """Take in what was appended, and tell of awaited hashes among it. Waits for the disk."""
+        """Read what was appended since the last call; return awaited hashes among it. Waits for the disk."""
         if view.generation != self._generation:
             self._forget(set(self._sources))
             self._generation = view.generation
@@ -114,7 +124,7 @@ class KeyIndex:
         return found
 
     def is_behind(self, view: LogView) -> bool:
-        """Whether there is something to take in."""
+        """Whether there is something to read."""
         return (
             view.generation != self._generation
             or bool(self.outdated)
@@ -129,12 +139,12 @@ class KeyIndex:
             raise KeysMissing from None
 
     def drop(self, segment: Segment) -> None:
-        """Its file is damaged or outdated: another one takes its place."""
+        """Forget a file that is damaged or outdated, so that another one is made."""
         self._forget({segment})
         segment.has_keys = False
 
     def unfiled(self, segments: tuple[Segment, ...]) -> tuple[Segment, KeyPart | None] | None:
-        """The newest closed segment without a file, and its entries where all of them are known."""
+        """The newest closed segment without a file, and its entries if all of them are known."""
         for segment in reversed(segments[:-1]):
             source = self._sources.get(segment)
             if source is None and not self._is_followed(segment):
@@ -144,7 +154,7 @@ class KeyIndex:
         return None
 
     def filed(self, segment: Segment, file: KeyFile) -> None:
-        """Its file is in place."""
+        """Note that the file of a segment is in place."""
         segment.has_keys = True
         self._sources[segment] = file
 
@@ -201,7 +211,8 @@ def extend(
     max_decompressed_bytes: int,
     suspects: set[Segment] | None = None,
 ) -> Iterator[list[bytes]]:
-    """Add the batches of a segment from where the part ends up to `end`, past any damage; the entries of each.
+    """Add the batches of a segment from the end of the part up to `end`, past any damage; yield the entries
+    of each.
 
     A segment with damage is added to `suspects`.
     """
@@ -224,25 +235,27 @@ def extend(
 
 @dataclass(slots=True)
 class KeyFileJob:
-    """Make the file of a closed segment: `write` first, which takes long, then `place`, while no other job changes
-    files of the log. Both wait for the disk."""
+    """Make the file of a closed segment: `write` first, which takes long, then `place`, while no other job
+    changes files of
+    the log. Both wait for the disk.
+    """
 
     disk: Disk
     files: FileCache
     segment: Segment
     part: KeyPart | None
-    """All its entries, where they are known."""
+    """All entries of the segment, if they are known."""
     max_decompressed_bytes: int
     is_wanted: Callable[[], bool]
     suspects: set[Segment] | None = None
-    """Gets the segment where a batch of it is damaged."""
+    """Set to which the segment is added if one of its batches is damaged."""
 
     @property
     def _temporary(self) -> str:
         return self.segment.keys_path + TEMPORARY_SUFFIX
 
     def write(self) -> bool:
-        """False where it was given up."""
+        """Write the file; False if the job was given up."""
         file = self.disk.open(self._temporary, create=True)
         writer = KeyFileWriter(file, self.segment.base_offset)
         part = self.part

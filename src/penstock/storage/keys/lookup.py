@@ -1,8 +1,11 @@
-"""Looking up the records of one key: from entries of the index to the records, each compared with what was asked for.
+"""Lookup of the records of one key: from entries of the index to the records, each compared with the
+requested key.
 
-Of an uncompressed batch only the header and the record are read, and checked by the CRC that the index has of them:
-what goes out is a new batch with a CRC of its own, which would hide damage. Waits for the disk: for a pool, after the
-index has caught up with the same view of the log.
+In an uncompressed batch only the header and the record are read, and checked by the CRC in the index: the
+response is
+a new batch with a CRC of its own, which would hide damage. Waits for the disk: runs in a pool, after the
+index has
+caught up with the same view of the log.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ from penstock.storage.reading import floor_segment
 from penstock.storage.segment import Segment
 
 MAX_READ_BYTES = 64 * 1024 * 1024
-"""Of one lookup: of records that lie far apart in large batches it returns fewer than it may."""
+"""Maximum bytes that one lookup reads. It returns fewer records than it may if they lie far apart in large
+batches.
+"""
 _READ_BYTES = 4096
 _MAX_LENGTH_BYTES = 5
 _NONE = Offset(-1)
@@ -51,21 +56,23 @@ class KeyQuery(NamedTuple):
 
 @dataclass(slots=True)
 class KeyRecords:
-    """Batches with records of a key alone, and where to go on."""
+    """Batches with the records of one key, and the offset at which the next lookup starts."""
 
     log_start_offset: Offset
     next_offset: Offset
     batches: list[bytearray] = field(default_factory=list)
     is_complete: bool = False
     next_due: Offset = _NONE
-    """Where something with the hash of the key lies that is not committed yet."""
+    """Offset of a record with the hash of the key that is not committed yet."""
     damage: CorruptLog | None = None
-    """Why the first of them cannot be read; `next_offset` is behind it."""
+    """Error of the first record that cannot be read; `next_offset` is behind it."""
 
 
 def look_up(index: KeyIndex, view: LogView, query: KeyQuery) -> KeyRecords:
-    """KeysMissing where a segment has no index at present. A lookup does not go past a damaged range, which may hold
-    records of the key."""
+    """Look up a page of records; KeysMissing if a segment has no index at present.
+
+    A lookup does not go past a damaged range, which may hold records of the key.
+    """
     if index.suspects:
         raise KeysMissing
     start = max(query.from_offset, view.log_start_offset)
@@ -96,14 +103,14 @@ def look_up(index: KeyIndex, view: LogView, query: KeyQuery) -> KeyRecords:
 
 
 class Original(NamedTuple):
-    """The record that was stored first with a key and an idempotency key."""
+    """The record that was first stored with a key and an idempotency key."""
 
     offset: Offset
     value: bytes | None
     headers: Headers
 
     def says(self, value: bytes | None, headers: Headers) -> bool:
-        """Whether it is the same message, whatever we have noted in its headers."""
+        """Whether a message is the same, ignoring the headers that Penstock adds."""
         return self.value == value and _of_the_sender(self.headers) == _of_the_sender(headers)
 
 
@@ -112,7 +119,7 @@ def _of_the_sender(headers: Headers) -> list[tuple[str, bytes | None]]:
 
 
 def find_original(index: KeyIndex, view: LogView, key: bytes | None, own_key: bytes) -> Original | None:
-    """Committed or not."""
+    """Find the record, committed or not."""
     wanted = idempotency_hash(key, own_key)
     for entry in _entries(index, view, wanted, view.log_start_offset):
         try:
@@ -122,7 +129,7 @@ def find_original(index: KeyIndex, view: LogView, key: bytes | None, own_key: by
                 continue
             [(*_, value_start, value_length, headers)] = walk(found.content, 1)
         except (CorruptLog, InvalidBatch):
-            continue  # nobody can be shown it
+            continue  # no reader can be shown it
         if idempotency_key(headers) == own_key:
             value = None if value_length < 0 else found.content[value_start : value_start + value_length]
             return Original(Offset(entry.offset), value, headers)
@@ -157,7 +164,7 @@ class _Found(NamedTuple):
 
 
 class _OpenBatch:
-    """A stored batch in which records are read: each alone, or all of them where they are compressed."""
+    """A stored batch from which records are read: one by one, or all of them if they are compressed."""
 
     def __init__(self, view: LogView, entry: _Entry) -> None:
         self.segment, self.position = entry.segment, entry.position
@@ -181,7 +188,7 @@ class _OpenBatch:
         return self.position == entry.position and self.segment is entry.segment
 
     def find(self, entry: _Entry) -> _Found | None:
-        """The record of an entry, checked; None where another is there."""
+        """The checked record of an entry; None if another record is there."""
         try:
             length, start = decode_int(self._bytes_at(entry.place, _MAX_LENGTH_BYTES), 0)
             content = self._bytes_at(entry.place, start + length) if length > 0 else b""
@@ -195,7 +202,7 @@ class _OpenBatch:
         return _Found(None if key_length < 0 else content[key_start : key_start + key_length], content)
 
     def _bytes_at(self, place: int, count: int) -> bytes:
-        """Up to so many bytes of the records, fewer at their end."""
+        """Read up to `length` bytes of the records, fewer at their end."""
         start = place - self._window_place
         if start < 0 or start + min(count, self._body_bytes - place) > len(self._window):
             length = min(max(count, _READ_BYTES), self._body_bytes - place)
@@ -221,7 +228,7 @@ class _OpenBatch:
 
 
 class _Page:
-    """What one lookup answers, as it fills up."""
+    """The response of one lookup while it fills up."""
 
     def __init__(self, query: KeyQuery, records: KeyRecords) -> None:
         self._query = query
@@ -237,7 +244,7 @@ class _Page:
         return self._count == 0
 
     def take(self, view: LogView, entry: _Entry) -> bool:
-        """Take the record in, if it is one of the key; false when the page is full before it."""
+        """Add the record if it has the key; False if the page is full."""
         batch = self._batch
         if batch is None or not batch.holds(entry):
             self._close_batch()

@@ -1,8 +1,10 @@
-"""The entries of a segment's keys in memory, as they come: of the segment that is written, and of one whose file is
-not written yet.
+"""Key entries of a segment in memory: of the active segment, and of a closed one whose file is not written
+yet.
 
-Entries lie in buckets by the first byte of their hash, in the order of offsets, packed: 24 bytes a record and no
-objects. One thread at a time adds; any may look up meanwhile, what is added then is perhaps seen.
+Entries lie in buckets by the first byte of their hash, in the order of offsets, packed: 24 bytes a record
+and no
+objects. One thread at a time adds; any thread may look up meanwhile and may or may not see the newest
+entries.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ class KeyPart:
 
     def __init__(self) -> None:
         self.position = 0
-        """Up to where in the segment its batches are in here."""
+        """Position in the segment up to which its batches are in this part."""
         self.count = 0
         self.last_position = -1
-        """Where the last of these batches begins; -1 without any."""
+        """Position of the last of these batches; -1 without any."""
         self._buckets = [bytearray() for _ in range(_BUCKETS)]
 
     def add(self, entries: list[bytes], position: int, size: int) -> None:
-        """The entries of the next batch, which has `size` bytes from `position` on."""
+        """Add the entries of the next batch, which has `size` bytes from `position` on."""
         buckets = self._buckets
         for entry in entries:
             buckets[entry[0]] += entry
@@ -36,7 +38,7 @@ class KeyPart:
         self.position = position + size
 
     def clear(self) -> None:
-        """Forget the entries, but not how far it has got."""
+        """Forget the entries, but not the position."""
         self.count = 0
         self._buckets = [bytearray() for _ in range(_BUCKETS)]
 
@@ -55,7 +57,7 @@ class KeyPart:
             at = bucket.find(key_hash, at)
 
     def sorted_buckets(self) -> Iterator[list[bytes]]:
-        """All entries in order, a bucket at a time: to sort all at once would hold up everybody else."""
+        """All entries in order, sorted one bucket at a time: sorting all at once would block other threads."""
         for content in map(bytes, self._buckets):
             yield sorted([content[at : at + ENTRY_SIZE] for at in range(0, len(content), ENTRY_SIZE)])
 
