@@ -71,7 +71,7 @@ def decompress(codec: int, data: memoryview, limit: int) -> memoryview:
             ErrorCode.corrupt_message, f"the compressed records are damaged: {problem}"
         ) from None
     except ValueError:
-        raise InvalidBatch(ErrorCode.unsupported_compression_type, f"there is no codec {codec}") from None
+        raise InvalidBatch(ErrorCode.unsupported_compression_type, f"codec {codec} is unknown") from None
 
 
 _STREAM_DECODERS: dict[Codec, Callable[[Buffer, Buffer], int]] = {
@@ -108,7 +108,7 @@ def _decompress_snappy(data: memoryview, limit: int) -> memoryview:
     if data[: len(_XERIAL_MARKER)] != _XERIAL_MARKER:
         return memoryview(_decompress_block(data, limit))
     if len(data) < len(_XERIAL_HEADER):
-        raise InvalidBatch(ErrorCode.corrupt_message, "the header of the snappy blocks is cut")
+        raise InvalidBatch(ErrorCode.corrupt_message, "the header of the snappy blocks is incomplete")
     output = bytearray()
     position = len(_XERIAL_HEADER)
     while position < len(data):
@@ -124,7 +124,7 @@ def _decompress_snappy(data: memoryview, limit: int) -> memoryview:
 def _decompress_block(block: memoryview, limit: int) -> bytearray:
     claimed: int = cramjam.snappy.decompress_raw_len(block)
     if claimed > len(block) * _SNAPPY_MAX_RATIO:
-        raise InvalidBatch(ErrorCode.corrupt_message, "a snappy block claims more than it can hold")
+        raise InvalidBatch(ErrorCode.corrupt_message, "a snappy block claims more bytes than it can hold")
     if claimed > limit:
         raise _over_limit(limit)
     output = bytearray(claimed)

@@ -46,21 +46,26 @@ def check_batch(buffer: memoryview, *, max_bytes: int) -> BatchHeader:
         _refuse_length(len(buffer) - LENGTH_OVERHEAD - header.batch_length)
     if len(buffer) > max_bytes:
         raise InvalidBatch(
-            ErrorCode.message_too_large, f"a batch of {len(buffer)} bytes, {max_bytes} are allowed"
+            ErrorCode.message_too_large,
+            f"the batch has {len(buffer)} bytes, max.message.bytes is {max_bytes}",
         )
     if not crc_matches(buffer, header):
-        raise InvalidBatch(ErrorCode.corrupt_message, "the CRC does not match")
+        raise InvalidBatch(ErrorCode.corrupt_message, "the CRC of the batch does not match")
     if header.attributes:
         _check_attributes(header)
     count = header.record_count
     if count <= 0 or header.last_offset_delta != count - 1 or header.base_offset < 0:
-        raise InvalidBatch(ErrorCode.invalid_record, "record count and offsets do not agree")
+        raise InvalidBatch(
+            ErrorCode.invalid_record, "the record count and the offsets of the batch do not agree"
+        )
     if header.codec == Codec.NONE and count * MIN_RECORD_SIZE > len(buffer) - HEADER_SIZE:
-        raise InvalidBatch(ErrorCode.invalid_record, "more records than there are bytes for")
+        raise InvalidBatch(ErrorCode.invalid_record, "the batch claims more records than its bytes can hold")
     if header.producer_id != -1 and (
         header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0
     ):
-        raise InvalidBatch(ErrorCode.invalid_record, "producer id without an epoch or a sequence")
+        raise InvalidBatch(
+            ErrorCode.invalid_record, "the batch has a producer id without an epoch or a sequence"
+        )
     return header
 
 
@@ -69,7 +74,9 @@ def check_records(
 ) -> None:
     """Check the records of a batch that passed `check_batch`; InvalidBatch if one is not valid."""
     if header.record_count > _MAX_CHECKED_RECORDS:
-        raise InvalidBatch(ErrorCode.invalid_record, f"more than {_MAX_CHECKED_RECORDS} records in a batch")
+        raise InvalidBatch(
+            ErrorCode.invalid_record, f"the batch has more than {_MAX_CHECKED_RECORDS} records"
+        )
     limit = min(max_decompressed_bytes, max(_RATIO_FLOOR_BYTES, _MAX_RATIO * len(buffer)))
     body = decompress(header.codec, buffer[HEADER_SIZE:], limit)
     without_key = []
@@ -83,27 +90,31 @@ def check_records(
             without_key.append(index)
     if without_key:
         raise InvalidBatch(
-            ErrorCode.invalid_record, "a record without a key, which this topic needs", tuple(without_key)
+            ErrorCode.invalid_record,
+            "a record has no key, which a compacted topic requires",
+            tuple(without_key),
         )
 
 
 def _refuse_format(buffer: memoryview) -> NoReturn:
     if len(buffer) == 0:
-        raise InvalidBatch(ErrorCode.invalid_record, "no record batch")
+        raise InvalidBatch(ErrorCode.invalid_record, "the request has no record batch for the partition")
     magic = buffer[MAGIC_POSITION] if len(buffer) > MAGIC_POSITION else MAGIC
     if magic < MAGIC:
         raise InvalidBatch(
             ErrorCode.unsupported_for_message_format, f"message format {magic} is no longer supported"
         )
     if magic > MAGIC:
-        raise InvalidBatch(ErrorCode.invalid_record, f"there is no message format {magic}")
+        raise InvalidBatch(ErrorCode.invalid_record, f"message format {magic} is unknown")
     raise InvalidBatch(ErrorCode.corrupt_message, "fewer bytes than a record batch header")
 
 
 def _refuse_length(left_over: int) -> NoReturn:
     if left_over >= HEADER_SIZE:
-        raise InvalidBatch(ErrorCode.invalid_record, "more than one record batch for a partition")
-    raise InvalidBatch(ErrorCode.corrupt_message, "the batch length is not that of the bytes sent")
+        raise InvalidBatch(
+            ErrorCode.invalid_record, "the request has more than one record batch for the partition"
+        )
+    raise InvalidBatch(ErrorCode.corrupt_message, "the batch length does not match the number of bytes")
 
 
 def _check_attributes(header: BatchHeader) -> None:
@@ -111,10 +122,10 @@ def _check_attributes(header: BatchHeader) -> None:
     if attributes & ~KNOWN_ATTRIBUTES:
         raise InvalidBatch(ErrorCode.invalid_record, "reserved attribute bits are set")
     if header.codec > Codec.ZSTD:
-        raise InvalidBatch(ErrorCode.unsupported_compression_type, f"there is no codec {header.codec}")
+        raise InvalidBatch(ErrorCode.unsupported_compression_type, f"codec {header.codec} is unknown")
     if attributes & CONTROL_FLAG:
-        raise InvalidBatch(ErrorCode.invalid_record, "clients may not write control batches")
+        raise InvalidBatch(ErrorCode.invalid_record, "clients must not write control batches")
     if attributes & TRANSACTIONAL_FLAG and header.producer_id < 0:
-        raise InvalidBatch(ErrorCode.invalid_record, "a transactional batch without a producer id")
+        raise InvalidBatch(ErrorCode.invalid_record, "a transactional batch needs a producer id")
     if attributes & LOG_APPEND_TIME_FLAG:
         raise InvalidBatch(ErrorCode.invalid_timestamp, "only the broker sets the append time")

@@ -45,11 +45,11 @@ def _decode(data: bytes | memoryview, position: int, bits: int) -> tuple[int, in
     shift = 7
     while byte > 127:
         if shift >= bits:
-            raise InvalidBatch(ErrorCode.invalid_record, "a variable-length number does not end")
+            raise InvalidBatch(ErrorCode.invalid_record, "a varint does not end")
         position += 1
         byte = data[position]
         value |= (byte & 0x7F) << shift
         shift += 7
     if value >> bits:
-        raise InvalidBatch(ErrorCode.invalid_record, "a variable-length number is too large")
+        raise InvalidBatch(ErrorCode.invalid_record, "a varint is too large")
     return (value >> 1) ^ -(value & 1), position + 1

@@ -33,9 +33,7 @@ def read_range(file: File, position: int, length: int, wait: bool) -> bytes:
     if content is None:
         raise WouldBlock
     if len(content) < length:
-        raise CorruptLog(
-            f"the file ends at {position + len(content)}, {position + length} bytes should be there"
-        )
+        raise CorruptLog(f"the file ends at {position + len(content)}, before position {position + length}")
     return content
 
 
@@ -50,7 +48,7 @@ def scan_batches(
     max_offset = base_offset + MAX_RELATIVE_OFFSET
     while position < end:
         if end - position < HEADER_SIZE:
-            raise TornBatch(f"{end - position} bytes at {position} are less than a batch header")
+            raise TornBatch(f"{end - position} bytes at position {position} are less than a batch header")
         if position - start + HEADER_SIZE > len(chunk):
             start = position
             chunk = read_range(file, start, min(_CHUNK_BYTES, end - start), wait)
@@ -59,13 +57,13 @@ def scan_batches(
         if header.magic != MAGIC or size < HEADER_SIZE or size > end - position:
             is_torn = header.magic == MAGIC and size > end - position
             raise (TornBatch if is_torn else CorruptLog)(
-                f"no batch at {position}: magic {header.magic}, {size} bytes, {end - position} left"
+                f"no batch at position {position}: magic {header.magic}, {size} bytes, {end - position} left"
             )
         last_offset = header.base_offset + header.last_offset_delta
         if not min_offset <= header.base_offset <= last_offset <= max_offset:
             raise CorruptLog(
-                f"offsets {header.base_offset} to {last_offset} at {position}, "
-                f"where {min_offset} to {max_offset} can be"
+                f"the batch at position {position} has offsets {header.base_offset} to {last_offset}, "
+                f"outside of {min_offset} to {max_offset}"
             )
         yield position, header
         min_offset = last_offset + 1

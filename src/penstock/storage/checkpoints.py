@@ -96,12 +96,12 @@ def _decode(content: bytes) -> tuple[int, list[LogCheckpoint]]:
     try:
         magic, version, generation, crc = _HEAD.unpack_from(content)
     except error:
-        raise StorageError("cut short") from None
+        raise StorageError("the file is too short") from None
     body = content[_HEAD.size :]
     if magic != _MAGIC or _checksum(generation, body) != crc:
-        raise StorageError("damaged")
+        raise StorageError("the checksum does not match")
     if version != _VERSION:
-        raise StorageError(f"version {version}, {_VERSION} is known")
+        raise StorageError(f"version {version} is not supported, only {_VERSION}")
     try:
         return generation, msgspec.msgpack.decode(body, type=list[LogCheckpoint])
     except msgspec.MsgspecError as problem:

@@ -120,11 +120,11 @@ class ClosedSegments:
             body = content[_HEAD.size : -_CRC.size]
             is_whole = crc32c(content[: -_CRC.size]) == crc and len(body) == count * _ENTRY.size
         except error:
-            raise StorageError(f"{CLOSED_SEGMENTS_FILE} is cut short") from None
+            raise StorageError(f"{CLOSED_SEGMENTS_FILE} is too short") from None
         if magic != _MAGIC or not is_whole:
             raise StorageError(f"{CLOSED_SEGMENTS_FILE} is damaged")
         if version != _VERSION:
-            raise StorageError(f"{CLOSED_SEGMENTS_FILE} has version {version}, {_VERSION} is known")
+            raise StorageError(f"{CLOSED_SEGMENTS_FILE} has version {version}, only {_VERSION} is supported")
         return cls(Offset(start_offset), tuple(ClosedSegment(*each) for each in _ENTRY.iter_unpack(body)))
 
 

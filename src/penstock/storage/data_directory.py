@@ -72,7 +72,9 @@ def open_directory(disk: Disk, node_id: BrokerId, new_directory_id: UUID) -> Dir
             f"or remove it if this is surely the data of node {node_id}"
         ) from None
     if meta.version != _VERSION:
-        raise ConfigError(f"the data directory has format {meta.version}, this broker knows {_VERSION}")
+        raise ConfigError(
+            f"the data directory has format {meta.version}, this version of Penstock supports {_VERSION}"
+        )
     if meta.node_id != node_id:
         raise ConfigError(
             f"the data directory belongs to node {meta.node_id}, not {node_id}; "

@@ -64,17 +64,18 @@ def _check(
         )
     if header.base_offset < log_end or header.last_offset_delta < 0:
         raise BrokerError(
-            ErrorCode.corrupt_message, f"a batch at {header.base_offset}, where the log ends at {log_end}"
+            ErrorCode.corrupt_message,
+            f"the fetched batch at offset {header.base_offset} is below the log end offset {log_end}",
         )
     if not last_epoch <= header.leader_epoch <= leader_epoch:
         raise BrokerError(
             ErrorCode.corrupt_message,
-            f"a batch of epoch {header.leader_epoch} from a leader of epoch {leader_epoch}, after {last_epoch}",
+            f"the fetched batch has leader epoch {header.leader_epoch}, outside of {last_epoch} to {leader_epoch}",
         )
     if header.base_offset - log_end > MAX_GAP:
         raise BrokerError(
             ErrorCode.corrupt_message,
-            f"a batch at {header.base_offset} is too far above the log end {log_end}",
+            f"the fetched batch at offset {header.base_offset} is too far above the log end offset {log_end}",
         )
 
 

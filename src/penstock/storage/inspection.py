@@ -104,7 +104,7 @@ def _check_batch(
     if not crc_matches(read_batch(file, position, header), header):
         yield SegmentProblem(path, position, f"the CRC of offset {header.base_offset} does not match")
     if previous is not None and header.leader_epoch < previous.leader_epoch:
-        message = f"leader epoch {header.leader_epoch} comes after {previous.leader_epoch}"
+        message = f"leader epoch {header.leader_epoch} follows the higher epoch {previous.leader_epoch}"
         yield SegmentProblem(path, position, message)
 
 

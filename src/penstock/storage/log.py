@@ -397,7 +397,9 @@ class Log:
 
     def _refusal(self) -> BrokerError:
         if self.failure is not None:
-            message = f"{self.topic_partition} failed and is recovered at the next start: {self.failure}"
+            message = (
+                f"the log of {self.topic_partition} failed until the next start of the broker: {self.failure}"
+            )
             return BrokerError(ErrorCode.kafka_storage_error, message)
         return DiskFull("the free space of the data directory's disk is below log.dir.min.free.bytes")
 
@@ -405,12 +407,12 @@ class Log:
         if header.max_timestamp > now_ms + self._after_max_ms:
             raise BrokerError(
                 ErrorCode.invalid_timestamp,
-                f"timestamp {header.max_timestamp} is more than {self._after_max_ms} ms after {now_ms}",
+                f"timestamp {header.max_timestamp} is more than {self._after_max_ms} ms after the clock ({now_ms})",
             )
         if header.base_timestamp >= 0:
             raise BrokerError(
                 ErrorCode.invalid_timestamp,
-                f"timestamp {header.base_timestamp} is more than {self._before_max_ms} ms before {now_ms}",
+                f"timestamp {header.base_timestamp} is more than {self._before_max_ms} ms before the clock ({now_ms})",
             )
 
     def _duplicate(self, earlier: AppendedBatch) -> AppendInfo:
@@ -450,7 +452,7 @@ class Log:
                 active.file.truncate(active.size)
             except OSError as second:
                 self.fail(second)
-        message = f"{self.topic_partition} could not be written: {error}"
+        message = f"the log of {self.topic_partition} could not be written: {error}"
         if error.errno in NO_SPACE_ERRORS and not self.failed:
             return DiskFull(message)
         return BrokerError(ErrorCode.kafka_storage_error, message)
@@ -504,5 +506,5 @@ class Log:
     def out_of_range(self, offset: Offset) -> BrokerError:
         return BrokerError(
             ErrorCode.offset_out_of_range,
-            f"{offset} is not in {self.log_start_offset} to {self.log_end_offset} of {self.topic_partition}",
+            f"offset {offset} is not in {self.log_start_offset} to {self.log_end_offset} of {self.topic_partition}",
         )

@@ -309,7 +309,7 @@ class LogManager:
                 directory = log_directory(name, topic_id)
                 # An attempt that failed for another partition has left this file, and no records.
                 if set(self._disk.list(directory)) - {CLOSED_SEGMENTS_FILE}:
-                    raise StorageError(f"{directory} has data that was not loaded")
+                    raise StorageError(f"{directory} has files that were not loaded; restart the broker")
                 made[partition] = Log.create(self.context, directory, name, topic_id, config)
                 lost = self._without_directory.pop((topic_id, partition), None)
                 if lost is not None:
@@ -317,7 +317,7 @@ class LogManager:
             write_lists(self._disk, [(log.directory, log.closed) for log in made.values()])
             self._disk.sync_dir(LOGS)
         except OSError as error:
-            raise StorageError(f"no logs could be made for {topic}: {error}") from error
+            raise StorageError(f"the logs of topic {topic} could not be created: {error}") from error
         self._topics.setdefault(topic_id, {}).update(made)
 
     def _go_on_after(self, lost: LogCheckpoint, new: Log) -> Log:
@@ -327,7 +327,9 @@ class LogManager:
         write_list(self._disk, new.directory, ClosedSegments(lost.log_start_offset))
         log, _ = load(self.context, new.directory, new.topic_partition, new.topic_id, new.config, lost, 0)
         if log.log_end_offset > 0:
-            self.problems.append(f"{log.directory} has vanished; its offsets go on at {log.log_end_offset}")
+            self.problems.append(
+                f"{log.directory} has vanished; its records are lost, new records begin at {log.log_end_offset}"
+            )
         return log
 
     def has_vanished(self, topic_id: TopicId, partition: int) -> bool:

@@ -116,4 +116,6 @@ class LogReader:
         if self._log.segment_list.all is segments:
             if isinstance(error, CorruptLog):
                 raise error
-            raise StorageError(f"{self._log.topic_partition} could not be read: {error}") from error
+            raise StorageError(
+                f"the log of {self._log.topic_partition} could not be read: {error}"
+            ) from error

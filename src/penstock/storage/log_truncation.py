@@ -154,4 +154,4 @@ def _rebuild_state(log: Log, end_offset: Offset, now_ms: int) -> None:
 
 def _failed(log: Log, error: OSError) -> StorageError:
     log.fail(error)
-    return StorageError(f"{log.topic_partition} could not be truncated: {error}")
+    return StorageError(f"the log of {log.topic_partition} could not be truncated: {error}")

@@ -103,7 +103,7 @@ class ProducerStates:
         if entry.transaction_start >= 0 and not header.attributes & TRANSACTIONAL_FLAG:
             raise BrokerError(
                 ErrorCode.invalid_txn_state,
-                f"a transaction of producer {header.producer_id} is open, and this batch is not part of it",
+                f"producer {header.producer_id} has an open transaction, and this batch is not transactional",
             )
         if header.producer_epoch != entry.epoch:
             return self._check_new_epoch(header, entry)
@@ -125,11 +125,11 @@ class ProducerStates:
         if first is not None and self._is_within(first, sequence, last_sequence, expected):
             raise BrokerError(
                 ErrorCode.duplicate_sequence_number,
-                f"producer {header.producer_id} sent sequence {sequence} again, long after the first time",
+                f"producer {header.producer_id} repeated sequence {sequence}, which is too old to be verified",
             )
         raise BrokerError(
             ErrorCode.out_of_order_sequence_number,
-            f"producer {header.producer_id} sent sequence {sequence}, {expected} is next",
+            f"producer {header.producer_id} sent sequence {sequence}, expected {expected}",
         )
 
     @staticmethod
@@ -137,12 +137,12 @@ class ProducerStates:
         if header.producer_epoch < entry.epoch:
             raise BrokerError(
                 ErrorCode.invalid_producer_epoch,
-                f"producer {header.producer_id} is at epoch {entry.epoch}, not {header.producer_epoch}",
+                f"producer {header.producer_id} has epoch {entry.epoch}, the batch has epoch {header.producer_epoch}",
             )
         if header.base_sequence > 0:
             raise BrokerError(
                 ErrorCode.out_of_order_sequence_number,
-                f"a new epoch of producer {header.producer_id} starts at {header.base_sequence}, not 0",
+                f"a new epoch of producer {header.producer_id} has sequence {header.base_sequence}, expected 0",
             )
 
     @staticmethod
@@ -201,15 +201,15 @@ class ProducerStates:
         if entry.coordinator_epoch > marker.coordinator_epoch:
             raise BrokerError(
                 ErrorCode.transaction_coordinator_fenced,
-                f"a coordinator of epoch {entry.coordinator_epoch} has written here, "
-                f"this one is of {marker.coordinator_epoch}",
+                f"the marker has coordinator epoch {marker.coordinator_epoch}, "
+                f"a newer one is {entry.coordinator_epoch}",
             )
         is_in_use = is_epoch_new and marker.producer_epoch == entry.epoch and entry.transaction_start >= 0
         if marker.producer_epoch < entry.epoch or is_in_use:
             raise BrokerError(
                 ErrorCode.invalid_producer_epoch,
-                f"producer {marker.producer_id} is at epoch {entry.epoch}, the marker is of "
-                f"{marker.producer_epoch}",
+                f"producer {marker.producer_id} has epoch {entry.epoch}, "
+                f"the marker has epoch {marker.producer_epoch}",
             )
         return not is_epoch_new or marker.producer_epoch > entry.epoch
 

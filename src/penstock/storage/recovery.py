@@ -99,7 +99,7 @@ class _Recovery:
         tail = TailCheck(findings, self._replay, self._config.index_interval_bytes)
         log_end_offset = tail.run(segments, found, mark.offset)
         if findings.log_start(segments, log_end_offset) > log_end_offset:
-            findings.remove(segments, "everything in it lies before the log start")
+            findings.remove(segments, "all of its offsets are below the log start offset")
             return self._without_segments(snapshots)
         return recovered_state(findings, self._replay, tuple(segments), snapshots, log_end_offset, mark)
 

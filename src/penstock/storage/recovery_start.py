@@ -31,7 +31,7 @@ def find_segments(findings: Findings, names: list[str], snapshots: tuple[Offset,
     found = [_find(findings, base_offset, names) for base_offset in offsets_with(names, LOG_SUFFIX)]
     segments = _compare_with_list(findings, _without_deleted(findings, found))
     if segments and _is_unproven(findings, segments[0], snapshots):
-        findings.remove(segments, "what was before it never became durable")
+        findings.remove(segments, "the segments before it never became durable")
         return []
     return segments
 

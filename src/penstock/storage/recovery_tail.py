@@ -38,7 +38,9 @@ class TailCheck:
             following = found[len(segments)]
             is_torn = segment.size < file_size
             if following.base_offset < end_offset and not is_torn:
-                findings.remove([found.pop(len(segments))], f"the segment before it goes up to {end_offset}")
+                findings.remove(
+                    [found.pop(len(segments))], f"the segment before it has offsets up to {end_offset}"
+                )
                 continue
             if self._had_between(end_offset, following.base_offset, is_torn=is_torn):
                 findings.miss(end_offset, Offset(following.base_offset))
@@ -53,7 +55,7 @@ class TailCheck:
         kept_to = findings.kept_to
         if end_offset >= kept_to:
             self._truncate(segment, file_size)
-        findings.remove(found[len(segments) :], f"what is before it ends at {end_offset}")
+        findings.remove(found[len(segments) :], f"the log before it ends at offset {end_offset}")
         if end_offset < kept_to:
             findings.miss(end_offset, kept_to)
             segments.append(self._start_segment(segment, end_offset, kept_to))
@@ -168,9 +170,9 @@ class TailCheck:
     def _check_batch(self, segment: Segment, position: int, header: BatchHeader) -> None:
         latest = self._replay.epochs.latest
         if header.leader_epoch < latest and header.base_offset >= self._findings.committed:
-            raise CorruptLog(f"leader epoch {header.leader_epoch} comes after {latest}")
+            raise CorruptLog(f"leader epoch {header.leader_epoch} follows the higher epoch {latest}")
         if not crc_matches(read_batch(segment.file, position, header), header):
-            raise CorruptLog(f"the CRC of the batch at {position} does not match")
+            raise CorruptLog(f"the CRC of the batch at position {position} does not match")
 
     def _accept(self, segment: Segment, position: int, header: BatchHeader) -> None:
         if position == 0 and 0 <= header.max_timestamp < segment.created_ms:

@@ -66,16 +66,20 @@ def check_copy(content: memoryview, damaged: DamagedRange, epochs: LeaderEpochs,
     try:
         for header, batch in read_batches(content):
             if not crc_matches(batch, header):
-                raise StorageError(f"the copy of offset {header.base_offset} is damaged too")
+                raise StorageError(f"the other replica is damaged at offset {header.base_offset} too")
             if header.base_offset < offset or (header.base_offset > offset and not is_sparse):
-                raise StorageError(f"the copy has offset {header.base_offset} where {offset} should be")
+                raise StorageError(f"the other replica has offset {header.base_offset} instead of {offset}")
             if epochs.epoch_at(Offset(header.base_offset)) != LeaderEpoch(header.leader_epoch):
-                raise StorageError(f"the copy of offset {header.base_offset} is of another leader epoch")
+                raise StorageError(
+                    f"the other replica has another leader epoch at offset {header.base_offset}"
+                )
             offset, size = header.next_offset, size + header.size
     except InvalidBatch as error:
-        raise StorageError(f"the copy behind offset {offset} is damaged too") from error
+        raise StorageError(f"the other replica is damaged behind offset {offset} too") from error
     if size != len(content) or offset > damaged.end_offset or (offset < damaged.end_offset and not is_sparse):
-        raise StorageError(f"the copy ends at offset {offset}, the damage at {damaged.end_offset}")
+        raise StorageError(
+            f"the batches of the other replica end at offset {offset}, the damage at {damaged.end_offset}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,6 @@ class Patch:
             file.pwrite(self.target.position, (self.content,))
             file.sync()
             if file.pread(self.target.position, len(self.content)) != self.content:
-                raise OSError("the bytes that were written are not the bytes that are read")
+                raise OSError("the disk returned other bytes than were written")
         finally:
             file.close()

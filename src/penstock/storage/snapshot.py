@@ -89,11 +89,11 @@ class Snapshot:
             (crc,) = _CRC.unpack(content[-_CRC.size :])
             magic, version, offset, *counts = _HEAD.unpack_from(content)
         except error:
-            raise StorageError("a snapshot is cut short") from None
+            raise StorageError("the snapshot is too short") from None
         if magic != _MAGIC or crc32c(content[: -_CRC.size]) != crc:
-            raise StorageError("a snapshot is damaged")
+            raise StorageError("the checksum of the snapshot does not match")
         if version not in (_VERSION_WITHOUT_FIRST_SEQUENCE, _VERSION):
-            raise StorageError(f"a snapshot has version {version}, {_VERSION} is known")
+            raise StorageError(f"the snapshot has version {version}, only {_VERSION} is supported")
         return _decode_body(Offset(offset), content, version, *counts)
 
 
