@@ -1,4 +1,6 @@
-"""Subscriptions and assignments of the consumer protocol from anyone: they are read, or refused."""
+"""Subscriptions and assignments of the consumer protocol from untrusted clients: they are decoded, or
+refused.
+"""
 
 from __future__ import annotations
 

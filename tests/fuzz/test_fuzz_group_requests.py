@@ -1,4 +1,6 @@
-"""Well-formed nonsense to every API of groups: always an answer, and the group is of use afterwards."""
+"""Well-formed nonsense to every API of groups: each request gets a response, and the group is usable
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ LIKELY: dict[str, list[Any]] = {
     "partition_index": [0, 1],
     "subscribed_topic_regex": ["a.*", None],
 }
-"""What comes near enough to sense to get past the first check."""
+"""Values close enough to valid ones to pass the first check."""
 
 
 def plausible(random: Random, message: Any, member_ids: list[str]) -> Any:

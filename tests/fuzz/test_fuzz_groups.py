@@ -1,4 +1,4 @@
-"""Records of groups from anyone: they are read, or passed over."""
+"""Group records of any content: they are decoded, or skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Lookups by key from anyone on the port, and keys of batches from anyone: refused or taken, soon and small."""
+"""Lookups by key and keys of batches from untrusted clients: refused or accepted, within limits of time and
+memory.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def test_request_and_response() -> None:
 
 
 def test_keys_of_a_batch_under_a_good_header() -> None:
-    """Whatever a producer put into it, entries are in order and lead back to records of the batch."""
+    """Entries are in order and lead back to records of the batch, whatever a producer put into it."""
     records = st.builds(
         lambda keys, own: [
             NewRecord(key, b"v", 0, ((IDEMPOTENCY_HEADER, own),) if own is not None else ()) for key in keys

@@ -1,4 +1,6 @@
-"""Record batches from anyone: every parser of them refuses with InvalidBatch or returns, soon and small."""
+"""Record batches from untrusted clients: every parser returns or raises InvalidBatch, within limits of time
+and memory.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ def test_check_records_and_iterate_under_a_good_header() -> None:
             for record in iterate(buffer, header, max_decompressed_bytes=LIMIT):
                 assert -(2**63) <= record.timestamp < 2**63
             return
-        assert refused  # what cannot be read must not have passed the check
+        assert refused  # unreadable records must not have passed the check
 
     fuzz(target, any_batches)
 

@@ -1,4 +1,4 @@
-"""Records of transactions and InitProducerId requests from anyone: they are read, passed over, or refused."""
+"""Transaction records and InitProducerId requests of any content: they are decoded, skipped, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Bytes from anyone on the port: every parser refuses with ProtocolError or returns, soon and small."""
+"""Bytes from untrusted clients: every parser returns or raises ProtocolError, within limits of time and
+memory.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ seeds = st.integers(0, 2**32)
 
 
 def bodies(direction: Direction, api_key: int, version: int) -> st.SearchStrategy[bytes]:
-    """Good ones, good ones gone bad, and noise."""
+    """Valid frames, changed ones, and noise."""
     good = st.builds(lambda seed: random_body(Random(seed), direction, api_key, version), seeds)
     return good | mutations(good) | st.binary(max_size=200)
 
@@ -123,7 +125,7 @@ def test_any_message(direction: Direction) -> None:
     ],
 )
 def test_handwritten_request(api_key: int, decode: Callable[[memoryview, int, int], object]) -> None:
-    """Taken or refused as the schema says; what has no schema is at least refused properly."""
+    """Accepted or refused as the schema says; APIs without a schema are refused with a response."""
 
     def outcome(parse: Callable[[], object]) -> bool:
         try:

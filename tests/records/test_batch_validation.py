@@ -29,7 +29,7 @@ FIELDS = {
 
 
 def batch(count: int = 3, **fields: int) -> memoryview:
-    """A good batch whose named header fields are overwritten, with a CRC that fits."""
+    """A valid batch whose named header fields are overwritten, with a matching CRC."""
     buffer = memoryview(build_batch([NewRecord(b"k", b"v" * 20, 1_000 + i) for i in range(count)]))
     for name, value in fields.items():
         position, form = FIELDS[name]
@@ -60,7 +60,7 @@ def test_a_forged_leader_epoch_passes_for_the_leader_overwrites_it() -> None:
         ({"magic": 1}, ErrorCode.unsupported_for_message_format),
         ({"magic": 3}, ErrorCode.invalid_record),
         ({"magic": -1}, ErrorCode.invalid_record),
-        ({"batch_length": 48}, ErrorCode.invalid_record),  # what is left over could be a second batch
+        ({"batch_length": 48}, ErrorCode.invalid_record),  # the rest could be a second batch
         ({"batch_length": 100}, ErrorCode.corrupt_message),
         ({"batch_length": 2**31 - 1}, ErrorCode.corrupt_message),
         ({"batch_length": -1}, ErrorCode.invalid_record),

@@ -1,4 +1,4 @@
-"""Batches of aiokafka and kafka-python are read by us, and ours by them."""
+"""Our batches read by aiokafka and kafka-python, and theirs by us."""
 
 from __future__ import annotations
 

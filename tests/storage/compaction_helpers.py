@@ -1,4 +1,4 @@
-"""Compacting a log in a test, step by step as a broker would, and reading all of what is left."""
+"""Compaction of a log in a test, step by step as in a broker, and a reader of everything that is left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 def compacting(**settings: object) -> LogConfig:
-    """Small segments, compacted whenever something is dirty."""
+    """Settings with small segments that are compacted whenever something is dirty."""
     defaults: dict[str, object] = {
         "cleanup_policy": COMPACT,
         "segment_bytes": 300,
@@ -52,7 +52,7 @@ def put(
 
 
 def roll(log: Log) -> None:
-    """Close what was written: one batch more than fits, of a key that nobody looks at, and a checkpoint."""
+    """Close the active segment: append one batch more than fits, of an unused key, and checkpoint."""
     put(log, (b"filler", b"x" * log.config.segment_bytes))
     checkpoint(log)
 
@@ -65,7 +65,7 @@ def compact(
     high_watermark: int | None = None,
     buffer_bytes: int = 1 << 20,
 ) -> bool:
-    """One pass; whether it was made to its end."""
+    """Run one pass; return whether it ended normally."""
     watermark = log.log_end_offset if high_watermark is None else Offset(high_watermark)
     compaction = begin_compaction(log, files, now_ms, watermark, buffer_bytes)
     if compaction is None:
@@ -110,5 +110,5 @@ def pairs(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 def newest(history: Sequence[Record]) -> dict[bytes, Record]:
-    """What a reader of everything ends up with, key by key."""
+    """The newest record of each key."""
     return {record.key: record for record in history if record.key is not None}

@@ -1,4 +1,4 @@
-"""A real disk on which the nth call that changes something fails, if asked after half of a write."""
+"""A real disk on which the nth changing call fails, on request after half of a write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FaultyFile(RealFile):
         super().truncate(length)
 
     def sync(self) -> None:
-        """Never a real one: these tests are about errors, and run hundreds of times."""
+        """Sync nothing: these tests are about errors, and run hundreds of times."""
         self._faults.pass_or_fail("sync")
 
 
@@ -47,7 +47,7 @@ class FaultyDisk(RealDisk):
 
     @property
     def struck(self) -> str | None:
-        """The call that failed, if it has happened."""
+        """The call that failed, if any did."""
         return self.calls[self.fail_at] if 0 <= self.fail_at < len(self.calls) else None
 
     def strikes(self, call: str) -> bool:

@@ -1,4 +1,4 @@
-"""Looking up keys of a log in a test, and the same by reading all of it."""
+"""Lookups by key in a test, and the same result by reading the whole log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.storage.log import Log
 
 
 class KeyReader:
-    """An index with everything around it that a broker would do."""
+    """A key index, driven as a broker drives it."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -25,7 +25,7 @@ class KeyReader:
         return view
 
     def file_one(self) -> bool:
-        """Make the file of one segment, if one is without."""
+        """Make the file of one segment that has none."""
         self.view()
         found = self.index.unfiled(self.log.segments)
         if found is None:
@@ -49,7 +49,7 @@ class KeyReader:
     def page(
         self, key: bytes, from_offset: int = 0, max_records: int = 1_000, max_bytes: int = 1 << 20
     ) -> KeyRecords:
-        """One lookup; where an index is missing it is made first."""
+        """Look up one page; a missing index is made first."""
         query = KeyQuery(key, Offset(from_offset), max_records, max_bytes)
         while True:
             view = self.view()
@@ -57,7 +57,7 @@ class KeyReader:
                 return look_up(self.index, view, query)
             except KeysMissing:
                 if self.index.suspects:
-                    self.index.suspects.clear()  # as after a scrub, of which these tests leave out the outcome
+                    self.index.suspects.clear()  # as after a scrub, whose result these tests ignore
                 else:
                     assert self.file_one()
 
@@ -90,7 +90,7 @@ def records_of(page: KeyRecords) -> list[Record]:
 
 
 def scan(log: Log, key: bytes, from_offset: int = 0) -> list[Record]:
-    """What a lookup has to find, by reading everything."""
+    """The expected result of a lookup, by reading everything."""
     below, aborted = log.last_stable_offset, log.producers.aborted
     return [
         record

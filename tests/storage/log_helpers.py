@@ -1,4 +1,4 @@
-"""Logs on a directory of the test, and what can be read from them as plain lists."""
+"""Logs in a directory of the test, and their records as plain lists."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def append_batch(log: Log, batch: memoryview, now_ms: int = NOW_MS) -> AppendInf
 
 
 def read_all(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> list[tuple[int, bytes]]:
-    """(offset, value) of every record from `start` (else the log start) on, by repeated reads."""
+    """(offset, value) of every record from `start` (default: the log start) on, by repeated reads."""
     offset = log.log_start_offset if start is None else Offset(start)
     found: list[tuple[int, bytes]] = []
     while offset < log.log_end_offset:
@@ -108,7 +108,7 @@ def open_manager(disk: Disk, boot_id: str = "") -> LogManager:
 
 
 def the_log(manager: LogManager, config: LogConfig | None = None) -> Log:
-    """The one log of a manager, made if it is not there."""
+    """The only log of a manager, created if it does not exist."""
     log = manager.get(TOPIC_ID, 0)
     if log is None:
         manager.create(NAME.topic, TOPIC_ID, [0], config or LogConfig())

@@ -1,4 +1,4 @@
-"""Looking up aborted transactions, against a plain list."""
+"""Lookups of aborted transactions, compared with a plain list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from penstock.storage.aborted_transactions import AbortedRange, AbortedTransacti
 
 
 def history(steps: list[int], ends: list[int]) -> list[AbortedRange]:
-    """Producers begin and abort as the numbers say: each is the one that takes its turn, and begins or ends."""
+    """Begin and abort transactions in the order of `numbers`: each number is a producer, which begins or ends
+    one.
+    """
     open_from: dict[int, int] = {}
     ranges: list[AbortedRange] = []
     for offset, producer_id in enumerate([*steps, *ends]):
@@ -71,7 +73,9 @@ def test_all_that_overlap_are_found_and_no_others(
 
 
 def test_one_that_is_open_for_long_makes_no_lookup_long() -> None:
-    """A hundred thousand are aborted while another stays open: each lookup still looks at few."""
+    """With one transaction open during a hundred thousand aborted ones, each lookup still examines few
+    entries.
+    """
     aborted = AbortedTransactions(
         AbortedRange(1, offset, offset + 1, later_from=0) for offset in range(2, 200_000, 2)
     )

@@ -1,4 +1,6 @@
-"""The list of closed segments: files that are deleted, shortened or exchanged while the broker is down are damage."""
+"""The list of closed segments: files that are deleted, shortened or replaced while the broker is down are
+damage.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def reopen(path: Path) -> tuple[LogManager, Log, RealDisk]:
 
 
 def stopped(path: Path, how: str) -> list[Path]:
-    """A log of segments with four records each that was left behind; its segment files."""
+    """Leave a log of segments with four records each; return its segment files."""
     manager, log, disk = reopen(path)
     for number in range(COUNT):
         append(log, b"%02d" % number)
@@ -64,7 +66,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
 
 
 def check_damage(path: Path, base_offset: int, end_offset: int) -> None:
-    """The range cannot be read, everything around it can, at every start; the partition counts as lost."""
+    """Check at three starts that only this range is unreadable and that the partition counts as lost."""
     for _ in range(3):
         manager, log, disk = reopen(path)
         assert [(each.base_offset, each.end_offset) for each in log.damage] == [(base_offset, end_offset)]

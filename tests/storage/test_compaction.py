@@ -165,7 +165,7 @@ def test_control_batches_stay(log: Log, context: StorageContext) -> None:
 def test_a_batch_nobody_can_read_stays_and_outdates_nothing(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"))
     unreadable = bytearray(build_batch([NewRecord(b"a", b"2", NOW_MS), NewRecord(b"b", b"2", NOW_MS)]))
-    unreadable[-1] = 5  # it claims more headers than there are
+    unreadable[-1] = 5  # it claims more headers than it has
     write_crc(memoryview(unreadable))
     log.append(memoryview(unreadable), read_header(unreadable), EPOCH, NOW_MS)
     roll(log)

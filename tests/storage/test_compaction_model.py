@@ -1,4 +1,4 @@
-"""Compaction against a log that is never compacted: whatever happens, and wherever the power goes."""
+"""Compaction compared with a log that is never compacted, with a power loss at any moment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Model:
     tombstone_seen_ms: dict[int, int] = field(default_factory=dict)
 
     def append(self, log: Log, keys: list[int], now_ms: int, codec: Codec) -> None:
-        """Every seventh record is a tombstone."""
+        """Make every seventh record a tombstone."""
         start = log.log_end_offset
         pairs = []
         for place, key in enumerate(keys):
@@ -111,8 +111,12 @@ def test_compacted_and_uncompacted_logs_tell_the_same(plan: list[tuple[object, .
 def prepare(
     seed: int, kept_mark: bool, trace: Trace | None = None
 ) -> tuple[SimulatedDisk, LogManager, Log, Model]:
-    """A log that was compacted once, with more to do; all of it durable, and also its recovery mark where it is
-    to be kept: else the one on disk points into a segment that is about to be replaced."""
+    """A durable log that was compacted once and can be compacted again.
+
+    With `keep_mark` the recovery mark is durable too; without, the mark on disk points into a segment that
+    is about to be
+    replaced.
+    """
     disk, model, random = make_disk(seed, trace), Model(), Random(seed)
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)

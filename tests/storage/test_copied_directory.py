@@ -1,4 +1,4 @@
-"""A data directory that was restored from a copy proves nothing about what its broker had written last."""
+"""A data directory that was restored from a copy proves nothing about the last writes of its broker."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_copy_of_a_stopped_broker_counts_as_another_disk(tmp_path: Path, restore
 
 @pytest.mark.parametrize("restore", RESTORES, ids=lambda restore: restore.__name__)
 def test_clean_stop_does_not_vouch_for_logs_restored_after_it(tmp_path: Path, restore: Restore) -> None:
-    """The mark of the clean stop stays where the tool removes nothing, or is copied when the logs were already."""
+    """The file of the clean stop remains if the tool removes nothing, or is copied after the logs."""
     data, copy = tmp_path / "data", tmp_path / "copy"
     _, manager = use(data, EPOCH, b"before")
     copy_directory(data, copy)

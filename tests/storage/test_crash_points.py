@@ -1,4 +1,4 @@
-"""A crash or power loss at every single disk operation of a log's life, and of the recovery after it."""
+"""A crash or power loss at every single disk operation of a log, and of the recovery after it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=120)
 
 
 class Life:
-    """What a log goes through, and at any moment what must survive and what may."""
+    """The operations on a log, with the records that must survive and those that may."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
-        """Appended, or just being appended."""
+        """Appended values, and the one that is being appended."""
         self.safe = 0
-        """How many of them were acknowledged."""
+        """Number of acknowledged values."""
         self.start_kept = 0
         self.start_wanted = 0
 
@@ -88,7 +88,7 @@ def new_disk(seed: int) -> SimulatedDisk:
 
 
 def operations() -> int:
-    """How many a whole life takes."""
+    """The number of disk operations in the whole sequence."""
     trace = Trace(lambda: 0.0)
     Life().run(SimulatedDisk(random.Random(0), trace))
     return trace.events

@@ -1,4 +1,4 @@
-"""Damaged ranges of a log: what a read inside, before and behind them answers, and what ends them."""
+"""Damaged ranges of a log: reads inside, before and behind them, and how damage ends."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_records_behind_a_damaged_range_are_read(log: Log) -> None:
 
 
 def test_gap_before_a_damaged_range_is_not_answered_with_an_empty_read(log: Log) -> None:
-    """A consumer that is answered with nothing would wait at that offset forever."""
+    """A consumer that got an empty response would wait at that offset forever."""
     log.add_damage(damaged(7, 9))
     log.add_damage(damaged(3, 4))
     with pytest.raises(CorruptLog):

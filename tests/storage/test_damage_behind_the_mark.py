@@ -1,4 +1,4 @@
-"""Damage in what was committed but lies behind the recovery mark: a crash must not make a torn end of it."""
+"""Damage in committed records above the recovery mark: after a crash it must not count as a torn end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIG = LogConfig(index_interval_bytes=150)
 
 
 def fill(path: Path, *, committed: int, values: list[bytes]) -> Path:
-    """A log that was flushed as a whole and crashed; its high watermark was written down. Its file."""
+    """The file of a log that was flushed and crashed; its high watermark is in the checkpoint."""
     disk = RealDisk(str(path))
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)
@@ -89,7 +89,9 @@ def test_a_high_watermark_is_written_down_no_further_than_what_is_durable(tmp_pa
 
 
 def test_a_value_that_looks_like_a_batch_is_not_taken_for_one(tmp_path: Path) -> None:
-    """Its bytes have a right CRC and a fitting offset, but stand inside another batch, whose records are damaged."""
+    """Its bytes have a valid CRC and a fitting offset, but lie inside another batch, whose records are
+    damaged.
+    """
     forged = bytearray(make_batch([b"forged"]))
     forged[7] = 6
     smuggled = [*values()[:5], b"xx" + bytes(forged), *values()[6:]]

@@ -1,4 +1,4 @@
-"""One failing call, at every call there is: what a log shows stays true, and what was acknowledged survives."""
+"""One failing call, at every call there is: the log stays consistent, and acknowledged records survive."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ FAULTS = [
 
 
 class Server:
-    """Does with a log what a broker does, and remembers what it may believe."""
+    """Operations of a broker on a log, and the results that it may rely on."""
 
     def __init__(self, manager: LogManager) -> None:
         self.manager = manager
         self.accepted: list[bytes] = []
         self.acknowledged = 0
-        """How many of the accepted were flushed."""
+        """Number of accepted values that were flushed."""
         self.log_start = 0
         self.kept_log_start = 0
-        """Where the log start was answered as moved to."""
+        """Log start that was acknowledged."""
 
     def run(self) -> None:
         try:
@@ -107,7 +107,7 @@ class Server:
             self.log.jobs.finish_delete(job)
 
     def verify(self) -> None:
-        """What can be read is exactly what was accepted, from the log start on."""
+        """Check that the readable records are exactly the accepted ones, from the log start on."""
         assert self.log.log_end_offset == len(self.accepted)
         assert self.log.flushed_offset <= self.log.log_end_offset
         assert read_all(self.log) == list(enumerate(self.accepted))[self.log_start :]
@@ -123,7 +123,7 @@ def count_calls(path: Path) -> int:
 
 
 def check_after_restart(path: Path, server: Server) -> None:
-    """Everything acknowledged is there, in order; of the rest a prefix; and it goes on."""
+    """Check that acknowledged records and a prefix of the rest are there, in order, and that appends go on."""
     for _ in range(2):
         disk = RealDisk(str(path))
         log = the_log(open_manager(disk), CONFIG)

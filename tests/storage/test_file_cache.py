@@ -1,4 +1,4 @@
-"""Sharing few descriptors among many files."""
+"""Few descriptors shared among many files."""
 
 from __future__ import annotations
 

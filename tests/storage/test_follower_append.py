@@ -1,4 +1,4 @@
-"""What a follower stores: the leader's batches as they are."""
+"""Appends of a follower: the leader's batches, unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEADER = LeaderEpoch(9)
 
 
 def content(log: Log, start: int = 0) -> bytearray:
-    """All bytes of the log from an offset on, whatever segments they are in."""
+    """All bytes of the log from an offset on, across segments."""
     found, offset = bytearray(), Offset(start)
     while offset < log.log_end_offset:
         part = log.read(offset, 1 << 20, below=log.log_end_offset, at_least_one=True, wait=True).read()

@@ -1,4 +1,6 @@
-"""How the segments of a follower are named when the leader's log has gaps, and how recovery proves them whole."""
+"""Names of a follower's segments if the leader's log has gaps, and the proof in recovery that none is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def compacted_leader(path: Path) -> Log:
 
 
 def copy_to(follower: Log, leader: Log, max_bytes: int = 1) -> None:
-    """Fetch as a follower does, by default a batch at a time."""
+    """Fetch as a follower does, by default one batch at a time."""
     while follower.log_end_offset < leader.log_end_offset:
         part = leader.read(
             follower.log_end_offset, max_bytes, below=leader.log_end_offset, at_least_one=True, wait=True
@@ -153,7 +155,7 @@ def test_gap_wider_than_relative_offsets_is_kept_through_a_kill(tmp_path: Path, 
 
 
 def test_gap_in_a_log_with_keys_is_kept_through_a_kill(tmp_path: Path) -> None:
-    """An index by key allows far fewer offsets in a segment."""
+    """A key index allows far fewer offsets in a segment."""
     disk = RealDisk(str(tmp_path))
     keyed = LogConfig(index_by_key=True)
     follower = the_log(open_manager(disk), keyed)
@@ -176,7 +178,7 @@ def test_base_offset_far_beyond_any_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_truncation_inside_a_gap_ends_the_log_before_the_gap(tmp_path: Path) -> None:
-    """The records of another leader between there and the next batch would never be fetched otherwise."""
+    """Otherwise the records of another leader between there and the next batch would never be fetched."""
     manager, follower, disk = open_follower(tmp_path)
     follower.append_as_follower(memoryview(batch_at(0) + batch_at(100)), LEADER, NOW_MS)
     manager.truncate(follower, Offset(50), NOW_MS)
@@ -210,7 +212,7 @@ def test_copied_directory_of_a_follower_is_whole(tmp_path: Path) -> None:
 def test_segment_named_after_its_first_batch_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The planted bug is how earlier versions named the segments of a follower."""
+    """The planted bug names a follower's segments as earlier versions did."""
     start = SegmentList.start
 
     def start_at_first_batch(
@@ -225,7 +227,7 @@ def test_segment_named_after_its_first_batch_is_noticed(
 
 
 def check_copied_directory(tmp_path: Path) -> None:
-    """After a start of the machine the names of its segments alone prove that nothing is missing."""
+    """After a reboot the names of its segments alone prove that nothing is missing."""
     leader = compacted_leader(tmp_path / "leader")
     _, follower, disk = open_follower(tmp_path / "follower")
     copy_to(follower, leader)

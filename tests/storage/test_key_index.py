@@ -1,4 +1,4 @@
-"""The key index of a log: what is in memory, what is in files, and what becomes of files that are wrong."""
+"""The key index of a log: entries in memory, files, and files that are not valid."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def put(log: Log, *keys: bytes) -> None:
 
 
 def fill(log: Log, batches: int) -> None:
-    """Many of one key, a few of another, some of many."""
+    """Many records of one key, a few of another, some of many."""
     for number in range(batches):
         put(log, HOT, b"user-%d" % number, HOT, *([COLD] if number % 50 == 0 else []))
 
@@ -124,7 +124,7 @@ def test_a_damaged_file_is_noticed_where_it_is_read_and_made_again(tmp_path: Pat
     "users", [(b"bob", b"carl"), (b"ann", b"ann", b"ann")], ids=["same size", "another size"]
 )
 def test_the_file_of_another_history_is_not_believed(tmp_path: Path, users: tuple[bytes, ...]) -> None:
-    """As after a power loss that brought back a file whose removal was not durable."""
+    """A power loss may bring back a file whose removal was not durable."""
     log = indexed_log(tmp_path)
     disk = log.files.disk
     for history in ((b"ann", b"eric"), users):

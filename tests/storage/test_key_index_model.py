@@ -1,5 +1,7 @@
-"""The key index against a reading of the whole log, through rolls, files, cuts, deletion, compaction, crashes and
-damage."""
+"""The key index compared with reading the whole log, through rolls, files, truncation, deletion, compaction,
+crashes and
+damage.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +171,7 @@ class KeyMachine(RuleBasedStateMachine):
         page=st.integers(0, 2), place=st.integers(0, 100), which=st.integers(0, 100), flip=st.integers(1, 255)
     )
     def damage_a_file(self, page: int, place: int, which: int, flip: int) -> None:
-        """Among what stands at the beginning of a page: its end is mostly empty here."""
+        """Change bytes at the beginning of a page: its end is mostly empty here."""
         names = [name for name in self.disk.list(self.log.directory) if name.endswith(KEYS_SUFFIX)]
         if names:
             file = self.disk.open(f"{self.log.directory}/{names[which % len(names)]}")
@@ -179,7 +181,7 @@ class KeyMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 100))
     def lose_a_file(self, which: int) -> None:
-        """While the broker is down."""
+        """Damage a file while the broker is down."""
         self.disk = self.disk.process_crash()
         names = [name for name in self.disk.list(self.log.directory) if name.endswith(KEYS_SUFFIX)]
         if names:

@@ -1,4 +1,4 @@
-"""The history of leaders and where followers part from it."""
+"""The history of leader epochs, and where a follower's log diverges from it."""
 
 from __future__ import annotations
 

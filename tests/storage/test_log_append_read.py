@@ -1,4 +1,4 @@
-"""Appending to and reading from one log."""
+"""Appends to and reads from one log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def small(tmp_path: Path) -> Log:
 def read(
     log: Log, offset: int, max_bytes: int = 1 << 20, *, below: int | None = None, one: bool = True
 ) -> list[int]:
-    """The base offsets of the batches a read returns whole."""
+    """The base offsets of the batches that a read returns whole."""
     end = log.log_end_offset if below is None else Offset(below)
     content = log.read(Offset(offset), max_bytes, below=end, at_least_one=one).read()
     return [header.base_offset for header, _ in read_batches(memoryview(content))]

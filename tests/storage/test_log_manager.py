@@ -1,4 +1,4 @@
-"""A data directory with its logs, from first start over crashes to clean stops."""
+"""A data directory with its logs, from the first start over crashes to clean stops."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_everything_is_kept_while_the_machine_runs_on(tmp_path: Path) -> None:
     ids=["torn", "torn in the head", "damaged"],
 )
 def test_a_write_that_a_kill_has_cut_short_is_no_loss(tmp_path: Path, lost: int | str, is_loss: bool) -> None:
-    """No client was told of a torn write. Changed bytes are a loss of that partition alone."""
+    """No client got an acknowledgement for a torn write. Changed bytes are a loss of that partition alone."""
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk, "a")
     manager.record_use(EPOCH)
@@ -161,7 +161,9 @@ def test_after_an_error_of_the_disk_nothing_is_taken_for_kept(tmp_path: Path) ->
 
 
 def test_a_start_that_never_registered_does_not_hide_what_was_lost_before_it(tmp_path: Path) -> None:
-    """The power goes, a start finds what is left and is killed: the next one, in the same boot, knows no better."""
+    """After a power loss a start recovers the rest and is killed: the next start, in the same boot, must not
+    trust it.
+    """
     for boot_id in ("a", "b"):
         disk = RealDisk(str(tmp_path))
         manager = open_manager(disk, boot_id)
@@ -337,7 +339,7 @@ def test_other_names_are_nobodys_directory(name: str) -> None:
 
 
 def test_a_stop_checkpoints_a_few_logs_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All at once would need more open files than there may be."""
+    """All at once would need more open files than are allowed."""
     monkeypatch.setattr(log_manager, "_LOGS_AT_A_TIME", 6)
     manager = open_manager(RealDisk(str(tmp_path)))
     manager.create("many", TOPIC_ID, range(20), LogConfig())

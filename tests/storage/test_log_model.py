@@ -1,4 +1,6 @@
-"""A log on a simulated disk against a plain list, through rolls, flushes, cuts, crashes and power losses."""
+"""A log on a simulated disk compared with a plain list, through rolls, flushes, truncation, crashes and power
+losses.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ class LogMachine(RuleBasedStateMachine):
     def records(self) -> list[tuple[bytes, int]]:
         return [record for batch in self.batches for record in batch]
 
-    # --- what a broker does
+    # --- operations of a broker
 
     @rule(
         count=st.integers(1, 4),
@@ -147,14 +149,14 @@ class LogMachine(RuleBasedStateMachine):
         self._after_change()
 
     def _after_change(self) -> None:
-        """A new leader epoch; producers go on from what the log still has of them."""
+        """Begin a new leader epoch; producers go on from the state that the log has."""
         self.epoch += 1
         self.sequences = {
             producer: entry.batches[-1].last_sequence + 1
             for producer, entry in self.log.producers.copy().items()
         }
 
-    # --- what befalls it
+    # --- faults
 
     @rule()
     def crash(self) -> None:
@@ -195,7 +197,7 @@ class LogMachine(RuleBasedStateMachine):
         self.flushed = self.log.flushed_offset
         self._after_change()
 
-    # --- what must hold
+    # --- invariants
 
     @invariant()
     def reads_are_what_was_appended(self) -> None:

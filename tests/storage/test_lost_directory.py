@@ -1,4 +1,4 @@
-"""A partition whose directory has vanished while the broker was down."""
+"""A partition whose directory vanished while the broker was down."""
 
 from __future__ import annotations
 

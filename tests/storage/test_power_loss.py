@@ -1,4 +1,4 @@
-"""Power losses that a search found to be handled wrongly once."""
+"""Power losses that were once handled wrongly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from penstock.simulation.trace import Trace
 
 
 def test_an_empty_segment_that_recovery_removes_does_not_come_back() -> None:
-    """Its removal was not made durable: a later power loss brought the file back into a log that stopped cleanly."""
+    """Its removal was not durable: a later power loss brought the file back into a log that had stopped
+    cleanly.
+    """
     machine = LogMachine()
     machine.start(seed=2)
     machine.append(count=1, size=73, shift=0, producer=0)
@@ -40,14 +42,14 @@ def test_files_removed_below_the_log_start_do_not_come_back() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_name_of_a_segment_that_a_crash_left_empty_is_made_durable(seed: int) -> None:
-    """Later appends go there and are flushed; with the name they would all be lost."""
+    """Later appends go there and are flushed; without a durable name they would all be lost."""
     disk = SimulatedDisk(random.Random(1), Trace(lambda: 0.0))
     manager = open_manager(disk)
     log = the_log(manager)
     append(log, b"first")
     checkpoint(log)
     manager.write_checkpoints()
-    disk.open(f"{log.directory}/{1:020d}.log", create=True)  # a roll, and the process dies in it
+    disk.open(f"{log.directory}/{1:020d}.log", create=True)  # a roll, during which the process dies
     disk = disk.process_crash()
     log = the_log(open_manager(disk))
     append(log, b"second")

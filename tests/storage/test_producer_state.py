@@ -1,4 +1,4 @@
-"""Recognising retries and gaps of idempotent producers."""
+"""Retries and gaps of idempotent producers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAY_MS = 86_400_000
 
 
 class Writer:
-    """A partition that stores what the producer states let pass."""
+    """A partition that stores the batches that the producer state accepts."""
 
     def __init__(self, max_producers: int = 100, expiration_ms: int = DAY_MS) -> None:
         self.states = ProducerStates(max_producers, expiration_ms)
@@ -26,7 +26,7 @@ class Writer:
     def write(
         self, sequence: int, count: int = 1, *, producer: int = 1, epoch: int = 0, now_ms: int = NOW_MS
     ) -> int | None:
-        """The offset; None with no effect would be a bug, a duplicate answers the first offset."""
+        """Append a batch; return its offset, for a duplicate the first offset."""
         header = batch_header(sequence, count, producer, epoch)
         earlier = self.states.check(header)
         if earlier is not None:
@@ -67,7 +67,7 @@ def test_a_retry_from_before_the_window_is_a_duplicate_without_an_offset() -> No
 
 
 def test_a_batch_that_the_next_one_overtook_is_not_said_to_be_stored() -> None:
-    """The first was lost with a leader that was deposed; the second was sent to the new one at once."""
+    """The first batch was lost with a fenced leader; the second was sent to the new leader at once."""
     writer = Writer()
     for sequence in range(1, 10):
         writer.write(sequence)
@@ -176,7 +176,7 @@ def test_idle_producers_expire_when_others_come() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3)), max_size=40))
 def test_no_sequence_is_ever_stored_twice(attempts: list[tuple[int, int]]) -> None:
-    """Against a list of what was stored: a batch passes exactly if it is the next, or the first."""
+    """Compared with a list of stored batches: a batch is accepted exactly if it is the next, or the first."""
     writer = Writer()
     stored: list[tuple[int, int]] = []
     for sequence, count in attempts:

@@ -1,4 +1,4 @@
-"""What is particular to the real disk; what both disks promise is in tests/simulation/test_disk_contract.py."""
+"""Properties of the real disk alone; tests/simulation/test_disk_contract.py has those of both disks."""
 
 from __future__ import annotations
 

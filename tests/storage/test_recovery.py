@@ -1,4 +1,4 @@
-"""Recovery: torn tails at every byte, every kind of damage to every file, and damage in what was synced."""
+"""Recovery: torn tails at every byte, every kind of damage to every file, and damage to synced records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Observation = tuple[object, ...]
 
 
 def observe(log: Log) -> Observation:
-    """All that a client can find out: records by offset and by time, retries, epochs, bounds."""
+    """Everything that a client can observe: records by offset and by time, retries, epochs, bounds."""
     times = [log.find_timestamp(NOW_MS + shift, log.log_end_offset) for shift in range(-5, 105, 7)]
     producers = {key: (entry.epoch, entry.batches) for key, entry in log.producers.copy().items()}
     starts = [read_all(log, start)[:1] for start in range(log.log_start_offset, log.log_end_offset, 3)]
@@ -47,7 +47,7 @@ def fill(log: Log, start: int, stop: int) -> None:
 
 
 def build(path: Path, *, clean: bool) -> Observation:
-    """A log of several segments with checkpoints along the way; left by a clean stop or by a crash."""
+    """A log of several segments with checkpoints, left by a clean stop or by a crash."""
     disk = RealDisk(str(path))
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)
@@ -87,7 +87,7 @@ def reopen(path: Path) -> tuple[LogManager, Log, RealDisk]:
 
 
 def check_twice(path: Path, expected: Observation) -> None:
-    """The same after a restart, after another crash and after a clean stop; and appends go on."""
+    """Check the log after a restart, after another crash and after a clean stop; appends go on."""
     for turn in range(3):
         manager, log, disk = reopen(path)
         assert observe(log) == expected, turn
@@ -110,7 +110,7 @@ def active_file(path: Path) -> Path:
 
 
 def batch_ends(path: Path) -> list[int]:
-    """Where the batches of the active segment end."""
+    """Positions at which the batches of the active segment end."""
     content = active_file(path).read_bytes()
     ends, position = [], 0
     while position < len(content):
@@ -160,7 +160,7 @@ def test_rubbish_after_the_last_whole_batch_is_cut(
 
 
 def test_a_hole_in_the_tail_ends_the_log_there(crashed: tuple[Path, Observation], tmp_path: Path) -> None:
-    """Pages written out of order: a zeroed batch in the middle of what was not synced."""
+    """Pages were written out of order: an unsynced batch in the middle is zero."""
     path, _ = crashed
     ends = batch_ends(path)
     torn = tmp_path / "torn"
@@ -188,7 +188,7 @@ def test_segments_behind_a_cut_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_segment_whose_name_was_lost_ends_the_log(tmp_path: Path) -> None:
-    """Its bytes never became durable; those of the next did. Nothing after it was acknowledged."""
+    """Its bytes never became durable; those of the next one did. Nothing after it was acknowledged."""
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)
@@ -217,7 +217,7 @@ def test_a_file_left_by_a_failed_roll_does_no_harm(tmp_path: Path) -> None:
     assert not stray.exists()
 
 
-# --- damage to what can be made again
+# --- damage to files that can be rebuilt
 
 
 def cut(content: bytes) -> bytes:
@@ -331,18 +331,18 @@ def test_after_a_clean_stop_no_segment_is_opened(site: tuple[Path, Observation],
     if not (path / "clean-stop").exists():
         pytest.skip("of clean stops")
     copy = tmp_path / "copy"
-    shutil.copytree(path, copy, copy_function=os.link)  # another inode would have its file looked into
+    shutil.copytree(path, copy, copy_function=os.link)  # a file with another inode would be opened
     manager, log, _ = reopen(copy)
     assert manager.reports == []
     assert all(segment.log_file.file is None for segment in log.segments)
     assert all(segment.index.file.file is None for segment in log.segments)
 
 
-# --- damage to what was synced
+# --- damage to synced records
 
 
 def corrupt_batch(path: Path, number: int, position: int, value: bytes) -> int:
-    """Write over the header of the batch with this number in the first segment; its base offset."""
+    """Overwrite the header of the batch with this number in the first segment; return its base offset."""
     file = min((path / "logs").glob("*/*.log"))
     content = bytearray(file.read_bytes())
     start = 0
@@ -359,7 +359,7 @@ def corrupt_batch(path: Path, number: int, position: int, value: bytes) -> int:
     [
         (8, b"\xff\xff\xff\xff"),  # a negative length
         (8, b"\x7f\xff\xff\xff"),  # a length beyond the file
-        (8, b"\x00\x00\x00\x00"),  # a length that would stand still
+        (8, b"\x00\x00\x00\x00"),  # a length that would make no progress
         (16, b"\x00"),  # another magic
         (0, b"\x7f" * 8),  # an offset far ahead
         (0, b"\x00" * 7 + b"\x00"),  # an offset far behind

@@ -26,7 +26,7 @@ def config(**settings: object) -> LogConfig:
 
 
 def fill(log: Log, count: int, *, start_ms: int = NOW_MS, step_ms: int = 0) -> None:
-    """One segment for each record."""
+    """A log with one segment for each record."""
     for number in range(count):
         time_ms = start_ms + number * step_ms
         append(log, b"x" * 40, timestamp=time_ms, now_ms=time_ms)

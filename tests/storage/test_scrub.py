@@ -57,7 +57,7 @@ def ranges(log: Log) -> list[tuple[int, int]]:
 
 
 def change(log: Log, number: int, position: int, mask: int = 1) -> bytes:
-    """Change a byte of the batch with this number; what the segment held before."""
+    """Change a byte of the batch with this number; return the former content of the segment."""
     segment, nth = log.segments[number // 4], number % 4
     file = segment.file
     before = file.pread(0, segment.size)

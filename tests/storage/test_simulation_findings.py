@@ -152,7 +152,7 @@ def test_an_empty_segment_found_at_start_has_its_name_synced_before_it_is_used()
         manager = open_manager(disk)
         log = the_log(manager)
         manager.write_checkpoints(both=True)
-        disk.open(f"{log.directory}/{0:020d}.log", create=True)  # the append that made it died here
+        disk.open(f"{log.directory}/{0:020d}.log", create=True)  # the append that created it died here
         restarted = disk.process_crash()
         log = the_log(open_manager(restarted))
         append(log, b"x")
@@ -177,7 +177,7 @@ def test_a_checkpoint_that_syncs_after_a_failed_flush_writes_no_index() -> None:
             failing.work()
         with pytest.raises(
             OSError
-        ):  # its own syncs find nothing to do; the loop has not heard of the failure yet
+        ):  # its own syncs have nothing to write; the loop does not know of the failure yet
             checkpoint.work()
         survivor = disk.power_loss(random.Random(seed))
         values = [value for _, value in read_all(the_log(open_manager(survivor)))]

@@ -1,4 +1,4 @@
-"""What crashes leave in a partition's directory, above all in the middle of a compaction's swap."""
+"""Files that crashes leave in a partition's directory, above all during the swap of a compaction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def name(offset: int, suffix: str) -> str:
 
 
 def write_cleaned(directory: Path, suffix: str) -> None:
-    """The segments of 2 to 5, compacted to the last record of each, as two files of one segment."""
+    """The segments of 2 to 5, compacted to the last record of each, as the two files of one segment."""
     first, second = (directory / name(2, ".log")).read_bytes(), (directory / name(4, ".log")).read_bytes()
     content = first[len(first) // 2 :] + second[len(second) // 2 :]
     (directory / name(2, ".log" + suffix)).write_bytes(content)

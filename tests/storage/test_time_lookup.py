@@ -1,4 +1,4 @@
-"""Finding records by time."""
+"""Lookup of records by time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Compaction of logs with transactions: what was aborted goes, what decides stays as long as something is left to
-decide."""
+"""Compaction of logs with transactions: aborted records are removed, markers stay as long as they decide
+something.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class Stage:
         return self.context.files
 
     def compact(self, now_ms: int = NOW_MS) -> bool:
-        """One pass over everything that is closed, after closing what is there."""
+        """Close the active segment and run one pass over all closed ones."""
         roll(self.log)
         commit_all(self.log)
         return compact(self.log, self.files, now_ms=now_ms)
@@ -125,7 +126,7 @@ def test_a_marker_that_is_all_that_is_known_of_a_producer_stays(stage: Stage) ->
 
 
 def test_of_a_producer_without_sequences_only_the_last_marker_stays(stage: Stage) -> None:
-    """As a coordinator writes offsets for it, transaction after transaction in one epoch."""
+    """A coordinator writes offsets for it like this, transaction after transaction in one epoch."""
     for number in range(5):
         batch = memoryview(
             build_batch(
@@ -144,7 +145,7 @@ def test_of_a_producer_without_sequences_only_the_last_marker_stays(stage: Stage
 
 
 def test_readers_are_told_of_an_aborted_transaction_no_longer_than_its_marker_is_there(stage: Stage) -> None:
-    """Told of it without the marker they would leave out what the producer wrote next."""
+    """Readers that know of it without the marker would skip what the producer wrote next."""
     writer = Writer(stage.log)
     writer.write(b"aborted", keys=[b"a"])
     writer.abort()
@@ -160,7 +161,7 @@ def test_readers_are_told_of_an_aborted_transaction_no_longer_than_its_marker_is
 
 
 def test_a_broken_off_pass_takes_no_marker_that_readers_count_on(stage: Stage) -> None:
-    """The pass that set the time was broken off before readers were spared the transaction."""
+    """The pass that set the time ended before readers stopped being told of the transaction."""
     writer = Writer(stage.log)
     writer.write(b"aborted", keys=[b"a"])
     writer.abort()
@@ -214,7 +215,7 @@ def test_an_older_snapshot_brings_back_nothing_that_was_compacted(tmp_path: Path
     assert b"committed" in [value for _, value in read_committed(log)]
 
 
-# --- against a model
+# --- compared with a model
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Transactions when writes fail half-way, and when what is derived from the log is damaged or gone."""
+"""Transactions if writes fail half-way, and if derived files are damaged or missing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def calls_of_all(directory: Path) -> int:
 
 @pytest.mark.parametrize("partial", [True, False])
 def test_a_write_that_fails_half_way_changes_nothing(tmp_path: Path, partial: bool) -> None:
-    """At every call that changes the disk; what was refused is done again, as a client or a coordinator does."""
+    """A fault at every call that changes the disk; refused operations are repeated, as by a client or a
+    coordinator.
+    """
 
     def again_if_refused(step: Callable[[], object]) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Transactions in one log: what is stable, what was aborted, and who may end what."""
+"""Transactions in one log: the last stable offset, aborted transactions, and permitted markers."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_marker_without_records_aborts_nothing(log: Log) -> None:
     assert log.producers.ongoing(1) is None
 
 
-# --- who may write what
+# --- permitted writes
 
 
 def test_a_batch_outside_its_transaction_is_refused_while_that_is_open(log: Log) -> None:
@@ -246,7 +246,7 @@ def test_producers_in_a_transaction_are_not_forgotten(log: Log) -> None:
     assert len(log.producers) <= 3
 
 
-# --- over restarts, cuts and copies
+# --- restarts, truncation and followers
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -288,7 +288,7 @@ def test_transactions_survive_a_restart(tmp_path: Path, clean: bool, checkpointe
 
 
 def test_an_undecided_end_survives_a_checkpoint(tmp_path: Path) -> None:
-    """A marker below the snapshot but not below the high watermark can still be lost: it decides nothing."""
+    """A marker below the snapshot but not below the high watermark can still be lost, so it decides nothing."""
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager)
     writer = Writer(log)

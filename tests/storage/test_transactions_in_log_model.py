@@ -1,4 +1,7 @@
-"""Transactions in a log on a simulated disk against plain lists, through cuts, restarts, crashes and power losses."""
+"""Transactions in a log on a simulated disk compared with plain lists, through truncation, restarts, crashes
+and power
+losses.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=200)
 
 @dataclass
 class Entry:
-    """A batch of the model: records, or a marker where there are none."""
+    """A batch of the model: records, or a marker without any."""
 
     offset: int
     producer_id: int
@@ -48,7 +51,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.writers: dict[int, Writer] = {}
 
     def _writer(self, producer_id: int) -> Writer:
-        """As one that is told by the log where it stands, so that only transactions are put to the test."""
+        """A producer that learns its sequence from the log, so that only transactions are tested."""
         writer = self.writers.setdefault(producer_id, Writer(self.log, producer_id))
         state = self.log.producers.get(producer_id)
         if state is not None:
@@ -56,7 +59,7 @@ class TransactionMachine(RuleBasedStateMachine):
             writer.sequence = state.batches[-1].last_sequence + 1 if state.batches else 0
         return writer
 
-    # --- what a leader does
+    # --- operations of a leader
 
     @rule(producer_id=st.integers(0, 3), count=st.integers(1, 3), size=st.integers(0, 60))
     def write(self, producer_id: int, count: int, size: int) -> None:
@@ -100,11 +103,11 @@ class TransactionMachine(RuleBasedStateMachine):
             job.work()
             self.log.jobs.finish_delete(job)
 
-    # --- what happens to it
+    # --- faults
 
     @rule(part=st.floats(0, 1))
     def cut(self, part: float) -> None:
-        """As a follower above the high watermark."""
+        """Truncate as a follower does, above the high watermark."""
         watermark = self.log.high_watermark
         offset = watermark + int((self.log.log_end_offset - watermark) * part)
         self.manager.truncate(self.log, Offset(offset), NOW_MS)
@@ -125,7 +128,7 @@ class TransactionMachine(RuleBasedStateMachine):
         end = self.log.log_end_offset
         self.entries = [entry for entry in self.entries if entry.end <= end]
 
-    # --- what must hold
+    # --- invariants
 
     def _ends(self) -> dict[int, Entry | None]:
         """For each entry with records, by its offset, the marker that ends its transaction."""
@@ -154,7 +157,7 @@ class TransactionMachine(RuleBasedStateMachine):
         expected = max(min([watermark, *unstable]), min(log_start, watermark))
         stable = self.log.last_stable_offset
         assert stable == expected or (
-            # The first records of a transaction are gone: it holds the log start, not what is left of it.
+            # The first records of a transaction are gone: the log start is its limit then.
             stable == log_start < expected
         ), (stable, expected, unstable)
 

@@ -1,4 +1,4 @@
-"""Dropping the end of a log, and its start."""
+"""Truncation of a log at its end and at its start."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_flush_begun_before_a_cut_says_nothing_of_what_came_after(tmp_path: Pa
 
 
 def test_an_old_index_is_not_taken_for_that_of_the_new_end(tmp_path: Path) -> None:
-    """The entry stored before the cut points to just where the log then ends: the segment seemed complete."""
+    """The entry that was stored before the truncation points to the new end: the segment seemed complete."""
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)

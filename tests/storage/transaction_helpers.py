@@ -1,4 +1,4 @@
-"""Transactions on a log in a test, and a consumer that reads what was committed as Kafka's clients do."""
+"""Transactions on a log in a test, and a consumer of committed records that works as Kafka's clients do."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def append_marker(log: Log, marker: Marker) -> AppendInfo:
 
 
 def read_committed(log: Log, max_bytes: int = 200) -> list[tuple[int, bytes]]:
-    """(offset, value) of everything a read_committed consumer gets, in fetches of about this size."""
+    """(offset, value) of all records that a read_committed consumer gets, in fetches of about this size."""
     offset, found = log.log_start_offset, list[tuple[int, bytes]]()
     below = log.last_stable_offset
     while offset < below:
