@@ -34,7 +34,7 @@ def history(steps: list[int], ends: list[int]) -> list[AbortedRange]:
     length=st.integers(0, 60),
     data=st.data(),
 )
-def test_all_that_overlap_are_found_and_no_others(
+def test_lookup_finds_exactly_the_overlapping_transactions(
     steps: list[int], block: int, start: int, length: int, data: st.DataObject
 ) -> None:
     ranges = history(steps, list(range(7)))
@@ -72,7 +72,7 @@ def test_all_that_overlap_are_found_and_no_others(
         aborted_transactions._BLOCK = usual
 
 
-def test_one_that_is_open_for_long_makes_no_lookup_long() -> None:
+def test_long_open_transaction_does_not_slow_lookups() -> None:
     """With one transaction open during a hundred thousand aborted ones, each lookup still examines few
     entries.
     """

@@ -28,7 +28,7 @@ def test_a_new_directory_has_no_checkpoint(tmp_path: Path) -> None:
     assert not checkpoints.intact
 
 
-def test_the_newest_copy_counts(tmp_path: Path) -> None:
+def test_newest_checkpoint_copy_counts(tmp_path: Path) -> None:
     checkpoints = Checkpoints(RealDisk(str(tmp_path)))
     for start in range(5):
         checkpoints.write(entries(start))
@@ -40,9 +40,7 @@ def test_the_newest_copy_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damaged", COPIES)
 @pytest.mark.parametrize("damage", ["cut", "empty", "zero", "flip", "gone"])
-def test_what_was_written_to_both_survives_damage_of_either(
-    tmp_path: Path, damaged: str, damage: str
-) -> None:
+def test_checkpoint_in_both_copies_survives_damage_of_one(tmp_path: Path, damaged: str, damage: str) -> None:
     checkpoints = Checkpoints(RealDisk(str(tmp_path)))
     checkpoints.write(entries(1))
     checkpoints.write(entries(2), both=True)
@@ -55,7 +53,7 @@ def test_what_was_written_to_both_survives_damage_of_either(
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "zero", "flip"])
-def test_damage_of_both_is_told(tmp_path: Path, damage: str) -> None:
+def test_damage_of_both_copies_is_reported(tmp_path: Path, damage: str) -> None:
     Checkpoints(RealDisk(str(tmp_path))).write(entries(1), both=True)
     for copy in COPIES:
         ruin(tmp_path / copy, damage)

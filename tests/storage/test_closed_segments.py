@@ -119,7 +119,7 @@ def test_two_missing_segments_are_two_damaged_ranges(files: list[Path], tmp_path
     assert [(each.base_offset, each.end_offset) for each in log.damage] == [(4, 8), (8, 12)]
 
 
-def test_exchanged_segments_of_equal_size_are_damage(files: list[Path], tmp_path: Path) -> None:
+def test_swapped_segments_of_equal_size_are_damage(files: list[Path], tmp_path: Path) -> None:
     content = files[1].read_bytes(), files[2].read_bytes()
     assert len(content[0]) == len(content[1])
     other = files[1].with_suffix(".other")
@@ -158,7 +158,7 @@ def test_segment_that_is_put_back_heals_the_log(files: list[Path], tmp_path: Pat
     assert len(read_all(log)) == COUNT
 
 
-def test_copied_files_are_looked_into_once_and_are_whole(files: list[Path], tmp_path: Path) -> None:
+def test_touched_files_are_checked_once_and_valid(files: list[Path], tmp_path: Path) -> None:
     for file in files:
         os.utime(file, ns=(1, 1))
     before = (files[0].parent / CLOSED_SEGMENTS_FILE).read_bytes()
@@ -170,7 +170,7 @@ def test_copied_files_are_looked_into_once_and_are_whole(files: list[Path], tmp_
 
 
 @pytest.mark.parametrize("content", [None, b"", b"rubbish" * 20])
-def test_lost_list_is_made_again_from_the_segments(
+def test_lost_list_is_rebuilt_from_the_segments(
     files: list[Path], tmp_path: Path, content: bytes | None
 ) -> None:
     """Directories of earlier versions have no list."""
@@ -259,7 +259,7 @@ def test_deleted_segments_are_not_missed_when_both_checkpoints_are_lost(
     assert (log.log_start_offset, log.damage) == (8, ())
 
 
-def test_missing_file_of_a_compacted_log_is_damage_and_gaps_are_not(tmp_path: Path) -> None:
+def test_missing_segment_of_a_compacted_log_is_damage_but_gaps_are_not(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk, BOOT)
     log = the_log(manager, compacting(segment_bytes=800))
@@ -281,7 +281,7 @@ def test_missing_file_of_a_compacted_log_is_damage_and_gaps_are_not(tmp_path: Pa
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_power_loss_takes_no_listed_segment_for_a_damaged_one(seed: int) -> None:
+def test_power_loss_causes_no_damage_of_listed_segments(seed: int) -> None:
     disk = SimulatedDisk(random.Random(seed), Trace(lambda: 0.0))
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)
@@ -359,7 +359,7 @@ def test_log_directory_restored_from_a_copy_is_a_lost_partition(files: list[Path
     assert manager.lost_partitions == frozenset()
 
 
-def test_log_without_a_recovery_mark_in_its_files_has_lost_all_before_them(tmp_path: Path) -> None:
+def test_all_segments_below_the_recovery_mark_missing_is_damage(tmp_path: Path) -> None:
     files = stopped(tmp_path, "checkpoint")
     manager, log, disk = reopen(tmp_path)
     for number in range(COUNT, COUNT + 8):

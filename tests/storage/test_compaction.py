@@ -40,7 +40,7 @@ def test_the_newest_record_of_each_key_stays_at_its_offset(log: Log, context: St
     assert records(log) == [before[2], before[3], before[4]], "timestamps and headers too"
 
 
-def test_what_is_not_closed_is_not_touched(log: Log, context: StorageContext) -> None:
+def test_active_segment_is_not_compacted(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"))
     put(log, (b"a", b"2"))
     checkpoint(log)
@@ -48,7 +48,7 @@ def test_what_is_not_closed_is_not_touched(log: Log, context: StorageContext) ->
     assert len(pairs(log)) == 2
 
 
-def test_an_open_record_outdates_nothing(log: Log, context: StorageContext) -> None:
+def test_record_in_the_active_segment_replaces_nothing(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"))
     roll(log)
     put(log, (b"a", b"2"))
@@ -56,7 +56,7 @@ def test_an_open_record_outdates_nothing(log: Log, context: StorageContext) -> N
     assert pairs(log) == [(0, b"a", b"1"), (2, b"a", b"2")]
 
 
-def test_nothing_above_the_high_watermark_is_touched(log: Log, context: StorageContext) -> None:
+def test_records_above_the_high_watermark_are_not_compacted(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     roll(log)
     assert not compact(log, context.files, high_watermark=1)
@@ -119,7 +119,7 @@ def test_old_segments_are_readable_until_the_swap_is_finished(log: Log, context:
     assert pairs(log) == before[1:]
 
 
-def test_a_segment_that_went_meanwhile_ends_the_pass(log: Log, context: StorageContext) -> None:
+def test_segment_deleted_during_a_pass_ends_it(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"), (b"a", b"2"))
     roll(log)
     pass_ = compaction.begin_compaction(log, context.files, NOW_MS, log.log_end_offset, 1 << 20)
@@ -136,7 +136,7 @@ def test_a_segment_that_went_meanwhile_ends_the_pass(log: Log, context: StorageC
     assert not [name for name in context.disk.list(log.directory) if name.endswith(".cleaned")]
 
 
-def test_records_below_the_log_start_go(log: Log, context: StorageContext) -> None:
+def test_records_below_the_log_start_are_removed(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"), (b"b", b"1"), (b"c", b"1"))
     roll(log)
     log.advance_log_start(Offset(1))
@@ -145,7 +145,7 @@ def test_records_below_the_log_start_go(log: Log, context: StorageContext) -> No
     assert batches(log)[0][0].record_count == 2
 
 
-def test_records_without_a_key_go_as_in_kafka(log: Log, context: StorageContext) -> None:
+def test_records_without_a_key_are_removed_as_in_kafka(log: Log, context: StorageContext) -> None:
     put(log, (None, b"1"), (b"a", b"1"))
     roll(log)
     compact(log, context.files)
@@ -162,7 +162,7 @@ def test_control_batches_stay(log: Log, context: StorageContext) -> None:
     assert [header.is_control for header, _ in batches(log)][:3] == [True, True, False]
 
 
-def test_a_batch_nobody_can_read_stays_and_outdates_nothing(log: Log, context: StorageContext) -> None:
+def test_unreadable_batch_stays_and_replaces_nothing(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"))
     unreadable = bytearray(build_batch([NewRecord(b"a", b"2", NOW_MS), NewRecord(b"b", b"2", NOW_MS)]))
     unreadable[-1] = 5  # it claims more headers than it has
@@ -180,7 +180,7 @@ def test_an_empty_key_is_a_key(log: Log, context: StorageContext) -> None:
     assert pairs(log) == [(1, b"", b"2")]
 
 
-def test_a_tombstone_outlives_what_it_deletes_by_its_retention(log: Log, context: StorageContext) -> None:
+def test_tombstone_outlives_its_records_by_delete_retention(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"))
     put(log, (b"a", None), (b"b", b"1"))
     roll(log)
@@ -199,7 +199,7 @@ def test_a_tombstone_outlives_what_it_deletes_by_its_retention(log: Log, context
     assert pairs(log) == [(2, b"b", b"1"), (6, b"c", b"2")]
 
 
-def test_a_tombstone_that_is_outdated_goes_at_once(log: Log, context: StorageContext) -> None:
+def test_replaced_tombstone_is_removed_at_once(log: Log, context: StorageContext) -> None:
     put(log, (b"a", None))
     put(log, (b"a", b"1"))
     roll(log)
@@ -244,7 +244,7 @@ def test_a_batch_keeps_its_range_producer_and_epoch(log: Log, context: StorageCo
     assert after.record_count == 1
 
 
-def test_the_last_batch_of_a_live_producer_stays_empty(tmp_path: Path) -> None:
+def test_last_batch_of_a_live_producer_stays_without_records(tmp_path: Path) -> None:
     config = compacting()
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager, config)
@@ -264,7 +264,7 @@ def test_the_last_batch_of_a_live_producer_stays_empty(tmp_path: Path) -> None:
     assert again == 1, "a retry of the batch that is gone is still recognised"
 
 
-def test_an_empty_batch_goes_when_its_producer_has_moved_on(log: Log, context: StorageContext) -> None:
+def test_empty_batch_is_removed_after_its_producer_wrote_again(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"), producer_id=7, base_sequence=0)
     put(log, (b"a", b"2"))
     roll(log)
@@ -302,7 +302,7 @@ def test_a_pass_works_in_short_steps(context: StorageContext, monkeypatch: pytes
     assert steps > 20
 
 
-def test_too_little_dirt_is_left_until_it_is_old(context: StorageContext) -> None:
+def test_low_dirty_ratio_waits_for_max_compaction_lag(context: StorageContext) -> None:
     log = make_log(context, compacting(min_cleanable_dirty_ratio=0.5, max_compaction_lag_ms=10_000))
     for number in range(12):
         put(log, (b"k%d" % number, b"1"))
@@ -317,7 +317,7 @@ def test_too_little_dirt_is_left_until_it_is_old(context: StorageContext) -> Non
     assert (0, b"k0", b"1") not in pairs(log)
 
 
-def test_young_records_are_left_alone(context: StorageContext) -> None:
+def test_young_records_are_not_compacted(context: StorageContext) -> None:
     log = make_log(context, compacting(min_compaction_lag_ms=1_000))
     put(log, (b"a", b"1"), (b"a", b"2"))
     roll(log)
@@ -358,7 +358,7 @@ def test_a_log_can_be_compacted_and_deleted_from(context: StorageContext) -> Non
     assert pairs(log) == [(1, b"a", b"2")]
 
 
-def test_a_recovery_mark_from_before_the_compaction_does_no_harm(tmp_path: Path) -> None:
+def test_recovery_mark_older_than_the_compaction_is_harmless(tmp_path: Path) -> None:
     config = compacting(segment_bytes=2_000)
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager, config)
@@ -378,7 +378,7 @@ def test_a_recovery_mark_from_before_the_compaction_does_no_harm(tmp_path: Path)
     assert pairs(reopened) == expected
 
 
-def test_a_tombstone_the_pass_did_not_get_to_is_not_met_yet(log: Log, context: StorageContext) -> None:
+def test_unread_tombstone_gets_no_delete_horizon(log: Log, context: StorageContext) -> None:
     put(log, (b"a", b"1"))
     put(log, (b"b", None))
     roll(log)

@@ -83,7 +83,9 @@ steps = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(steps, max_size=40), st.integers(0, 2**32))
-def test_compacted_and_uncompacted_logs_tell_the_same(plan: list[tuple[object, ...]], seed: int) -> None:
+def test_compacted_and_uncompacted_logs_have_the_same_values(
+    plan: list[tuple[object, ...]], seed: int
+) -> None:
     disk, model, now_ms = make_disk(seed), Model(), NOW_MS
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)

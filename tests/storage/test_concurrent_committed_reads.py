@@ -83,7 +83,7 @@ class Reader(threading.Thread):
 
 
 @pytest.mark.slow
-def test_readers_never_see_what_was_aborted_nor_miss_what_was_committed(tmp_path: Path) -> None:
+def test_concurrent_readers_see_exactly_the_committed_records(tmp_path: Path) -> None:
     context = make_context(tmp_path)
     log = make_log(context, compacting(segment_bytes=2_000, delete_retention_ms=0))
     stable = [Offset(0)]

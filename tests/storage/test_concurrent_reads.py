@@ -72,7 +72,7 @@ class Reader(threading.Thread):
 
 
 @pytest.mark.slow
-def test_readers_see_whole_batches_below_their_bound_whatever_goes_on(tmp_path: Path) -> None:
+def test_concurrent_readers_see_whole_batches_below_their_bound(tmp_path: Path) -> None:
     context = make_context(tmp_path)
     context.files = FileCache(context.disk, 8)
     log = make_log(context, LogConfig(segment_bytes=3000, index_interval_bytes=300))

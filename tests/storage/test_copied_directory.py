@@ -112,7 +112,7 @@ def test_another_boot_keeps_the_clean_stop_and_the_directory_id(tmp_path: Path) 
     assert again.directory_id == DIRECTORY_ID
 
 
-def test_crash_before_the_new_registration_is_recorded_leaves_the_former(tmp_path: Path) -> None:
+def test_crash_before_a_registration_is_recorded_keeps_the_former(tmp_path: Path) -> None:
     class CrashingDisk(RealDisk):
         def replace(self, path: str, content: bytes) -> None:
             if path == BOOT_FILE:

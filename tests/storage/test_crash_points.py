@@ -109,7 +109,7 @@ def die(disk: SimulatedDisk, power: bool, seed: int) -> SimulatedDisk:
 
 @pytest.mark.parametrize("power", [False, True], ids=["crash", "power loss"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_crash_anywhere_loses_nothing_acknowledged(power: bool, seed: int) -> None:
+def test_crash_at_any_operation_keeps_acknowledged_records(power: bool, seed: int) -> None:
     for place in range(1, operations()):
         life, disk = live_until(place, seed)
         for turn in range(3):
@@ -124,7 +124,7 @@ def test_a_crash_anywhere_loses_nothing_acknowledged(power: bool, seed: int) -> 
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["crash", "power loss"])
-def test_a_crash_anywhere_in_recovery_loses_nothing_either(power: bool) -> None:
+def test_crash_at_any_operation_of_recovery_keeps_acknowledged_records(power: bool) -> None:
     for place in range(3, operations(), 11):
         step = 1
         while True:

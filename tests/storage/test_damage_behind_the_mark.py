@@ -78,7 +78,7 @@ def test_damage_above_the_high_watermark_ends_the_log(tmp_path: Path) -> None:
     assert read_all(log) == list(enumerate(values()))[:5]
 
 
-def test_a_high_watermark_is_written_down_no_further_than_what_is_durable(tmp_path: Path) -> None:
+def test_checkpointed_high_watermark_is_never_above_the_flushed_offset(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager, CONFIG)
     append(log, b"a")
@@ -88,7 +88,7 @@ def test_a_high_watermark_is_written_down_no_further_than_what_is_durable(tmp_pa
     assert log.checkpoint().high_watermark == 1
 
 
-def test_a_value_that_looks_like_a_batch_is_not_taken_for_one(tmp_path: Path) -> None:
+def test_value_that_looks_like_a_batch_is_no_batch(tmp_path: Path) -> None:
     """Its bytes have a valid CRC and a fitting offset, but lie inside another batch, whose records are
     damaged.
     """

@@ -141,9 +141,7 @@ def check_after_restart(path: Path, server: Server) -> None:
 
 
 @pytest.mark.parametrize(("error", "partial"), FAULTS)
-def test_any_failing_call_leaves_the_log_true_and_acknowledged_records_safe(
-    tmp_path: Path, error: int, partial: bool
-) -> None:
+def test_any_failing_call_keeps_acknowledged_records(tmp_path: Path, error: int, partial: bool) -> None:
     calls = count_calls(tmp_path / "count")
     for fail_at in range(calls):
         path = tmp_path / str(fail_at)
@@ -169,7 +167,7 @@ def test_any_failing_call_leaves_the_log_true_and_acknowledged_records_safe(
 
 
 @pytest.mark.parametrize(("error", "partial"), FAULTS)
-def test_recovery_that_fails_anywhere_can_be_tried_again(tmp_path: Path, error: int, partial: bool) -> None:
+def test_failed_recovery_can_be_repeated(tmp_path: Path, error: int, partial: bool) -> None:
     origin = tmp_path / "origin"
     disk = RealDisk(str(origin))
     server = Server(open_manager(disk))
@@ -219,7 +217,7 @@ def test_a_failed_sync_is_never_tried_again(tmp_path: Path) -> None:
     assert read_all(log) == [(0, b"a")]
 
 
-def test_a_checkpoint_without_space_is_made_another_time(tmp_path: Path) -> None:
+def test_checkpoint_without_space_is_repeated_later(tmp_path: Path) -> None:
     disk, log = make_faulty_log(tmp_path)
     append(log, b"a")
     job = log.jobs.begin_checkpoint()

@@ -43,7 +43,7 @@ def test_a_file_that_is_used_stays_open(tmp_path: Path) -> None:
         assert files[0].get() is kept
 
 
-def test_who_holds_an_evicted_file_can_go_on_reading(tmp_path: Path) -> None:
+def test_evicted_file_is_readable_by_its_holder(tmp_path: Path) -> None:
     _, files = make_files(tmp_path, 10, 1)
     held = files[0].get(create=True)
     held.pwrite(0, (b"here",))
@@ -53,7 +53,7 @@ def test_who_holds_an_evicted_file_can_go_on_reading(tmp_path: Path) -> None:
     assert held.pread(0, 4) == b"here"
 
 
-def test_a_retired_file_is_read_though_its_name_is_anothers(tmp_path: Path) -> None:
+def test_retired_file_is_readable_after_its_name_was_reused(tmp_path: Path) -> None:
     cache, (file, _) = make_files(tmp_path, 2, 5)
     file.get(create=True).pwrite(0, (b"old",))
     file.retire()

@@ -60,7 +60,7 @@ def leader_with(path: Path, count: int) -> Log:
 
 
 @pytest.mark.parametrize("max_bytes", [1, 500, 1 << 20])
-def test_a_follower_has_the_same_bytes_and_knows_the_same(tmp_path: Path, max_bytes: int) -> None:
+def test_follower_has_the_bytes_and_state_of_the_leader(tmp_path: Path, max_bytes: int) -> None:
     leader = leader_with(tmp_path / "leader", 40)
     disk = RealDisk(str(tmp_path / "follower"))
     manager = open_manager(disk)
@@ -88,7 +88,7 @@ def test_a_follower_has_the_same_bytes_and_knows_the_same(tmp_path: Path, max_by
     disk.close()
 
 
-def test_what_only_a_leader_may_decide_is_taken_as_it_comes(tmp_path: Path) -> None:
+def test_batches_of_the_leader_are_accepted_unchanged(tmp_path: Path) -> None:
     """Gaps that compaction left, empty batches, control batches, delete horizons, sequences with holes."""
     log = make_log(make_context(tmp_path), CONFIG)
     gap = bytearray(make_batch([b"kept"], producer_id=5, producer_epoch=0, base_sequence=7))
@@ -120,7 +120,7 @@ def test_what_only_a_leader_may_decide_is_taken_as_it_comes(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("fault", ["crc", "overlap", "old epoch", "later than the leader", "magic"])
-def test_a_range_that_does_not_fit_changes_nothing(tmp_path: Path, fault: str) -> None:
+def test_invalid_range_changes_nothing(tmp_path: Path, fault: str) -> None:
     log = make_log(make_context(tmp_path), CONFIG)
     append(log, b"a", epoch=LeaderEpoch(4))
     before = content(log)
@@ -144,7 +144,7 @@ def test_a_range_that_does_not_fit_changes_nothing(tmp_path: Path, fault: str) -
     assert log.log_end_offset == 2
 
 
-def test_without_space_a_follower_takes_nothing(tmp_path: Path) -> None:
+def test_full_disk_refuses_follower_appends(tmp_path: Path) -> None:
     context = make_context(tmp_path)
     log = make_log(context, CONFIG)
     context.full = True
@@ -154,7 +154,7 @@ def test_without_space_a_follower_takes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 3, 40])
-def test_a_log_that_fell_behind_its_leaders_start_goes_on_there(tmp_path: Path, count: int) -> None:
+def test_log_behind_the_leaders_start_restarts_there(tmp_path: Path, count: int) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)

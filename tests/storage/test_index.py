@@ -80,7 +80,7 @@ def test_truncation_keeps_exactly_the_entries_up_to_a_position(
         assert index.find(RELATIVE_OFFSET, limit, wait=True) == (below[-1] if below else FIRST_ENTRY)
 
 
-def test_every_flipped_bit_is_noticed_by_who_uses_the_entry(tmp_path: Path) -> None:
+def test_every_flipped_bit_is_detected_on_lookup(tmp_path: Path) -> None:
     content = encode_entries(BASE, ENTRIES[:2])
     disk = RealDisk(str(tmp_path))
     for bit in range(len(content) * 8):

@@ -57,7 +57,7 @@ def test_batches_behind_a_broken_header_are_still_described(tmp_path: Path, log:
     assert (report.batches, len(report.problems)) == (19, 1)
 
 
-def test_a_cut_segment_says_where(tmp_path: Path, log: Log) -> None:
+def test_truncated_segment_is_reported_with_its_position(tmp_path: Path, log: Log) -> None:
     file = tmp_path / PATH
     file.write_bytes(file.read_bytes()[:-1])
     report = check_segment(make_context(tmp_path).disk, PATH)
@@ -66,7 +66,7 @@ def test_a_cut_segment_says_where(tmp_path: Path, log: Log) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"\x00" * 20, b"\x01" * 7])
-def test_a_damaged_index_is_told(tmp_path: Path, log: Log, damage: bytes) -> None:
+def test_damaged_index_is_reported(tmp_path: Path, log: Log, damage: bytes) -> None:
     index = tmp_path / PATH.replace(".log", ".index")
     index.write_bytes(index.read_bytes() + damage)
     assert check_segment(make_context(tmp_path).disk, PATH).problems

@@ -50,7 +50,7 @@ def files(log: Log) -> list[str]:
     return [name for name in log.files.disk.list(log.directory) if name.endswith(KEYS_SUFFIX)]
 
 
-def test_a_closed_segment_gets_a_file_and_the_memory_is_given_back(tmp_path: Path) -> None:
+def test_closed_segment_gets_a_key_file_and_frees_its_memory(tmp_path: Path) -> None:
     log = indexed_log(tmp_path, segment_bytes=20_000)
     fill(log, 600)
     keys = KeyReader(log)
@@ -70,7 +70,7 @@ def test_a_segment_of_an_indexed_topic_has_a_bounded_number_of_records(tmp_path:
     assert [segment.base_offset for segment in log.segments] == [0, KEYED_SEGMENT_RECORDS // 1_000 * 1_000]
 
 
-def test_a_page_of_a_hot_key_reads_no_more_than_it_shows(tmp_path: Path) -> None:
+def test_page_of_a_hot_key_reads_only_the_records_it_returns(tmp_path: Path) -> None:
     log = indexed_log(tmp_path)
     fill(log, 4_000)
     log.config = LogConfig(index_by_key=True, segment_bytes=1_024)
@@ -94,7 +94,7 @@ def test_a_page_of_a_hot_key_reads_no_more_than_it_shows(tmp_path: Path) -> None
     assert reads < 40, "a filter, a binary search, and ten batches"
 
 
-def test_a_file_is_found_again_after_a_start(tmp_path: Path) -> None:
+def test_key_file_is_used_again_after_a_restart(tmp_path: Path) -> None:
     log = indexed_log(tmp_path, segment_bytes=20_000)
     fill(log, 300)
     KeyReader(log).file_all()
@@ -105,7 +105,7 @@ def test_a_file_is_found_again_after_a_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, -1])
-def test_a_damaged_file_is_noticed_where_it_is_read_and_made_again(tmp_path: Path, place: int) -> None:
+def test_damaged_key_file_is_detected_on_read_and_rebuilt(tmp_path: Path, place: int) -> None:
     log = indexed_log(tmp_path, segment_bytes=40_000)
     fill(log, 400)
     keys = KeyReader(log)
@@ -123,7 +123,7 @@ def test_a_damaged_file_is_noticed_where_it_is_read_and_made_again(tmp_path: Pat
 @pytest.mark.parametrize(
     "users", [(b"bob", b"carl"), (b"ann", b"ann", b"ann")], ids=["same size", "another size"]
 )
-def test_the_file_of_another_history_is_not_believed(tmp_path: Path, users: tuple[bytes, ...]) -> None:
+def test_key_file_of_another_segment_content_is_ignored(tmp_path: Path, users: tuple[bytes, ...]) -> None:
     """A power loss may bring back a file whose removal was not durable."""
     log = indexed_log(tmp_path)
     disk = log.files.disk
@@ -145,7 +145,7 @@ def test_the_file_of_another_history_is_not_believed(tmp_path: Path, users: tupl
         assert keys.records(user) == scan(log, user)
 
 
-def test_a_segment_without_a_file_is_not_taken_for_one_without_the_key(tmp_path: Path) -> None:
+def test_missing_key_file_does_not_mean_missing_key(tmp_path: Path) -> None:
     log = indexed_log(tmp_path, segment_bytes=20_000)
     fill(log, 300)
     index = KeyIndex(log.files)
@@ -167,7 +167,7 @@ def test_a_large_old_segment_is_indexed_in_parts(tmp_path: Path) -> None:
         assert keys.records(key, 2_500) == scan(log, key, 2_500)
 
 
-def test_keys_with_the_same_hash_are_told_apart(tmp_path: Path) -> None:
+def test_keys_with_the_same_hash_are_distinguished(tmp_path: Path) -> None:
     log = indexed_log(tmp_path, segment_bytes=5_000)
 
     class Same:
@@ -185,7 +185,7 @@ def test_keys_with_the_same_hash_are_told_apart(tmp_path: Path) -> None:
             assert keys.records(key, max_records=7) == scan(log, key)
 
 
-def test_entries_that_wait_for_their_file_are_bounded(tmp_path: Path) -> None:
+def test_entries_without_a_file_are_bounded_in_memory(tmp_path: Path) -> None:
     log = indexed_log(tmp_path, segment_bytes=2_000)
     keys = KeyReader(log)
     put(log, HOT)
@@ -199,7 +199,7 @@ def test_entries_that_wait_for_their_file_are_bounded(tmp_path: Path) -> None:
     assert keys.records(HOT) == scan(log, HOT)
 
 
-def test_awaited_keys_are_told_of_with_their_first_new_offset(tmp_path: Path) -> None:
+def test_awaited_keys_are_reported_with_their_first_new_offset(tmp_path: Path) -> None:
     log = indexed_log(tmp_path, segment_bytes=5_000)
     index = KeyIndex(log.files)
     fill(log, 10)
@@ -218,7 +218,7 @@ def test_awaited_keys_are_told_of_with_their_first_new_offset(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("codec", "is_indexed_first"), [(Codec.NONE, True), (Codec.NONE, False), (Codec.LZ4, True)]
 )
-def test_a_damaged_batch_ends_a_page_and_can_be_passed_over(
+def test_damaged_batch_ends_a_page_and_can_be_skipped(
     tmp_path: Path, codec: Codec, is_indexed_first: bool
 ) -> None:
     log = indexed_log(tmp_path)
@@ -273,14 +273,14 @@ def test_a_lookup_reads_a_bounded_number_of_bytes(tmp_path: Path) -> None:
         assert keys.records(COLD) == scan(log, COLD)
 
 
-def test_a_batch_that_is_no_batch_of_records_has_no_keys() -> None:
+def test_batch_with_unreadable_records_has_no_keys() -> None:
     batch = build_batch([NewRecord(b"key", b"value", NOW_MS)])
     batch[61] = 0xFF  # the length of its record
     header = header_of(memoryview(build_batch([NewRecord(b"key", b"value", NOW_MS)])))
     assert key_entries.entries_of(memoryview(batch), header, 0, 0, 1 << 20) == []
 
 
-def test_a_file_that_is_given_up_is_not_left_behind(tmp_path: Path) -> None:
+def test_abandoned_key_file_is_removed(tmp_path: Path) -> None:
     log = indexed_log(tmp_path, segment_bytes=2_000)
     fill(log, 100)
     disk = log.files.disk
@@ -291,7 +291,7 @@ def test_a_file_that_is_given_up_is_not_left_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offsets", [(1, 0), (0, 0), (0, 5)])
-def test_offsets_that_a_producer_made_up_do_not_get_into_the_index(offsets: tuple[int, int]) -> None:
+def test_invalid_offset_deltas_are_not_indexed(offsets: tuple[int, int]) -> None:
     header = header_of(memoryview(build_batch([NewRecord(HOT, b"", NOW_MS), NewRecord(COLD, b"", NOW_MS)])))
     made_up = [Record(offset, NOW_MS, key, b"", ()) for offset, key in zip(offsets, (HOT, COLD), strict=True)]
     batch = memoryview(rebuild_batch(header, made_up))

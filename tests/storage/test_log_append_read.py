@@ -53,7 +53,7 @@ def test_an_empty_log_reads_as_nothing(log: Log) -> None:
     assert log.segments == ()
 
 
-def test_appends_get_consecutive_offsets_and_come_back_as_they_were(log: Log) -> None:
+def test_appends_get_consecutive_offsets_and_are_read_unchanged(log: Log) -> None:
     first = append(log, b"a", b"b")
     second = append(log, b"c")
     assert (first.base_offset, first.last_offset, second.base_offset) == (0, 1, 2)
@@ -61,7 +61,7 @@ def test_appends_get_consecutive_offsets_and_come_back_as_they_were(log: Log) ->
     assert read_all(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-def test_the_leader_epoch_is_written_over_what_the_client_sent(log: Log) -> None:
+def test_leader_epoch_of_the_client_is_overwritten(log: Log) -> None:
     append(log, b"a", epoch=LeaderEpoch(9))
     content = log.read(Offset(0), 1000, below=Offset(1), at_least_one=True).read()
     assert read_header(content).leader_epoch == 9
@@ -81,13 +81,13 @@ def test_nothing_at_or_above_the_bound_is_returned(log: Log) -> None:
     assert read(log, 2, below=2) == []
 
 
-def test_a_bound_inside_a_batch_leaves_the_batch_out(log: Log) -> None:
+def test_bound_inside_a_batch_excludes_the_batch(log: Log) -> None:
     append(log, b"a")
     append(log, b"b", b"c")
     assert read(log, 0, below=2) == [0]
 
 
-def test_bounds_are_found_anywhere_and_in_any_order(small: Log) -> None:
+def test_reads_respect_any_bound_in_any_order(small: Log) -> None:
     for number in range(60):
         append(small, b"%d" % number)
     for below in (60, 3, 59, 31, 30, 1, 32, 0, 60):
@@ -106,14 +106,14 @@ def test_a_read_cuts_the_last_batch_by_size(log: Log) -> None:
     assert read(log, 0, size * 2 + 10) == [0, 1]
 
 
-def test_the_first_batch_comes_whole_when_it_must(log: Log) -> None:
+def test_first_batch_is_whole_with_at_least_one(log: Log) -> None:
     append(log, b"x" * 1000)
     append(log, b"y")
     assert read(log, 0, 10) == [0]
     assert read(log, 0, 0) == [0]
 
 
-def test_nothing_comes_when_the_first_batch_does_not_fit_and_need_not(log: Log) -> None:
+def test_read_is_empty_if_the_first_batch_does_not_fit(log: Log) -> None:
     append(log, b"x" * 1000)
     assert log.read(Offset(0), 10, below=Offset(1), at_least_one=False).length == 0
     assert log.read(Offset(0), 0, below=Offset(1), at_least_one=False).length == 0
@@ -172,7 +172,7 @@ def test_log_append_time_replaces_the_producers_time(tmp_path: Path) -> None:
     assert read_all(log) == [(0, b"a"), (1, b"b")]
 
 
-def test_create_time_answers_no_append_time(log: Log) -> None:
+def test_create_time_returns_no_append_time(log: Log) -> None:
     assert append(log, b"a").log_append_time_ms == -1
 
 
@@ -257,7 +257,7 @@ def test_a_slice_outlives_the_segment_it_came_from(small: Log) -> None:
     assert slice_.read() == before
 
 
-def test_memory_of_the_batch_is_what_was_stored(log: Log) -> None:
+def test_batch_buffer_equals_the_stored_bytes(log: Log) -> None:
     batch = make_batch([b"a"])
     append(log, b"first")
     append_batch(log, batch)

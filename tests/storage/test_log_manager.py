@@ -32,7 +32,7 @@ SMALL = LogConfig(segment_bytes=500, index_interval_bytes=100)
 EPOCH = BrokerEpoch(7)
 
 
-def test_logs_are_there_again_after_a_clean_stop(tmp_path: Path) -> None:
+def test_logs_are_loaded_after_a_clean_stop(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager, SMALL)
     for number in range(40):
@@ -50,7 +50,7 @@ def test_logs_are_there_again_after_a_clean_stop(tmp_path: Path) -> None:
     assert read_all(log)[-1] == (40, b"next")
 
 
-def test_the_clean_mark_counts_once(tmp_path: Path) -> None:
+def test_clean_stop_file_counts_once(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     manager.close(BrokerEpoch(7))
     disk = RealDisk(str(tmp_path))
@@ -59,7 +59,7 @@ def test_the_clean_mark_counts_once(tmp_path: Path) -> None:
     assert open_manager(RealDisk(str(tmp_path))).was_clean is None
 
 
-def test_what_was_written_is_there_after_a_crash_of_the_process(tmp_path: Path) -> None:
+def test_written_records_survive_a_process_crash(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager, SMALL)
@@ -79,7 +79,7 @@ def test_what_was_written_is_there_after_a_crash_of_the_process(tmp_path: Path) 
     assert report.cut_bytes == 0
 
 
-def test_everything_is_kept_while_the_machine_runs_on(tmp_path: Path) -> None:
+def test_records_are_kept_within_one_boot(tmp_path: Path) -> None:
     boots = ["a", "a", "a", "b", "b", "", "b"]
     kept = []
     for epoch, boot_id in enumerate(boots, start=1):
@@ -97,7 +97,7 @@ def test_everything_is_kept_while_the_machine_runs_on(tmp_path: Path) -> None:
     [(1, False), (70, False), ("a byte", True)],
     ids=["torn", "torn in the head", "damaged"],
 )
-def test_a_write_that_a_kill_has_cut_short_is_no_loss(tmp_path: Path, lost: int | str, is_loss: bool) -> None:
+def test_torn_write_after_a_kill_is_no_loss(tmp_path: Path, lost: int | str, is_loss: bool) -> None:
     """No client got an acknowledgement for a torn write. Changed bytes are a loss of that partition alone."""
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk, "a")
@@ -114,7 +114,7 @@ def test_a_write_that_a_kill_has_cut_short_is_no_loss(tmp_path: Path, lost: int 
     assert the_log(manager).log_end_offset == 1
 
 
-def test_loss_is_remembered_until_the_broker_has_registered(tmp_path: Path) -> None:
+def test_loss_is_recorded_until_the_broker_registers(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk, "a")
     manager.record_use(EPOCH)
@@ -133,7 +133,7 @@ def test_loss_is_remembered_until_the_broker_has_registered(tmp_path: Path) -> N
     assert open_manager(RealDisk(str(tmp_path)), "a").lost_partitions == frozenset()
 
 
-def test_damaged_file_of_losses_means_that_nothing_is_trusted(tmp_path: Path) -> None:
+def test_damaged_loss_file_makes_the_directory_untrusted(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     open_manager(disk, "a").record_use(EPOCH)
     disk.close()
@@ -143,7 +143,7 @@ def test_damaged_file_of_losses_means_that_nothing_is_trusted(tmp_path: Path) ->
     assert "lost-partitions" in manager.problems[0]
 
 
-def test_after_an_error_of_the_disk_nothing_is_taken_for_kept(tmp_path: Path) -> None:
+def test_disk_error_makes_the_boot_untrusted(tmp_path: Path) -> None:
     for _ in range(2):
         disk = RealDisk(str(tmp_path))
         manager = open_manager(disk, "a")
@@ -160,7 +160,7 @@ def test_after_an_error_of_the_disk_nothing_is_taken_for_kept(tmp_path: Path) ->
     assert open_manager(RealDisk(str(tmp_path)), "a").kept_epoch == EPOCH
 
 
-def test_a_start_that_never_registered_does_not_hide_what_was_lost_before_it(tmp_path: Path) -> None:
+def test_unregistered_start_does_not_hide_an_earlier_loss(tmp_path: Path) -> None:
     """After a power loss a start recovers the rest and is killed: the next start, in the same boot, must not
     trust it.
     """
@@ -173,7 +173,7 @@ def test_a_start_that_never_registered_does_not_hide_what_was_lost_before_it(tmp
     assert open_manager(RealDisk(str(tmp_path)), "b").kept_epoch is None
 
 
-def test_a_log_that_is_deleted_is_no_error_of_the_disk(tmp_path: Path) -> None:
+def test_deleted_log_is_no_disk_error(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk, "a")
     manager.record_use(EPOCH)
@@ -185,7 +185,7 @@ def test_a_log_that_is_deleted_is_no_error_of_the_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("had_records", [True, False])
 @pytest.mark.parametrize("offsets", [(27,), (30, 27)])
-def test_a_log_that_goes_on_elsewhere_is_there_again_after_a_crash(
+def test_restarted_log_keeps_its_offset_after_a_crash(
     tmp_path: Path, had_records: bool, offsets: tuple[int, ...]
 ) -> None:
     disk = RealDisk(str(tmp_path))
@@ -236,7 +236,7 @@ def test_the_directory_keeps_its_id_and_its_cluster(tmp_path: Path) -> None:
         again.join_cluster("elsewhere")
 
 
-def test_an_unreadable_meta_file_is_said_and_nothing_is_touched(tmp_path: Path) -> None:
+def test_unreadable_meta_file_is_reported_and_kept(tmp_path: Path) -> None:
     open_manager(RealDisk(str(tmp_path))).close(BrokerEpoch(1))
     (tmp_path / "meta.json").write_bytes(b"{")
     with pytest.raises(ConfigError, match="cannot be read"):
@@ -244,7 +244,7 @@ def test_an_unreadable_meta_file_is_said_and_nothing_is_touched(tmp_path: Path) 
     assert (tmp_path / "meta.json").read_bytes() == b"{"
 
 
-def test_a_deleted_topic_is_gone_and_can_be_made_again_under_another_id(tmp_path: Path) -> None:
+def test_deleted_topic_can_be_created_again_with_a_new_id(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     append(the_log(manager), b"old")
     job = manager.begin_delete(TOPIC_ID)
@@ -258,7 +258,7 @@ def test_a_deleted_topic_is_gone_and_can_be_made_again_under_another_id(tmp_path
     assert log.log_end_offset == 0
 
 
-def test_what_a_crash_left_of_a_deletion_is_removed(tmp_path: Path) -> None:
+def test_interrupted_deletion_is_finished_at_start(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     append(the_log(manager), b"old")
@@ -269,7 +269,7 @@ def test_what_a_crash_left_of_a_deletion_is_removed(tmp_path: Path) -> None:
     assert list((tmp_path / "logs").iterdir()) == []
 
 
-def test_logs_nobody_knows_are_kept(tmp_path: Path) -> None:
+def test_logs_of_unknown_topics_are_kept(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager)
     append(log, b"precious")
@@ -279,7 +279,7 @@ def test_logs_nobody_knows_are_kept(tmp_path: Path) -> None:
     assert read_all(the_log(open_manager(RealDisk(str(tmp_path))))) == [(0, b"precious")]
 
 
-def test_strange_files_among_the_logs_are_left_alone(tmp_path: Path) -> None:
+def test_unknown_files_among_the_logs_are_kept(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     directory = tmp_path / the_log(manager).directory
@@ -291,7 +291,7 @@ def test_strange_files_among_the_logs_are_left_alone(tmp_path: Path) -> None:
     assert (directory / "notes.txt").read_text() == "mine"
 
 
-def test_a_log_is_not_made_over_data_that_is_there(tmp_path: Path) -> None:
+def test_log_is_not_created_over_existing_data(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     directory = tmp_path / log_directory(TopicPartition("orders", 0), TOPIC_ID)
     directory.mkdir()
@@ -300,7 +300,7 @@ def test_a_log_is_not_made_over_data_that_is_there(tmp_path: Path) -> None:
         the_log(manager)
 
 
-def test_offsets_go_on_after_everything_was_deleted(tmp_path: Path) -> None:
+def test_offsets_continue_after_all_records_were_deleted(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager)
@@ -322,7 +322,7 @@ def test_offsets_go_on_after_everything_was_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("topic", ["a", "with-dashes-12", "x" * 249, "Case", "a.b_c-"])
-def test_directory_names_lead_back_to_their_partition(topic: str) -> None:
+def test_directory_names_are_parsed_to_their_partition(topic: str) -> None:
     for number in range(50):
         topic_id = TopicId(UUID(int=(number * 0x9E3779B97F4A7C15F39CC0605CEDC835) % 2**128))
         directory = log_directory(TopicPartition(topic, number), topic_id)
@@ -334,7 +334,7 @@ def test_directory_names_lead_back_to_their_partition(topic: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", "lost+found", "a-0", "-0-" + "A" * 22, "a-x-" + "A" * 22, "a-0-" + "!" * 22]
 )
-def test_other_names_are_nobodys_directory(name: str) -> None:
+def test_other_names_are_not_parsed(name: str) -> None:
     assert parse_log_directory(name) is None
 
 
@@ -351,7 +351,7 @@ def test_a_stop_checkpoints_a_few_logs_at_a_time(tmp_path: Path, monkeypatch: py
     assert all(read_all(log) == [(0, b"x")] for log in again)
 
 
-def test_a_stop_that_could_not_checkpoint_every_log_leaves_no_mark(tmp_path: Path) -> None:
+def test_stop_with_a_failed_checkpoint_is_not_clean(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager)
     append(log, b"x")
@@ -360,7 +360,7 @@ def test_a_stop_that_could_not_checkpoint_every_log_leaves_no_mark(tmp_path: Pat
     assert open_manager(RealDisk(str(tmp_path))).was_clean is None
 
 
-def test_a_retry_is_recognised_after_its_records_are_gone_and_the_broker_restarted(tmp_path: Path) -> None:
+def test_retry_is_recognised_after_deletion_and_restart(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager, SMALL)
     for number in range(30):
@@ -378,7 +378,7 @@ def test_a_retry_is_recognised_after_its_records_are_gone_and_the_broker_restart
     assert append(log, b"30", producer_id=1, producer_epoch=0, base_sequence=30).base_offset == 30
 
 
-def test_logs_can_be_made_after_an_attempt_that_failed_in_between(tmp_path: Path) -> None:
+def test_logs_can_be_created_after_a_failed_attempt(tmp_path: Path) -> None:
     class FailingDisk(RealDisk):
         fails = True
 

@@ -42,7 +42,7 @@ def test_vanished_directory_is_damage_and_its_offsets_are_not_reused(tmp_path: P
     assert read_all(log, 3) == [(3, b"new")]
 
 
-def test_a_new_log_starts_at_zero_and_nothing_is_told(tmp_path: Path) -> None:
+def test_new_log_starts_at_zero_without_a_problem(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     assert the_log(manager).log_end_offset == 0
     assert manager.problems == []

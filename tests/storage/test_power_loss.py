@@ -12,7 +12,7 @@ from penstock.simulation.disk import SimulatedDisk
 from penstock.simulation.trace import Trace
 
 
-def test_an_empty_segment_that_recovery_removes_does_not_come_back() -> None:
+def test_removed_empty_segment_does_not_come_back() -> None:
     """Its removal was not durable: a later power loss brought the file back into a log that had stopped
     cleanly.
     """
@@ -41,7 +41,7 @@ def test_files_removed_below_the_log_start_do_not_come_back() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_name_of_a_segment_that_a_crash_left_empty_is_made_durable(seed: int) -> None:
+def test_name_of_an_empty_segment_after_a_crash_becomes_durable(seed: int) -> None:
     """Later appends go there and are flushed; without a durable name they would all be lost."""
     disk = SimulatedDisk(random.Random(1), Trace(lambda: 0.0))
     manager = open_manager(disk)

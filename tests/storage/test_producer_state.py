@@ -66,7 +66,7 @@ def test_a_retry_from_before_the_window_is_a_duplicate_without_an_offset() -> No
     assert writer.refusal(0) is ErrorCode.duplicate_sequence_number
 
 
-def test_a_batch_that_the_next_one_overtook_is_not_said_to_be_stored() -> None:
+def test_overtaken_batch_is_no_duplicate() -> None:
     """The first batch was lost with a fenced leader; the second was sent to the new leader at once."""
     writer = Writer()
     for sequence in range(1, 10):
@@ -147,7 +147,7 @@ def test_the_batches_of_an_old_epoch_are_no_duplicates_of_the_new() -> None:
     assert writer.write(0, epoch=1) == 1
 
 
-def test_the_longest_silent_producers_make_room() -> None:
+def test_longest_idle_producers_are_removed() -> None:
     writer = Writer(max_producers=3)
     for producer in (1, 2, 3):
         writer.write(0, producer=producer)

@@ -83,7 +83,7 @@ def test_bytes_just_written_are_found_in_memory(disk: RealDisk) -> None:
 
 
 @linux_only
-def test_bytes_not_in_memory_are_not_waited_for(disk: RealDisk) -> None:
+def test_cached_read_does_not_wait_for_the_disk(disk: RealDisk) -> None:
     file = disk.open("log", create=True)
     file.pwrite(0, (os.urandom(4_000_000),))
     file.sync()
@@ -98,9 +98,7 @@ def test_bytes_not_in_memory_are_not_waited_for(disk: RealDisk) -> None:
 
 
 @linux_only
-def test_file_systems_that_cannot_tell_are_read_anyway(
-    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_systems_without_nowait_are_read_anyway(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     file = disk.open("log", create=True)
     file.pwrite(0, (b"hello",))
 
@@ -126,9 +124,7 @@ def test_without_the_no_wait_flag_nothing_counts_as_cached(
 
 
 @linux_only
-def test_an_error_while_reading_is_not_taken_for_a_miss(
-    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_read_error_is_not_a_cache_miss(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     file = disk.open("log", create=True)
 
     def refuse(*arguments: object) -> int:
@@ -141,7 +137,7 @@ def test_an_error_while_reading_is_not_taken_for_a_miss(
         file.is_cached(0, 5)
 
 
-def test_a_failed_replace_leaves_the_old_content_and_no_rubbish(
+def test_failed_replace_keeps_the_old_content_and_no_other_file(
     disk: RealDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk.replace("file", b"old")
@@ -157,9 +153,7 @@ def test_a_failed_replace_leaves_the_old_content_and_no_rubbish(
 
 
 @linux_only
-def test_everything_is_synced_at_once_where_errors_are_reported(
-    disk: RealDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_syncfs_is_used_if_it_reports_errors(disk: RealDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     assert disk.sync_all() is disk_module._SYNCFS_REPORTS_ERRORS
     monkeypatch.setattr(disk_module, "_SYNCFS_REPORTS_ERRORS", False)
     assert disk.sync_all() is False
@@ -168,7 +162,7 @@ def test_everything_is_synced_at_once_where_errors_are_reported(
 @pytest.mark.parametrize(
     ("release", "reports"), [("5.7.19", False), ("5.8.0-rc1", True), ("6.18.44-fc", True), ("strange", False)]
 )
-def test_only_newer_kernels_report_errors_of_a_whole_sync(
+def test_syncfs_reports_errors_on_newer_kernels_only(
     monkeypatch: pytest.MonkeyPatch, release: str, reports: bool
 ) -> None:
     monkeypatch.setattr(os, "uname", lambda: type("Uname", (), {"release": release}))

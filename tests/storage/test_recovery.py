@@ -119,7 +119,7 @@ def batch_ends(path: Path) -> list[int]:
     return ends
 
 
-def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(
+def test_tail_torn_at_any_byte_is_truncated_to_whole_batches(
     crashed: tuple[Path, Observation], tmp_path: Path
 ) -> None:
     path, expected = crashed
@@ -147,7 +147,7 @@ def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(
 
 
 @pytest.mark.parametrize("rubbish", [b"\x00", b"\xff", b"\x02", b"value"])
-def test_rubbish_after_the_last_whole_batch_is_cut(
+def test_garbage_after_the_last_batch_is_truncated(
     crashed: tuple[Path, Observation], tmp_path: Path, rubbish: bytes
 ) -> None:
     path, expected = crashed
@@ -174,7 +174,7 @@ def test_a_hole_in_the_tail_ends_the_log_there(crashed: tuple[Path, Observation]
     assert f"ends at {ends[0]}" in manager.reports[0].problems[0]
 
 
-def test_segments_behind_a_cut_are_removed(tmp_path: Path) -> None:
+def test_segments_behind_a_truncation_are_removed(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     log = the_log(open_manager(disk), CONFIG)
     fill(log, 0, 40)
@@ -187,7 +187,7 @@ def test_segments_behind_a_cut_are_removed(tmp_path: Path) -> None:
     assert not files[3].exists()
 
 
-def test_a_segment_whose_name_was_lost_ends_the_log(tmp_path: Path) -> None:
+def test_lost_segment_name_ends_the_log(tmp_path: Path) -> None:
     """Its bytes never became durable; those of the next one did. Nothing after it was acknowledged."""
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
@@ -305,7 +305,7 @@ def test_a_repaired_index_is_written_by_the_next_checkpoint(
     assert all(segment.index.repaired is None for segment in log.segments)
 
 
-def test_losing_both_checkpoints_is_said(crashed: tuple[Path, Observation], tmp_path: Path) -> None:
+def test_loss_of_both_checkpoints_is_reported(crashed: tuple[Path, Observation], tmp_path: Path) -> None:
     path, expected = crashed
     damaged = tmp_path / "damaged"
     shutil.copytree(path, damaged)
@@ -315,7 +315,7 @@ def test_losing_both_checkpoints_is_said(crashed: tuple[Path, Observation], tmp_
     assert observe(log) == expected
 
 
-def test_only_what_follows_the_recovery_point_is_checked(
+def test_only_batches_above_the_recovery_point_are_checked(
     crashed: tuple[Path, Observation], tmp_path: Path
 ) -> None:
     path, _ = crashed
@@ -368,7 +368,7 @@ def corrupt_batch(path: Path, number: int, position: int, value: bytes) -> int:
     ],
 )
 @pytest.mark.parametrize("index", ["kept", "lost"])
-def test_damage_to_synced_batches_is_told_and_the_rest_stays_readable(
+def test_damage_to_synced_batches_is_reported_and_the_rest_readable(
     site: tuple[Path, Observation], tmp_path: Path, position: int, value: bytes, index: str
 ) -> None:
     path, expected = site
@@ -389,7 +389,7 @@ def test_damage_to_synced_batches_is_told_and_the_rest_stays_readable(
     assert before.length > 0
 
 
-def test_synced_bytes_that_vanished_are_told(site: tuple[Path, Observation], tmp_path: Path) -> None:
+def test_missing_synced_bytes_are_reported(site: tuple[Path, Observation], tmp_path: Path) -> None:
     path, _ = site
     damaged = tmp_path / "damaged"
     shutil.copytree(path, damaged)
@@ -414,7 +414,7 @@ def test_synced_bytes_that_vanished_are_told(site: tuple[Path, Observation], tmp
 
 
 @pytest.mark.parametrize("lost", ["checkpoint.0", "checkpoint.1"])
-def test_a_log_start_that_was_asked_for_survives_the_loss_of_a_copy(tmp_path: Path, lost: str) -> None:
+def test_requested_log_start_survives_the_loss_of_one_copy(tmp_path: Path, lost: str) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)

@@ -46,7 +46,7 @@ def offsets(log: Log) -> list[int]:
     return [offset for offset, _ in read_all(log)]
 
 
-def test_segments_go_when_their_newest_record_is_too_old(context: StorageContext) -> None:
+def test_segments_expire_with_their_newest_record(context: StorageContext) -> None:
     log = make_log(context, config())
     fill(log, 5, step_ms=10)
     retain(log, NOW_MS + 20 + HOUR_MS)
@@ -64,7 +64,7 @@ def test_a_younger_segment_protects_those_behind_it(context: StorageContext) -> 
     assert offsets(log) == [0, 1, 2]
 
 
-def test_when_all_has_expired_the_log_goes_on_in_a_new_segment(context: StorageContext) -> None:
+def test_fully_expired_log_continues_in_a_new_segment(context: StorageContext) -> None:
     log = make_log(context, config())
     fill(log, 3)
     retain(log, NOW_MS + HOUR_MS + 1)
@@ -73,21 +73,21 @@ def test_when_all_has_expired_the_log_goes_on_in_a_new_segment(context: StorageC
     assert append(log, b"new", now_ms=NOW_MS + HOUR_MS + 2).base_offset == 3
 
 
-def test_nothing_goes_above_the_high_watermark(context: StorageContext) -> None:
+def test_records_above_the_high_watermark_do_not_expire(context: StorageContext) -> None:
     log = make_log(context, config())
     fill(log, 4)
     retain(log, NOW_MS + HOUR_MS + 1, high_watermark=2)
     assert offsets(log) == [2, 3]
 
 
-def test_minus_one_keeps_for_ever(context: StorageContext) -> None:
+def test_retention_of_minus_one_keeps_records_forever(context: StorageContext) -> None:
     log = make_log(context, config(retention_ms=-1))
     fill(log, 3)
     retain(log, NOW_MS + 10**15)
     assert offsets(log) == [0, 1, 2]
 
 
-def test_the_oldest_go_while_the_rest_is_still_too_large(context: StorageContext) -> None:
+def test_oldest_segments_are_deleted_until_the_size_fits(context: StorageContext) -> None:
     log = make_log(context, config())
     fill(log, 5)
     size = log.segments[0].size
@@ -99,7 +99,7 @@ def test_the_oldest_go_while_the_rest_is_still_too_large(context: StorageContext
     assert offsets(log) == [2, 3, 4]
 
 
-def test_the_segment_that_is_written_does_not_go_for_its_size(context: StorageContext) -> None:
+def test_active_segment_is_not_deleted_by_size(context: StorageContext) -> None:
     log = make_log(context, config(retention_bytes=0))
     fill(log, 3)
     retain(log, NOW_MS)
@@ -107,7 +107,7 @@ def test_the_segment_that_is_written_does_not_go_for_its_size(context: StorageCo
 
 
 @pytest.mark.parametrize("policy", [(), (CleanupPolicy.COMPACT,)])
-def test_a_log_without_the_policy_delete_is_left_alone(
+def test_log_without_delete_policy_is_not_deleted(
     context: StorageContext, policy: tuple[CleanupPolicy, ...]
 ) -> None:
     log = make_log(context, config(cleanup_policy=policy))
@@ -126,12 +126,12 @@ def test_records_without_a_time_age_with_their_segment(context: StorageContext) 
     assert offsets(log) == []
 
 
-def test_an_empty_log_has_nothing_to_lose(context: StorageContext) -> None:
+def test_retention_of_an_empty_log_does_nothing(context: StorageContext) -> None:
     log = make_log(context, config(retention_bytes=0))
     assert retained_from(log, NOW_MS + 2 * HOUR_MS, Offset(0)) == 0
 
 
-def test_what_was_appended_meanwhile_stays(context: StorageContext) -> None:
+def test_records_appended_during_retention_stay(context: StorageContext) -> None:
     log = make_log(context, config())
     fill(log, 2)
     start = retained_from(log, NOW_MS + HOUR_MS + 1, log.log_end_offset)

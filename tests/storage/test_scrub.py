@@ -82,14 +82,14 @@ def test_every_changed_byte_is_found_in_its_batch(log: Log, number: int) -> None
             log.segments[number // 4].file.pwrite(0, (before,))
 
 
-def test_epochs_that_the_log_does_not_know_are_no_damage(log: Log) -> None:
+def test_run_of_unknown_leader_epochs_is_no_damage(log: Log) -> None:
     """A replay over a damaged segment may have missed the change of the leader epoch."""
     for number in range(5, 8):
         change(log, number, 15)
     assert ranges(log) == []
 
 
-def test_small_pieces_find_the_same(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_pieces_find_the_same_damage(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scrub, "PIECE_BYTES", 100)
     monkeypatch.setattr(scrub, "PIECE_BATCHES", 1)
     assert ranges(log) == []
@@ -100,7 +100,7 @@ def test_small_pieces_find_the_same(log: Log, monkeypatch: pytest.MonkeyPatch) -
     assert ranges(log) == [(6, 9), (18, 21), (27, 30), (33, 36)]
 
 
-def test_bytes_behind_the_recovery_point_are_left_alone(log: Log) -> None:
+def test_bytes_above_the_recovery_point_are_not_scrubbed(log: Log) -> None:
     append(log, b"x")
     position = log.segments[-1].size - 1
     log.segments[-1].file.pwrite(position, (b"\xff",))
@@ -124,7 +124,7 @@ def test_offsets_that_compaction_removed_are_no_damage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("position", [0, 7, 11, 15, 16, 17, 26, 70])
 @pytest.mark.parametrize("number", [0, 5, 7, 11, 12])
-def test_patch_makes_the_segment_as_it_was(log: Log, tmp_path: Path, number: int, position: int) -> None:
+def test_patch_restores_the_segment(log: Log, tmp_path: Path, number: int, position: int) -> None:
     if (number, position) == (12, 15):
         pytest.skip("a batch without neighbours: its leader epoch is not verified")
     before = change(log, number, position)
@@ -146,7 +146,7 @@ def test_patch_makes_the_segment_as_it_was(log: Log, tmp_path: Path, number: int
 
 
 @pytest.mark.parametrize("fault", ["crc", "short", "long", "epoch", "other offset"])
-def test_copy_that_is_not_the_range_is_refused(log: Log, fault: str) -> None:
+def test_wrong_bytes_for_a_range_are_refused(log: Log, fault: str) -> None:
     before = change(log, 5, size_of_batch() - 1)
     size = size_of_batch()
     good = bytearray(before[size : 2 * size])

@@ -19,7 +19,7 @@ from penstock.storage.log_config import LogConfig
 CONFIG = LogConfig(segment_bytes=300)
 
 
-def test_a_segment_begun_during_a_flush_gets_its_name_synced_by_the_next() -> None:
+def test_name_of_a_segment_begun_during_a_flush_is_synced_by_the_next() -> None:
     for seed in range(20):
         disk = SimulatedDisk(random.Random(seed), Trace(lambda: 0.0))
         log = the_log(open_manager(disk), CONFIG)
@@ -35,7 +35,7 @@ def test_a_segment_begun_during_a_flush_gets_its_name_synced_by_the_next() -> No
         assert the_log(open_manager(survivor), CONFIG).log_end_offset == 3
 
 
-def test_a_segment_that_came_out_empty_is_where_the_log_ends(tmp_path: Path) -> None:
+def test_empty_segment_is_the_log_end(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)
@@ -53,7 +53,7 @@ def test_a_segment_that_came_out_empty_is_where_the_log_ends(tmp_path: Path) -> 
     assert [offset for offset, _ in read_all(log)] == [0]
 
 
-def test_a_hole_before_the_first_checkpoint_is_where_the_log_ends(tmp_path: Path) -> None:
+def test_hole_before_the_first_checkpoint_is_the_log_end(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     log = the_log(open_manager(disk), CONFIG)
     for _ in range(3):
@@ -65,7 +65,7 @@ def test_a_hole_before_the_first_checkpoint_is_where_the_log_ends(tmp_path: Path
     assert [offset for offset, _ in read_all(log)] == [0]
 
 
-def test_a_hole_below_the_log_start_costs_nothing_above_it(tmp_path: Path) -> None:
+def test_hole_below_the_log_start_keeps_all_records_above(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)
@@ -82,7 +82,7 @@ def test_a_hole_below_the_log_start_costs_nothing_above_it(tmp_path: Path) -> No
     assert [offset for offset, _ in read_all(log)] == [6, 7]
 
 
-def test_a_segment_compacted_to_the_size_of_an_old_mark_is_not_taken_for_the_marked_one(
+def test_compacted_segment_of_the_marked_size_does_not_fit_the_mark(
     tmp_path: Path,
 ) -> None:
     disk = RealDisk(str(tmp_path))
@@ -104,7 +104,7 @@ def test_a_segment_compacted_to_the_size_of_an_old_mark_is_not_taken_for_the_mar
     assert pairs(log) == expected
 
 
-def test_nothing_is_removed_above_the_log_start_that_a_restart_will_know(tmp_path: Path) -> None:
+def test_deletion_stops_at_the_checkpointed_log_start(tmp_path: Path) -> None:
     log = the_log(open_manager(RealDisk(str(tmp_path))), CONFIG)
     for _ in range(8):
         append(log, b"x" * 250)
@@ -116,7 +116,7 @@ def test_nothing_is_removed_above_the_log_start_that_a_restart_will_know(tmp_pat
     assert log.jobs.can_delete()
 
 
-def test_a_directory_made_just_before_a_crash_is_kept_once_it_is_used() -> None:
+def test_directory_created_before_a_crash_becomes_durable() -> None:
     for seed in range(20):
         disk = SimulatedDisk(random.Random(seed), Trace(lambda: 0.0))
         manager = open_manager(disk)
@@ -131,7 +131,7 @@ def test_a_directory_made_just_before_a_crash_is_kept_once_it_is_used() -> None:
         assert the_log(open_manager(survivor)).log_end_offset == 1
 
 
-def test_what_a_failed_append_left_in_a_segment_does_not_cut_off_the_next(tmp_path: Path) -> None:
+def test_leftover_of_a_failed_append_does_not_hide_the_next_segment(tmp_path: Path) -> None:
     disk = RealDisk(str(tmp_path))
     log = the_log(open_manager(disk), CONFIG)
     append(log, b"x" * 100)
@@ -146,7 +146,7 @@ def test_what_a_failed_append_left_in_a_segment_does_not_cut_off_the_next(tmp_pa
     assert log.segments[0].size == first.stat().st_size
 
 
-def test_an_empty_segment_found_at_start_has_its_name_synced_before_it_is_used() -> None:
+def test_name_of_an_empty_segment_is_synced_at_start() -> None:
     for seed in range(20):
         disk = SimulatedDisk(random.Random(seed), Trace(lambda: 0.0))
         manager = open_manager(disk)
@@ -161,7 +161,7 @@ def test_an_empty_segment_found_at_start_has_its_name_synced_before_it_is_used()
         assert [offset for offset, _ in read_all(the_log(open_manager(survivor)))] == [0]
 
 
-def test_a_checkpoint_that_syncs_after_a_failed_flush_writes_no_index() -> None:
+def test_checkpoint_after_a_failed_flush_writes_no_index() -> None:
     for seed in range(20):
         disk = SimulatedDisk(random.Random(seed), Trace(lambda: 0.0))
         log = the_log(open_manager(disk), LogConfig(segment_bytes=300, index_interval_bytes=1))

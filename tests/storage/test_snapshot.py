@@ -26,7 +26,7 @@ SNAPSHOT = Snapshot(
 )
 
 
-def test_a_snapshot_comes_back_with_its_order() -> None:
+def test_snapshot_keeps_the_order_of_producers() -> None:
     decoded = Snapshot.decode(SNAPSHOT.encode())
     assert decoded == SNAPSHOT
     assert list(decoded.producers) == list(SNAPSHOT.producers)
@@ -43,7 +43,7 @@ def test_a_snapshot_without_first_sequences_is_read() -> None:
     assert Snapshot.decode(content) == Snapshot(Offset(40), (), {9: entry, 10: entry})
 
 
-def test_every_cut_is_noticed() -> None:
+def test_every_truncated_snapshot_is_detected() -> None:
     content = SNAPSHOT.encode()
     for length in range(len(content)):
         with pytest.raises(StorageError):

@@ -38,7 +38,7 @@ def test_the_first_record_that_is_new_enough_is_found_inside_its_batch(tmp_path:
     assert find(log, 31) is None
 
 
-def test_the_leader_epoch_comes_with_the_answer(tmp_path: Path) -> None:
+def test_result_has_the_leader_epoch(tmp_path: Path) -> None:
     log = make_log(make_context(tmp_path))
     append(log, b"a", timestamp=10)
     found = log.find_timestamp(10, Offset(1))
@@ -85,7 +85,7 @@ def test_a_batch_whose_records_cannot_be_read_is_found_as_a_whole(tmp_path: Path
     assert find(log, 15) == (0, 20)
 
 
-def test_an_empty_log_has_no_times(tmp_path: Path) -> None:
+def test_empty_log_has_no_timestamps(tmp_path: Path) -> None:
     log = make_log(make_context(tmp_path))
     assert find(log, 0) is None
     assert newest(log) is None

@@ -58,7 +58,7 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(context, make_log(context, compacting(delete_retention_ms=RETENTION_MS)))
 
 
-def test_aborted_records_go_and_outdate_nothing(stage: Stage) -> None:
+def test_aborted_records_are_removed_and_replace_nothing(stage: Stage) -> None:
     writer = Writer(stage.log)
     writer.write(b"old", keys=[b"key"])
     writer.commit()
@@ -70,7 +70,7 @@ def test_aborted_records_go_and_outdate_nothing(stage: Stage) -> None:
     assert b"aborted" not in b"".join(bytes(batch) for _, batch in batches(stage.log))
 
 
-def test_committed_records_outdate_as_others_do(stage: Stage) -> None:
+def test_committed_records_replace_older_ones(stage: Stage) -> None:
     writer = Writer(stage.log)
     for number in range(4):
         writer.write(b"%d" % number, keys=[b"key"])
@@ -100,7 +100,7 @@ def test_a_marker_stays_while_records_of_its_transaction_are_left(stage: Stage) 
         assert len(stage.markers()) == 1
 
 
-def test_a_marker_goes_some_time_after_its_transaction(stage: Stage) -> None:
+def test_marker_is_removed_some_time_after_its_transaction(stage: Stage) -> None:
     writer = Writer(stage.log)
     for number in range(2):
         writer.write(b"%d" % number, keys=[b"key"])
@@ -116,7 +116,7 @@ def test_a_marker_goes_some_time_after_its_transaction(stage: Stage) -> None:
     assert stage.values() == [b"1"]
 
 
-def test_a_marker_that_is_all_that_is_known_of_a_producer_stays(stage: Stage) -> None:
+def test_marker_stays_if_nothing_else_is_known_of_its_producer(stage: Stage) -> None:
     writer = Writer(stage.log)
     writer.write(b"gone", keys=[b"key"])
     writer.abort(bump=True)
@@ -125,7 +125,7 @@ def test_a_marker_that_is_all_that_is_known_of_a_producer_stays(stage: Stage) ->
     assert stage.markers() == [Marker(1, 1, False, 0)]
 
 
-def test_of_a_producer_without_sequences_only_the_last_marker_stays(stage: Stage) -> None:
+def test_only_the_last_marker_of_a_producer_without_sequences_stays(stage: Stage) -> None:
     """A coordinator writes offsets for it like this, transaction after transaction in one epoch."""
     for number in range(5):
         batch = memoryview(
@@ -144,7 +144,7 @@ def test_of_a_producer_without_sequences_only_the_last_marker_stays(stage: Stage
     assert len(stage.markers()) == 1
 
 
-def test_readers_are_told_of_an_aborted_transaction_no_longer_than_its_marker_is_there(stage: Stage) -> None:
+def test_aborted_transaction_is_forgotten_with_its_marker(stage: Stage) -> None:
     """Readers that know of it without the marker would skip what the producer wrote next."""
     writer = Writer(stage.log)
     writer.write(b"aborted", keys=[b"a"])
@@ -160,7 +160,7 @@ def test_readers_are_told_of_an_aborted_transaction_no_longer_than_its_marker_is
     assert len(stage.log.producers.aborted) == 0
 
 
-def test_a_broken_off_pass_takes_no_marker_that_readers_count_on(stage: Stage) -> None:
+def test_abandoned_pass_removes_no_marker_that_readers_need(stage: Stage) -> None:
     """The pass that set the time ended before readers stopped being told of the transaction."""
     writer = Writer(stage.log)
     writer.write(b"aborted", keys=[b"a"])
@@ -189,7 +189,7 @@ def test_keys_that_look_like_markers_remove_none(stage: Stage) -> None:
     assert stage.values() == [b"a", b"b"]
 
 
-def test_an_older_snapshot_brings_back_nothing_that_was_compacted(tmp_path: Path) -> None:
+def test_older_snapshot_does_not_restore_compacted_transactions(tmp_path: Path) -> None:
     disk = SimulatedDisk(Random(1), Trace(lambda: 0.0))
     manager = open_manager(disk)
     log = the_log(manager, compacting(delete_retention_ms=0))
@@ -300,7 +300,7 @@ def _committed(log: Log, max_bytes: int) -> list[tuple[bytes, bytes]]:
     return [(value.partition(b"=")[0], value) for value in values]
 
 
-def test_a_marker_of_nothing_goes_as_well(stage: Stage) -> None:
+def test_marker_without_records_is_removed(stage: Stage) -> None:
     append_marker(stage.log, Marker(1, 0, True, 0))
     checkpoint(stage.log)
     Writer(stage.log, 1).write(b"later", keys=[b"k"], transactional=False)

@@ -135,7 +135,7 @@ def garble(*patterns: str) -> Callable[[Path], None]:
         remove("*.snapshot", "*.index", "checkpoint.*"),
     ],
 )
-def test_transactions_are_found_again_in_the_log(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_transactions_are_rebuilt_from_the_log(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
     log = the_log(manager, CONFIG)

@@ -87,7 +87,7 @@ def test_the_last_stable_offset_never_lies_below_the_log_start(log: Log) -> None
     assert log.last_stable_offset == 1
 
 
-def test_what_is_settled_is_forgotten_where_nobody_reads(log: Log) -> None:
+def test_ended_transactions_are_forgotten_without_readers(log: Log) -> None:
     writer = Writer(log)
     for _ in range(50):
         writer.write(b"a")
@@ -99,7 +99,7 @@ def test_what_is_settled_is_forgotten_where_nobody_reads(log: Log) -> None:
 # --- aborted transactions
 
 
-def test_readers_of_committed_data_leave_out_what_was_aborted(log: Log) -> None:
+def test_committed_reads_skip_aborted_records(log: Log) -> None:
     one, two = Writer(log, 1), Writer(log, 2)
     append(log, b"plain")
     one.write(b"aborted")
@@ -152,7 +152,7 @@ def test_a_small_fetch_names_few_aborted_transactions(log: Log) -> None:
     assert len(aborted) < 10
 
 
-def test_aborted_transactions_go_with_the_records(log: Log) -> None:
+def test_aborted_transactions_are_forgotten_with_their_records(log: Log) -> None:
     for producer_id in range(4):
         writer = Writer(log, producer_id)
         writer.write(b"x")
@@ -176,7 +176,7 @@ def test_a_marker_without_records_aborts_nothing(log: Log) -> None:
 # --- permitted writes
 
 
-def test_a_batch_outside_its_transaction_is_refused_while_that_is_open(log: Log) -> None:
+def test_non_transactional_batch_is_refused_during_a_transaction(log: Log) -> None:
     writer = Writer(log)
     writer.write(b"a")
     with pytest.raises(BrokerError) as refused:
@@ -191,7 +191,7 @@ def test_sequences_go_on_after_a_marker_of_the_same_epoch(log: Log) -> None:
     assert writer.write(b"c").base_offset == 3
 
 
-def test_sequences_start_anew_after_a_marker_of_a_new_epoch(log: Log) -> None:
+def test_sequences_restart_after_a_marker_of_a_new_epoch(log: Log) -> None:
     writer = Writer(log)
     writer.write(b"a", b"b")
     writer.commit(bump=True)
@@ -237,7 +237,7 @@ def test_a_late_marker_cannot_end_the_next_transaction(log: Log) -> None:
     assert refusal(log, late, is_epoch_new=True) is ErrorCode.invalid_producer_epoch
 
 
-def test_producers_in_a_transaction_are_not_forgotten(log: Log) -> None:
+def test_producers_in_a_transaction_do_not_expire(log: Log) -> None:
     log.config = replace(log.config, max_producers=2)
     Writer(log, 1).write(b"a")
     for producer_id in range(2, 20):
@@ -301,7 +301,7 @@ def test_an_undecided_end_survives_a_checkpoint(tmp_path: Path) -> None:
     assert (log.high_watermark, log.last_stable_offset) == (2, 0)
 
 
-def test_a_cut_takes_markers_back(tmp_path: Path) -> None:
+def test_truncation_removes_markers(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager, LogConfig(segment_bytes=300, index_interval_bytes=100))
     writer = Writer(log)
@@ -320,7 +320,7 @@ def test_a_cut_takes_markers_back(tmp_path: Path) -> None:
     assert log.aborted_transactions(Offset(0), Offset(10)) == []
 
 
-def test_a_log_that_starts_over_knows_no_transaction(tmp_path: Path) -> None:
+def test_restarted_log_has_no_transaction(tmp_path: Path) -> None:
     manager = open_manager(RealDisk(str(tmp_path)))
     log = the_log(manager)
     Writer(log, 1).write(b"a")
@@ -332,7 +332,7 @@ def test_a_log_that_starts_over_knows_no_transaction(tmp_path: Path) -> None:
     assert log.aborted_transactions(Offset(0), Offset(200)) == []
 
 
-def test_a_follower_knows_what_its_leader_knows(tmp_path: Path) -> None:
+def test_follower_has_the_transactions_of_its_leader(tmp_path: Path) -> None:
     leader = make_log(make_context(tmp_path / "a"), LogConfig(segment_bytes=300))
     follower = make_log(make_context(tmp_path / "b"), LogConfig(segment_bytes=500))
     one, two, three = (Writer(leader, producer_id) for producer_id in (1, 2, 3))

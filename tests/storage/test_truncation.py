@@ -38,9 +38,7 @@ def make(path: Path, count: int = 40) -> tuple[LogManager, Log, RealDisk]:
 
 @pytest.mark.parametrize("offset", [0, 1, 9, 17, 39])
 @pytest.mark.parametrize("checkpointed", [True, False])
-def test_everything_from_an_offset_on_is_gone_and_stays_gone(
-    tmp_path: Path, offset: int, checkpointed: bool
-) -> None:
+def test_truncated_records_are_gone_after_restarts(tmp_path: Path, offset: int, checkpointed: bool) -> None:
     manager, log, disk = make(tmp_path)
     if checkpointed:
         checkpoint(log)
@@ -62,14 +60,14 @@ def test_everything_from_an_offset_on_is_gone_and_stays_gone(
     assert append(log, b"new", epoch=LeaderEpoch(9)).base_offset == offset
 
 
-def test_a_cut_inside_a_batch_takes_the_whole_batch(tmp_path: Path) -> None:
+def test_truncation_inside_a_batch_removes_the_whole_batch(tmp_path: Path) -> None:
     manager, log, _ = make(tmp_path, 3)
     append(log, b"a", b"b", b"c")
     manager.truncate(log, Offset(5), NOW_MS)
     assert log.log_end_offset == 3
 
 
-def test_a_cut_at_the_end_changes_nothing(tmp_path: Path) -> None:
+def test_truncation_at_the_log_end_changes_nothing(tmp_path: Path) -> None:
     manager, log, _ = make(tmp_path)
     flush(log)
     manager.truncate(log, Offset(40), NOW_MS)
@@ -77,14 +75,14 @@ def test_a_cut_at_the_end_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 41])
-def test_cuts_outside_the_log_are_refused(tmp_path: Path, offset: int) -> None:
+def test_truncation_outside_the_log_is_refused(tmp_path: Path, offset: int) -> None:
     manager, log, _ = make(tmp_path)
     with pytest.raises(BrokerError) as refused:
         manager.truncate(log, Offset(offset), NOW_MS)
     assert refused.value.code is ErrorCode.offset_out_of_range
 
 
-def test_a_flush_begun_before_a_cut_says_nothing_of_what_came_after(tmp_path: Path) -> None:
+def test_flush_begun_before_a_truncation_does_not_count(tmp_path: Path) -> None:
     manager, log, _ = make(tmp_path)
     job = log.jobs.begin_flush()
     manager.truncate(log, Offset(10), NOW_MS)
@@ -97,7 +95,7 @@ def test_a_flush_begun_before_a_cut_says_nothing_of_what_came_after(tmp_path: Pa
     assert log.flushed_offset == 40
 
 
-def test_an_old_index_is_not_taken_for_that_of_the_new_end(tmp_path: Path) -> None:
+def test_old_index_does_not_make_a_truncated_segment_complete(tmp_path: Path) -> None:
     """The entry that was stored before the truncation points to the new end: the segment seemed complete."""
     disk = RealDisk(str(tmp_path))
     manager = open_manager(disk)
